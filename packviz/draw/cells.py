@@ -28,12 +28,14 @@ class Aligned(Drawing):
         labels: `(B, T)` what stands in each cell.
         real: `(B, T)` booleans, true where a cell is real. The others are hatched.
         wrong: `(B, T)` booleans, true where a cell shall be framed; none if there are no such cells.
+        columns: `(T,)` names of the columns; empty if they are time steps.
     """
 
     title: str
     labels: Sequence[Sequence[str]]
     real: npt.NDArray[np.bool_]
     wrong: npt.NDArray[np.bool_] | None = None
+    columns: Sequence[str] = ()
 
     @classmethod
     @renamed(SENSE_REVERSED, side="padding_side")
@@ -73,20 +75,23 @@ class Aligned(Drawing):
     def to_text(self) -> str:
         """The batch in words, a line per sequence: `·` before padding, `!` before a cell that is framed."""
         marked = [[self._marks(b, t) + label for t, label in enumerate(row)] for b, row in enumerate(self.labels)]
-        width = max(len(cell) for row in marked for cell in row)
+        width = max(len(cell) for row in [*marked, self.columns] for cell in row)
         legend = "· marks padding" + (", ! a wrong cell" if self.wrong is not None and self.wrong.any() else "")
         lines = [f"{self.title or 'padded batch'} ({legend})"]
+        if self.columns:
+            lines.append("    " + " ".join(name.rjust(width) for name in self.columns))
         for b, cells in enumerate(marked):
             lines.append(f" {sequence_name(b)}  " + " ".join(cell.rjust(width) for cell in cells))
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, a row for each sequence."""
-        sheet, wide = Sheet(theme, self.to_text()), wide_enough(label for row in self.labels for label in row)
+        sheet = Sheet(theme, self.to_text())
+        wide = wide_enough(label for row in [*self.labels, self.columns] for label in row)
         rows, columns = self.real.shape
         grid = CellGrid(sheet, rows, columns, wide, left=30)
         sheet.title(self.title)
-        grid.heads([str(t) for t in range(grid.columns)])
+        grid.heads(self.columns or [str(t) for t in range(grid.columns)], "" if self.columns else "t =")
         grid.names([sequence_name(b) for b in range(grid.rows)])
         grid.draw(
             [Cell(palette.sequence_colour(b) if real else HATCHED, label) for label, real in zip(*cells, strict=True)]

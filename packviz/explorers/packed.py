@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import ipywidgets as widgets
 
 from packviz.core.layout import Layout
-from packviz.draw import layouts, text
+from packviz.draw import cells, layouts, text
+from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, row, slider, tick
+from packviz.explorers.panel import Panel, View, row, show, slider, tick
 
 
 class PackedExplorer(Panel):
@@ -26,13 +26,14 @@ class PackedExplorer(Panel):
         enforce_sorted: torch's switch of that name: with it on, torch refuses lengths that are not sorted.
         mistaken: adds the order that many expect, one sequence after another.
         indices: adds `sorted_indices` and `unsorted_indices`, each entry at its row.
+        states: adds the states of a small RNN after step `t`, padded and packed. Large batches are left out.
         shown: the `Layout` in the picture.
     """
 
     shown: Layout
 
-    def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0) -> None:
-        """Starts with these lengths and the cursor at time step `t`."""
+    def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0, states: bool = False) -> None:
+        """Starts with these lengths, the cursor at time step `t`, and with or without states."""
         start = Layout(lengths)
         last = start.max_len - 1
         self.typed = LengthsField(lengths)
@@ -42,9 +43,10 @@ class PackedExplorer(Panel):
         self.enforce_sorted = tick("enforce_sorted")
         self.mistaken = tick("show the common mistake")
         self.indices = tick("show the index lists")
+        self.states = tick("show the states", states)
         self.shown = _packed_by_torch(start, enforce_sorted=False)
         self._asked: Any = (self.typed.value, False)
-        switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices)
+        switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices, self.states)
         super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
@@ -64,8 +66,35 @@ class PackedExplorer(Panel):
         texts = [text.at_step(layout, t), text.describe(layout)]
         if mistaken:
             texts.append(text.mistaken_order(layout, t))
-        draw = partial(layouts.draw, layout, **shown)
-        return View(lambda theme: draw(theme=theme), texts[0], lambda: "\n\n".join(texts), complaint)
+        show(self.states, text.is_few(layout))
+        states = _states(layout, t) if self.states.value and text.is_few(layout) else []
+        texts += [one.to_text() for one in states]
+
+        def draw(theme: str) -> Sheet:
+            picture = layouts.draw(layout, theme=theme, **shown)
+            return stack("", [picture, cells.beside(states, theme)], theme) if states else picture
+
+        return View(draw, texts[0], lambda: "\n\n".join(texts), complaint)
+
+
+def _states(layout: Layout, t: int) -> list[cells.Aligned]:
+    """The states of a small RNN after step `t`, padded and packed."""
+    import torch  # noqa: PLC0415 - as below
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        rnn, x = torch.nn.RNN(3, 4).double(), torch.randn(layout.max_len, layout.batch_size, 3, dtype=torch.float64)
+        outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
+    last = torch.tensor(layout.lengths - 1).clamp(max=t)  # up to its end, a padded row is right
+    real = layout.mask[:, [t] * 4]
+    runs = [
+        (f"padded: h after step {t} (hatched: has read padding)", outputs[t], real),
+        (f"packed: h after step {t} (kept after the end)", outputs[last, range(len(last))], real | True),
+    ]
+    return [
+        cells.Aligned(title, [[f"{v:.2f}" for v in row] for row in h.tolist()], mask, columns=["unit 0", "1", "2", "3"])
+        for title, h, mask in runs
+    ]
 
 
 def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
@@ -79,8 +108,8 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415
 
     try:
-        cells = torch.zeros(layout.max_len, layout.batch_size)
-        packed = pack_padded_sequence(cells, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted)
+        x = torch.zeros(layout.max_len, layout.batch_size)
+        packed = pack_padded_sequence(x, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted)
     except RuntimeError as error:
         raise ValueError(f"torch: {str(error).splitlines()[0]}") from None
     return Layout.from_packed(packed)
