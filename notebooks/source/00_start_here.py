@@ -20,9 +20,9 @@ import packviz as pv
 pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 time steps
 
 # %% [markdown]
-# A neural network computes on a rectangle of numbers. **Padding** fills every row up to the longest one. **Packing** keeps
-# the real cells only, and stores them one time step after another. A cell is named after its origin: `b2` is sequence b at
-# time step 2, and time steps count from 0.
+# The whole batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to
+# the longest one. **Packing** keeps the real data only, and stores it one time step after another. A *cell* is one time step
+# of one sequence: `b2` is the cell of sequence b at time step 2. Time steps count from 0.
 #
 # ## The notebooks
 #
@@ -34,10 +34,10 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | `00_start_here` | What is in these notebooks, and does your installation work? | 14 min |
 # | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and which results does it change? | 17 min |
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
-# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 19 min |
-# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 15 min |
-# | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 15 min |
-# | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 17 min |
+# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
+# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 16 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 16 min |
+# | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and why is that not the same as time? | 20 min |
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 19 min |
@@ -53,7 +53,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 #
 # ## Does your installation work?
 #
-# Make a prediction first. You can change your mind until you press the button.
+# Make a prediction first: choose an answer, and press the button.
 
 # %%
 from packviz.lessons import ask, checks
@@ -62,7 +62,7 @@ ask("padding gained")
 
 # %% [markdown]
 # Now move slider **a**, either with the mouse or with the arrow keys after a click. The picture should follow. If it does
-# not, choose *Run → Run All Cells*. On GitHub, the picture stands still, because no Python runs there.
+# not, choose *Run → Run All Cells*. On GitHub, the picture cannot follow, because no Python runs there.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -71,8 +71,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# As a last test, compare packviz with torch. `pv.Layout` holds what our pictures are drawn from, the lengths and what
-# follows from them:
+# As a last test, compare packviz with torch. Both count how many sequences reach each time step, which torch calls
+# `batch_sizes`. (A `pv.Layout` is what our pictures are drawn from: the lengths of a batch, and all that follows from them.)
 
 # %%
 import torch
@@ -107,9 +107,10 @@ checks.half_padding(my_lengths)
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
 # 1. **Keep the results of one batch**, with dropout set to 0: its outputs, its loss and its gradients. They must stay the
-#    same. (Do not use eval mode for this, because on a GPU an RNN then has no backward pass.)
+#    same. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare. If your model did not pack
-#    before, its final states change, because [they were wrong](01_why_pack.ipynb#Padding-changes-final-states).
+#    before, the final states of padded rows change, because
+#    [they were wrong](01_why_pack.ipynb#Padding-changes-final-states).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to use.
 # 4. **Put [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) into a batch**, which leaves less padding.

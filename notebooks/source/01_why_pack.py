@@ -25,19 +25,19 @@ sequences = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]
 pv.show(sequences, part="padded")
 
 # %% [markdown]
-# Padding is hatched here, as it is in all our pictures. A *cell* is one time step of one sequence. How many cells of a
-# larger batch hold data?
+# Padding is hatched here, as it is in all our pictures. A *cell* is one time step of one sequence, real or padding. How
+# many cells of a larger batch hold data?
 
 # %%
 ask("cells that are real")
 
 # %%
-batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8])
+batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8], part="padded")
 batch
 
 # %% [markdown]
-# A layer that reads the padded batch on the left computes all 64 cells, although only 45 of them hold data. The *packed*
-# batch on the right holds these 45 cells and nothing else. Notebook 02 explains their order.
+# A layer that reads the padded batch computes all 64 cells, although only 45 of them hold data. A *packed* batch holds
+# these 45 cells and nothing else. The next picture shows it on the right, and notebook 02 explains its order.
 
 # %% tags=["claims"]
 assert batch.layout.n_cells == 64
@@ -56,7 +56,7 @@ explorer = PaddingExplorer()
 explorer
 
 # %% [markdown]
-# If all lengths are equal, there is no padding. A single long sequence is enough to widen every other row.
+# If all lengths are equal, there is no padding. But a single long sequence is enough to widen every other row.
 
 # %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
@@ -111,11 +111,11 @@ pv.show(lengths)
 # ## Padding changes final states
 #
 # An LSTM is a recurrent neural network (RNN): it reads a sequence one time step after another, and updates a state each
-# time. It returns this state for every step, as `output`, and the last one, as the *final state* `h_n`. Classifiers and
-# encoders use the final state as a summary of the whole sequence.
+# time. It returns the states of all steps as `output`, and the last one as the *final state* `h_n`. Classifiers and encoders
+# use the final state as a summary of the whole sequence.
 #
-# Consider a sequence of 3 steps that shares its batch with a longer one. Row by row, an LSTM computes each sequence
-# independently of the others.
+# Consider a sequence of 3 steps that shares its batch with a longer one. An LSTM computes each row of a batch without looking
+# at the others.
 
 # %%
 ask("batch-mates")
@@ -144,11 +144,12 @@ for n in (4, 6, 12):
 for n in (4, 6, 12):
     states[f"packed, the other has {n} steps"] = final_state([ours, other[:n]], pack=True)
 
-pv.draw.Strips(states, title="If padded, the final state depends on the other sequence; if packed, it does not")
+pv.draw.Strips(states, title="The final state of our sequence, alone and beside another one")
 
 # %% [markdown]
-# If the batch is padded, the *same* sequence gets another final state in another batch, and there is no warning. The
-# reason is that the LSTM does not know what padding is, so it goes on reading zeros and updating its state:
+# If the batch is padded, the *same* sequence gets another final state in another batch, and there is no warning. If it is
+# packed, its final state is always the one that it has alone. The reason is that an LSTM does not know what padding is, so
+# it keeps reading zeros and updating its state:
 
 # %%
 pv.show(pad_sequence([ours[:, 0], other[:6, 0]]), [3, 6])  # the first of the 4 features
@@ -165,9 +166,9 @@ assert torch.allclose(lstm(pad_sequence([ours, other]))[0][:3, 0], lstm(ours)[0]
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding makes every result wrong."** If the padding comes after the data, and the RNN reads in one direction,
-#   then its outputs *at the real steps* are right. What is read after these steps is wrong: `h_n`, `output[-1]`, and
-#   `c_n`, the second state of an LSTM. [Notebook 03](03_hidden_states.ipynb) shows every case.
+# - **"Padding makes every result wrong."** If the padding comes after the data, and the RNN reads from the first step to
+#   the last, its outputs *at the real steps* are right. What it holds after the padding is wrong: `h_n`,
+#   `output[-1]`, and `c_n`, the second state of an LSTM. [Notebook 03](03_hidden_states.ipynb) shows every case.
 # - **"Packing is for speed."** Packing saves computations, but fewer computations do not always take less time. On a
 #   CPU, torch often takes *longer* to train on a packed batch. Notebook 07 counts the computations, 08 measures the
 #   time, 09 explains it, and 10 makes it faster.
@@ -191,6 +192,6 @@ checks.two_batches(eight, my_batches)
 #
 # - count the padding of a batch: its cells less the sum of its lengths,
 # - remove most of it by putting similar lengths into one batch,
-# - show that padding changes a final state, and that packing does not.
+# - show that padding changes the final state of an LSTM, and that packing does not.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)
