@@ -76,8 +76,9 @@ class Aligned(Drawing):
         """The batch in words, a line per sequence: `·` before padding, `!` before a cell that is framed."""
         marked = [[self._marks(b, t) + label for t, label in enumerate(row)] for b, row in enumerate(self.labels)]
         width = max(len(cell) for row in [*marked, self.columns] for cell in row)
-        legend = "· marks padding" + (", ! a wrong cell" if self.wrong is not None and self.wrong.any() else "")
-        lines = [f"{self.title or 'padded batch'} ({legend})"]
+        wrong = self.wrong is not None and self.wrong.any()
+        legend = ["· marks padding"] * (not self.real.all()) + ["! a wrong cell"] * bool(wrong)
+        lines = [f"{self.title or 'padded batch'} ({', '.join(legend)})".removesuffix(" ()")]
         if self.columns:
             lines.append("    " + " ".join(name.rjust(width) for name in self.columns))
         for b, cells in enumerate(marked):
