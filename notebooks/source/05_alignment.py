@@ -9,13 +9,13 @@
 # - say why code that looks for zeros cannot do this,
 # - hand the final states of an encoder to a decoder in the right order.
 #
-# Time: 15 minutes.
+# Time: 16 minutes.
 #
 # ## Padding on the left
 #
-# Tokenizers for text generation put the padding on the left, so that every text ends in the last column.
-# `pack_padded_sequence` assumes that it is on the right. If you pack a left-padded batch, you pack its padding, and cut
-# off the end of every text. Here are a, b, c and d with the padding on the left:
+# Tokenizers for text generation put the padding on the left, so that every text ends in the last column. But
+# `pack_padded_sequence` takes the first steps of each row, as many as its length says. So if the padding is on the left, you
+# pack the padding and cut off the end of the text. Here are a, b, c and d with the padding on the left:
 
 # %%
 import torch
@@ -30,8 +30,8 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Row c consists of padding now, and a and d have lost their last tokens. There was no error. `pv.align` moves the padding
-# to the other side, by the lengths, so that you can pack the batch:
+# Row c consists of padding now, and a and d have lost their last tokens. There was no error. `pv.align` knows the lengths,
+# and moves the padding to the other side, so that you can pack the batch:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)
@@ -52,14 +52,14 @@ mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1
 assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True), right)
 
 # %% [markdown]
-# If you give it lengths only, `align` has to assume that the padding is on the other side. So it destroys data if you
-# call it twice. There are two ways to be safe. Pass a mask instead of lengths, such as the `attention_mask` of a
-# tokenizer, and nothing is assumed. Or pass `check_padding=0`, and `align` raises an error if what it takes for padding is
-# not 0.
+# Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the other side. On a second call this
+# is no longer true, and `align` destroys data. There are two ways to be safe. Pass a mask instead of lengths, such as the
+# `attention_mask` of a tokenizer, and nothing has to be assumed. Or pass `check_padding=0`, and `align` raises an error if what
+# it takes for padding is not 0.
 #
 # ## Why not look for zeros?
 #
-# Much code finds the padding by looking for zeros. But a zero can be data: a token, a closed shop, a day without rain.
+# A lot of code finds the padding by looking for zeros. But a zero can be data: a token, a closed shop, a day without rain.
 
 # %%
 ask("a guess from zeros")
@@ -67,10 +67,11 @@ ask("a guess from zeros")
 # %%
 row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # its length is 4, so its first two zeros are data
 guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
-pv.draw.Aligned.of(guessed, [4], title="Moved by its zeros: framed cells are wrong", batch_first=True, like=row)
+pv.draw.Aligned.of(guessed, [4], title="After the shift (framed: not as it should be)", batch_first=True, like=row)
 
 # %% [markdown]
-# In the panel, choose where the real zeros are, and the two sides. For which sequences is a guess from zeros right?
+# In the panel, choose where the padding is, where it should go, and where there are real zeros. For which sequences is a
+# guess from zeros right?
 
 # %%
 from packviz.explorers import AlignExplorer
@@ -86,14 +87,15 @@ for zeros in ("none", "at the start", "at the end"):
         assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
 
 # %% [markdown]
-# The guess is right as long as no sequence has a zero at the end that it moves to the edge. A program cannot know that,
-# and lengths make it unnecessary.
+# To bring the padding to the right, the guess shifts each row until it begins with a nonzero number, so it is wrong for
+# sequences that begin with a zero. In the other direction, it is wrong for those that end with one. The numbers alone do not
+# show which zeros are data, but the lengths do.
 #
 # ## From encoder to decoder
 #
 # In translation, an encoder reads the source, and a decoder starts from the encoder's final state and writes the target.
-# The longest source rarely has the longest target, so the two batches would be sorted differently. Older code sorts them
-# by hand, because torch used to require it:
+# The longest source need not have the longest target, so the two batches have different orders once each is sorted by length.
+# Older code sorts both by hand, because torch used to require it:
 
 # %%
 ask("states between encoder and decoder")
@@ -110,8 +112,8 @@ _, state = encoder(pack_sequence([sources[i] for i in by_source]))
 _, (sorted_by_hand, _) = decoder(pack_sequence([targets[i] for i in by_target]), state)
 
 # %% [markdown]
-# With `enforce_sorted=False` on both sides, you need not sort anything. The encoder returns its states in *your* order,
-# and the decoder takes them in your order. Is the result the same?
+# With `enforce_sorted=False` on both sides, you need not sort anything, because the encoder returns its states in *your*
+# order, and the decoder takes them in your order. Is the result the same?
 
 # %%
 _, state = encoder(pack_sequence(sources, enforce_sorted=False))
@@ -121,16 +123,16 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# The version that sorts by hand is wrong for two of the four pairs, and there was no error. Row r of the encoder's state
-# and row r of the decoder belong to different pairs:
+# For two of the four pairs it is not, and there was no error. The version that sorts by hand is the wrong one, because row 0
+# of the encoder's state and row 0 of the decoder's batch belong to different pairs, and so do their rows 3:
 
 # %%
 print("row 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
 print("row 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
 
 # %% [markdown]
-# If you have to sort by hand, permute the states in between. With `rows = [by_source.index(i) for i in by_target]`, start
-# the decoder from `h[:, rows]` and `c[:, rows]`.
+# If you have to sort by hand, bring the states `(h, c)` into the decoder's order in between. With
+# `rows = [by_source.index(i) for i in by_target]`, start the decoder from `(h[:, rows], c[:, rows])`.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
