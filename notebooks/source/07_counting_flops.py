@@ -13,9 +13,9 @@
 #
 # ## Work on padding
 #
-# We would like to know how much work padding causes before we measure any time. Work is counted in *FLOPs*,
-# floating-point operations: each multiplication and each addition is one. Most of an RNN's work is in matrix products,
-# which libraries call *GEMM*.
+# We would like to know how much work padding causes before we measure any time. Work is counted in *FLOPs*, floating-point
+# operations: each multiplication and each addition is one. Most of an RNN's work is in matrix products. Libraries call such a
+# product a *GEMM* (general matrix multiplication).
 #
 # Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through `LSTM(3, 7)`, which has 3 inputs and a state of 7 numbers. The
 # matrix products of the forward pass take 30,240 FLOPs if the batch is padded.
@@ -43,19 +43,19 @@ assert lstm_count.elementwise.packed == 32 * 21 * 7
 assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
 
 # %% [markdown]
-# Nothing was run here, because lengths and sizes determine the count. The solid part of a bar is computed for packed
-# batches, too, and the hatched part only for padded ones. In the forward pass, each cell costs the same, so packing saves
-# exactly the share of cells that are padding.
+# Nothing was run here, because lengths and sizes determine the count. The solid part of a bar is computed for both batches,
+# and the hatched part only for the padded one. In the forward pass, each cell costs the same, so packing saves exactly the
+# share of cells that are padding.
 #
 # The last bar counts what is done number by number (*element-wise*): additions and the functions sigmoid and tanh. In
 # this tiny LSTM it is a fifth of all work, and in a larger one it is much less.
 #
 # ## What one cell costs
 #
-# At each time step, an RNN multiplies the input by one matrix and the state by another. To multiply k numbers by a
-# (k, n) matrix takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. A plain RNN does this
-# once. An LSTM does it four times, for the new content of its cell state and for three *gates*, which decide what to
-# forget, what to take in and what to show. A GRU does it three times.
+# For each cell, an RNN multiplies the input by one matrix and the state by another. To multiply k numbers by a (k, n) matrix
+# takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. `nn.RNN` does this once. An LSTM does
+# it four times, for the new content of its cell state and for three *gates*, which decide what to forget, what to take in and
+# what to show. A GRU does it three times.
 
 # %%
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
@@ -66,10 +66,10 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 
 # %% [markdown]
 # A second direction doubles the count. A second layer reads the output of the first one, which has twice as many features
-# if there are two directions.
+# if there are two directions. (`proj_size` adds a product that shortens an LSTM's state.)
 #
 # In the panel, look for lengths with which packing saves nothing, and for some with which it saves almost everything. Then
-# change `hidden_size` and the kind of RNN. Which of the shares change?
+# change `hidden_size` and the kind of RNN. Which of the saved shares change?
 
 # %%
 from packviz.explorers import CostExplorer
@@ -99,7 +99,7 @@ pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 # ## Ask PyTorch
 #
 # PyTorch can count for itself: `FlopCounterMode` adds up the matrix products that it sees while a model runs. What does it
-# say about our padded LSTM, on an ordinary PC?
+# say about our padded LSTM?
 
 # %%
 ask("what the counter says")
@@ -114,9 +114,10 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# The LSTM did its work, but the counter saw none of it. On a CPU, torch hands a padded LSTM to oneDNN, a library of fast
-# routines, which are called *kernels*. oneDNN computes the whole LSTM in one *fused* kernel, and the counter cannot look
-# inside. It has no formula for a GPU's RNN kernels (cuDNN) either. If we switch oneDNN off, the products appear:
+# The LSTM did its work, but the counter saw none of it. It has a formula for each matrix product that torch calls. But on an
+# ordinary CPU, torch hands a padded LSTM to oneDNN, a library of fast routines (*kernels*), which computes all of it in one
+# *fused* kernel. For this the counter has no formula, and it has none for the RNNs of cuDNN, NVIDIA's library for GPUs. If we
+# switch oneDNN off, the products appear:
 
 
 # %%
@@ -138,8 +139,8 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 # ## The backward pass
 #
 # For each product of the forward pass, the backward pass computes two: one for the gradient of the weight, and one for the
-# gradient of what was multiplied by it. So it takes at most twice the FLOPs. It takes fewer because some gradients are
-# not needed: that of the initial state, if it is zero, and that of `x`, if nothing before the RNN is trained.
+# gradient of what was multiplied by it. So it takes at most twice the FLOPs. It usually takes fewer, because nobody needs the
+# gradient of an initial state of zeros, or that of `x` if nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):
@@ -162,8 +163,8 @@ x.requires_grad = False
 # %% [markdown]
 # ## FLOPs are not milliseconds
 #
-# Now consider several batches, each with 256 sequences that are padded to 256 steps, and each half full of padding. One
-# batch has 2 distinct lengths, and the others have 4, 16 and 256.
+# Half the work should take half the time. To test this, we take four batches, each with 256 sequences that are padded to 256
+# steps, and each half full of padding. They have 2, 4, 16 and 256 distinct lengths.
 
 # %%
 ask("few and many distinct lengths")
@@ -176,21 +177,26 @@ for n in (2, 4, 16, 256):
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 
 # %% [markdown]
-# All four save half of the FLOPs. We measured a training step with each of them (pack, RNN, pad and the backward pass),
-# next to the padded one.
+# All four save half of the FLOPs. We measured a training step with each of them (pack, RNN, pad and the backward pass), and
+# a padded one.
 
 # %%
 ask("half the flops")
 
 # %%
+from dataclasses import replace
+
 from packviz.studies import savings
 
 recorded = savings.recorded()
-recorded
+groups = dict(zip(["GRU(32, 32)", "LSTM(32, 32)"], recorded.picture.groups.values(), strict=True))
+title = "FLOPs and time of a training step, as multiples of a padded one (logarithmic)"
+replace(recorded.picture, title=title, groups=groups)
 
 # %% tags=["claims"]
 counts = [pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training.packed for n in (2, 4, 16, 256)]
 assert len(set(counts)) == 1
+assert all(name.startswith(f"{short}, ") for short, name in zip(groups, recorded.picture.groups, strict=True))
 for point in recorded.points:
     few, many = savings.name(2), savings.name(256)
     assert recorded.ratio(point, few, "padded").value > 2
@@ -198,17 +204,17 @@ for point in recorded.points:
 
 # %% [markdown]
 # All measurements on these pages are made in the same way. The methods take turns, round after round, so that a busy
-# moment affects all of them. A ratio is computed within each round, and you see the median of these ratios with a 95 %
-# interval. The last line says on which machine it was measured.
+# moment affects all of them. A ratio is computed within each round, and you see the median of these ratios. The last line
+# says on which machine it was measured.
 #
-# Half the FLOPs took several times as long. A count of FLOPs ignores how *fast* each of them runs, and all the work that is
-# no FLOP, such as copies, memory allocation and calls of kernels. A step of a packed batch is a product with few rows, and
-# its backward pass copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes, and 09 finds the cause.
+# Half the FLOPs took several times as long. A count of FLOPs ignores how *fast* each of them runs, and all work that is not a
+# FLOP, such as copies, memory allocation and calls of kernels. A packed step is a product with fewer rows, and its backward
+# pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes, and 09 finds the cause.
 #
 # ## Is packing ever faster?
 #
-# Yes. We measured training steps of many batches on a CPU, padded and packed. In these, the packed step was clearly faster
-# (64 × 200 means 64 sequences of up to 200 steps):
+# Yes. Of many batches that we measured on a CPU, here are those whose packed training step was clearly faster. The scale is
+# again logarithmic, and 64 × 200 means 64 sequences of up to 200 steps:
 
 # %%
 from packviz.studies import methods_benchmark
@@ -216,9 +222,8 @@ from packviz.studies import methods_benchmark
 methods_benchmark.recorded().packed_faster()
 
 # %% [markdown]
-# They have much padding and a large state, so a time step is much work. If you need no backward pass, packing is faster
-# more often. [Notebook 11](11_should_you_pack.ipynb) shows the border between the two, and measures your own lengths and
-# model.
+# They have much padding and a large state, so that a time step is much work. In the forward pass alone, packing is faster more
+# often. [Notebook 11](11_should_you_pack.ipynb) shows where the border is, and measures your own lengths and model.
 
 # %% tags=["claims"]
 found = methods_benchmark.recorded()
@@ -231,19 +236,14 @@ for point in found.points:
 # %% [markdown]
 # ## Another way to count
 #
-# A popular explanation of packing counts 54 multiplications for the padded batch of six sequences, and 32 for the packed
-# one. It treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9, 3) matrix:
-
-# %%
-for name, rows in {"padded": [9] * 6, "packed": lengths}.items():
-    print(f"{name}: {sum(rows)} multiplications, {sum(n - 1 for n in rows)} additions")
-
-# %% [markdown]
-# The saving is right for this product, and three times as large for all three columns. But an RNN computes no such
-# product: it multiplies one *time step* after another by the same matrices.
+# A popular explanation of packing treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9, 3)
+# matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That is right
+# for this product, and three times as much for all three columns. But an RNN does not compute such a product. It multiplies
+# one *time step* after another by the same matrices.
 
 # %% tags=["claims"]
-assert (sum(lengths), sum(n - 1 for n in lengths)) == (32, 26)
+for rows, counted_there in [([9] * 6, (54, 48)), (lengths, (32, 26))]:
+    assert (sum(rows), sum(n - 1 for n in rows)) == counted_there
 assert (54 - 32, 48 - 26) == (22, 22)
 
 # %% [markdown]
@@ -274,7 +274,7 @@ checks.gru_flops(my_gru_flops)
 #
 # - count the FLOPs of an RNN: the cost of a cell times the number of cells that are computed,
 # - check the count with `FlopCounterMode`, and explain why it may say 0,
-# - say why FLOPs are not time: they ignore how fast a FLOP runs, and everything that is no FLOP.
+# - say why FLOPs are not time: they ignore how fast a FLOP runs, and everything that is not a FLOP.
 #
 # Next: [08 The benchmark](08_benchmark.ipynb). Back: [06 A model of your own](06_a_model_of_your_own.ipynb) · [00
 # Start here](00_start_here.ipynb)
