@@ -36,13 +36,13 @@ pv.show(packed)
 # In the right half of the picture, read **column by column** from top to bottom.
 #
 # Each column is one time step. `batch_sizes` holds the height of each column, which is the number of sequences that still
-# have data at this step. Together, the two are all that a packed sequence needs:
+# have data at this step. Printed, a `PackedSequence` shows two more entries:
 
 # %%
 print(packed)
 
 # %% [markdown]
-# The two entries that are `None` concern sorting, and we shall come to them.
+# The entries that are `None` concern sorting, and we shall come to them.
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
@@ -77,8 +77,8 @@ output, h_n = rnn(packed)
 print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
-# The important expression is `h[size:]`. It keeps the states of the sequences that have ended, and this is why a packed
-# batch gives correct final states. It also explains why the longest sequence comes first: only then are the sequences that
+# The important expression is `h[size:]`. It keeps the states of the sequences that have ended. This is why a packed batch
+# gives correct final states. It also explains why the longest sequence comes first: only then are the sequences that
 # are still running always in the first `size` rows.
 
 # %% tags=["claims"]

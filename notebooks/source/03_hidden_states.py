@@ -325,7 +325,7 @@ checks.final_states(my_final_states)
 # ## You can now
 #
 # - say what padding changes: `h_n` and `c_n` of every row with padding, and the gradients of a loss on them,
-# - explain it: the RNN reads on through the padding,
+# - explain it: the RNN keeps reading in the padding,
 # - recognise the wrong outputs of a bidirectional RNN: the reverse half, and with more layers both halves,
 # - replace packing by a gather or a flip.
 #

@@ -271,12 +271,14 @@ for mistake, (batch, n) in spoilt.items():
 # - **`(loss * mask).mean()`** divides by all cells. Divide by `mask.sum()` instead.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
+# - **A row without real cells** has NaN as attention weights. After the softmax, call `masked_fill(~mask, 0)` on them.
 # - **A batch of one** hides nearly all of these mistakes. Test with three sequences of different lengths.
 #
 # ## If you need more
 #
-# **A cell of your own.** Suppose that `nn.LSTM` does not have what you want, such as recurrent dropout. Then write the loop
-# of notebook 02 for any step function. Here, each sequence has one mask that drops units of its state at every step:
+# **A cell of your own.** `nn.LSTM` does not have everything, and recurrent dropout is missing, for example. `scan` is the loop
+# of notebook 02 for any step function. In this one, each sequence has a mask that drops the same units of its state at every
+# step:
 
 
 # %%

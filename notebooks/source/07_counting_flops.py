@@ -250,7 +250,6 @@ assert (54 - 32, 48 - 26) == (22, 22)
 # ## What people get wrong
 #
 # - **"40 % fewer FLOPs, so 40 % faster."** You have seen half the FLOPs take several times as long.
-# - **"Backward is twice forward."** It is at most twice, depending on which gradients are needed.
 
 # %% [markdown]
 # ## Exercise
