@@ -3,8 +3,8 @@
 #
 # **What is in these notebooks, and does your installation work?**
 #
-# Sequences in a batch have different lengths. These notebooks show what PyTorch does about that, what it costs, and how to
-# make it faster.
+# The sequences of a batch often have different lengths. These notebooks show how PyTorch handles them, what that costs, and
+# how to make it faster.
 #
 # After this notebook, you can
 #
@@ -20,14 +20,14 @@ import packviz as pv
 pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 time steps
 
 # %% [markdown]
-# The whole batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to
-# the longest one. **Packing** keeps the real data only, and stores it one time step after another. A *cell* is one time step
-# of one sequence: `b2` is the cell of sequence b at time step 2. Time steps count from 0.
+# A batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to the length
+# of the longest. **Packing** keeps only the real data, and stores it one time step after another. A *cell* is one time step
+# of one row: `b2` is the cell of row b at time step 2. Time steps count from 0.
 #
 # ## The notebooks
 #
 # If packing is new to you, read 01 to 06 in order. If you train transformers, read 14. If your model is slow and you have an
-# hour, see [the end of this page](#An-hour-and-a-slow-model).
+# hour, see [the end of this page](#If-your-model-is-slow).
 #
 # | notebook | the question it answers | time |
 # |---|---|---|
@@ -48,12 +48,12 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Most of them have exercises that check themselves. The folder `solutions` contains the same notebooks with the exercises
+# The notebooks have exercises that check themselves. The folder `solutions` contains the same notebooks with the exercises
 # solved.
 #
 # ## Does your installation work?
 #
-# Make a prediction first: choose an answer, and press the button.
+# First make a prediction. Choose an answer, and press the button.
 
 # %%
 from packviz.lessons import ask, checks
@@ -61,8 +61,8 @@ from packviz.lessons import ask, checks
 ask("padding gained")
 
 # %% [markdown]
-# Now move slider **a**, either with the mouse or with the arrow keys after a click. The picture should follow. If it does
-# not, choose *Run → Run All Cells*. On GitHub, the picture cannot follow, because no Python runs there.
+# Now move slider **a** with the mouse, or click it and use the arrow keys. The picture should change. If it does not,
+# choose *Run → Run All Cells*. On GitHub it cannot, because no Python runs there.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -71,8 +71,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# As a last test, compare packviz with torch. Both count how many sequences reach each time step, which torch calls
-# `batch_sizes`. (A `pv.Layout` is what our pictures are drawn from: the lengths of a batch, and all that follows from them.)
+# As a last test, compare packviz with torch. Both count the sequences that reach each time step. torch calls these counts
+# `batch_sizes`. (A `pv.Layout` holds the lengths of a batch, and our pictures are drawn from it.)
 
 # %%
 import torch
@@ -90,8 +90,8 @@ assert explorer.shown == pv.Layout([5, 3, 2])
 # %% [markdown]
 # ## Exercise
 #
-# Find the lengths of a batch of which **exactly half** is padding. There are many answers. Replace the `...` by a list such
-# as `[5, 3, 2]`, and the check draws your batch.
+# Find the lengths of a batch of which **exactly half** is padding. There are many answers. Replace the `...` with a list
+# such as `[5, 3, 2]`, and the check will draw your batch.
 
 # %% tags=["exercise"]
 my_lengths = (
@@ -102,25 +102,25 @@ my_lengths = (
 checks.half_padding(my_lengths)
 
 # %% [markdown]
-# ## An hour and a slow model
+# ## If your model is slow
 #
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
 # 1. **Keep the results of one batch**, with dropout set to 0: its outputs, its loss and its gradients. They must stay the
-#    same. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward pass.)
+#    same, up to rounding. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare. If your model did not pack
-#    before, the final states of padded rows change, because
-#    [they were wrong](01_why_pack.ipynb#Padding-changes-final-states).
+#    before, its results may change, because the final states of padded rows
+#    [were wrong](01_why_pack.ipynb#Padding-changes-final-states).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to use.
 # 4. **Put [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) into a batch**, which leaves less padding.
-# 5. **Time a whole step again.** If the RNN is now a small part of it, you can stop.
+# 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.
 # 6. **Compile only now**, and read [what can break](13_static_graphs.ipynb) first.
 #
 # ## You can now
 #
 # - read a picture of a padded and of a packed batch,
-# - tell that your installation works, because the picture followed your slider,
+# - tell whether your installation works, by moving a slider and looking at the picture,
 # - find the notebook for your question.
 #
 # Next: [01 Why pack?](01_why_pack.ipynb)
