@@ -148,9 +148,9 @@ for n in (4, 6, 12):
 pv.draw.Strips(states, title="The final state of our sequence, alone and beside another one")
 
 # %% [markdown]
-# In a padded batch, the final state of the *same* sequence depends on the other one, without any warning, and even one step
-# of padding changes it. In a packed batch, it is always the state that the sequence has alone. The reason is that an LSTM
-# cannot recognise padding, so it reads the zeros and keeps updating its state:
+# In a padded batch, the final state of the *same* sequence depends on the length of the other one, and there is no warning.
+# Even one step of padding changes it. In a packed batch, it is always the state that the sequence has alone. The reason is
+# that an LSTM cannot recognise padding, so it reads the zeros and keeps updating its state:
 
 # %%
 pv.show(pad_sequence([ours[:, 0], other[:6, 0]]), [3, 6])  # the first of the 4 features
