@@ -14,8 +14,8 @@
 # ## A batch is a rectangle
 #
 # Suppose that a model reads four short sequences at once. We call them a, b, c and d, and they return on every page up to
-# notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is
-# filled up to the length of the longest one. These extra values are called *padding*.
+# notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is filled up to the
+# length of the longest one. These extra values are called *padding*.
 
 # %%
 import packviz as pv

@@ -15,7 +15,7 @@
 # ## One batch, padded and packed
 #
 # Notebook 01 showed that padding changes a final state. An RNN has more results than that, so let us compare them all. The
-# four sequences a, b, c and d have two random features at each time step now, and their padding is on the right.
+# four sequences a, b, c and d now have two random features at each time step, and their padding is on the right.
 
 # %%
 import torch
@@ -31,9 +31,9 @@ x = pad_sequence(sequences, batch_first=True)  # (B, T, features): the batch is 
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 # %% [markdown]
-# An LSTM returns three tensors. `output` holds the hidden state of every time step (of the last layer, if there are
-# several). `h_n` is the final hidden state and `c_n` the final *cell state*, which is the LSTM's second state. Both have the
-# shape (layers · directions, B, hidden size).
+# An LSTM returns three tensors. `output` holds the last layer's hidden state at every time step. `h_n` is the final hidden
+# state and `c_n` the final *cell state*, which is the LSTM's second state. Both have the shape (layers · directions, B,
+# hidden size).
 
 # %%
 ask("what padding changes")
@@ -54,13 +54,13 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# Each number is the difference between padded and packed, in percent of the largest value in its row, for the unit that
-# differs most. For c in `h_n`, this is the second unit: 0.10 instead of 0.31 is 69 % off. `=` means that they differ by
-# rounding only. Hatched cells are padding. There a packed run returns zeros, so the numbers only say how large the padded
-# outputs are.
+# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most, in
+# percent of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31 (69 %
+# off before rounding). `=` means that they differ by rounding only. Hatched cells are padding, where
+# `pad_packed_sequence` writes zeros, so these numbers only say how large the padded outputs are.
 #
 # The outputs at real steps agree, and the final states of a, c and d do not. By default, `pv.compare` also looks at the
-# gradients of two losses: one reads the outputs at real steps, and one reads `h_n`. Do they agree?
+# gradients of two losses, one on the outputs at real steps, and one on `h_n`. Which of these gradients agree?
 
 # %%
 pv.compare(lstm, x, lengths).agrees
@@ -81,14 +81,14 @@ for what in ("h_n", "c_n", "gradients_h_n"):
     assert comparison.needs_packing(what)
 
 # %% [markdown]
-# They do for the loss on outputs, and not for the loss on `h_n`.
+# Those of the loss on outputs agree, but those of the loss on `h_n` do not.
 #
-# ## Through the padding
+# ## The state during the padding
 #
 # What happens to the state of c? An RNN does not know which steps are padding. After the two steps of c, it reads three
-# steps of zeros, and each of them changes the state. If the batch is packed, the state stays where it was. The next
-# picture shows how far apart the two are. Its distances are not in percent, and take all units together: each is the square
-# root of the sum of the squared differences.
+# steps of zeros, and each of them changes the state. If the batch is packed, the state stays as it was. The next picture
+# shows how far apart the two states are. Its distances are not percentages. Each is the square root of the sum of the
+# squared differences of all units.
 
 # %%
 from packviz.check.trajectories import trajectory
@@ -102,7 +102,7 @@ for n, curve in zip(lengths, curves, strict=True):
     assert all(distance > 0.01 for distance in curve.padded[n:])
 
 # %% [markdown]
-# The dot marks the step at which a padded run reads `h_n`. That is the last step of the *batch*, for every row.
+# The dot marks the step at which a padded run reads `h_n`, which is the last step of the *batch* for every row.
 #
 # Now set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
 
@@ -113,8 +113,8 @@ StatesExplorer([8, 5, 3], seed=17)
 
 # %% [markdown]
 # If an RNN reads in one *direction*, from the first step to the last, and the padding comes after the data, then its outputs
-# at real steps are right, whatever the padding holds and however many layers there are. The reason is that no real step comes
-# after the padding.
+# at real steps are right, because no real step comes after the padding. This holds for any values in the padding and any
+# number of layers.
 
 # %% tags=["claims"]
 for padding in ("zeros", "noise", "NaN"):
@@ -145,11 +145,11 @@ comparison = pv.compare(both, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# The reverse direction meets the padding **first**, and carries what it has read there into the real steps. The real
-# steps next to the padding usually suffer most. At step 0, where it ends, the reverse half is its final state, so you find
-# the same differences under `0←` in `h_n`, the reverse direction of layer 0.
+# The reverse direction meets the padding **first**, and carries the state from there into the real steps. The errors are
+# usually largest next to the padding. This direction ends at step 0, where its output is also its final state. So you find
+# the same differences in `h_n` under `0←` (layer 0, reverse).
 #
-# In the panel above, tick **bidirectional**: in the grid of the reverse half, each number that is not hatched is a wrong
+# In the panel above, tick **bidirectional**. In the grid of the reverse half, each number that is not hatched marks a wrong
 # output. With two layers, the forward half is wrong, too, because the second layer reads both halves of the first.
 
 # %% tags=["claims"]
@@ -163,9 +163,9 @@ assert not two.agrees.outputs_forward
 # %% [markdown]
 # ## All cases at once
 #
-# The table below compares each result with running every sequence alone, which is right by definition. People also look
+# The table below compares each result with that of every sequence alone, which is right by definition. People also look
 # for the final state in `output`: at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`),
-# or at step 0. Which of these hold a final state?
+# or at step 0. At which of these places is there a final state?
 
 # %%
 from packviz.check.truth import truth_table
@@ -194,16 +194,16 @@ assert bare[2, "padded"]["outputs, forward"]
 assert not bare[2, "padded"]["outputs, reverse"]
 
 # %% [markdown]
-# So if your RNN has one direction, and you use nothing but its outputs at real steps, **you do not need packing to be
-# right**. With two directions, you need packing or one of the replacements below.
+# So if your RNN has one direction, and you use only its outputs at real steps, **they are right without packing**. With two
+# directions, you need packing or one of the replacements below.
 #
-# Two entries do not hold a final state even if you pack. `output[:, -1]` is padding for all but the longest sequences, and at
-# len−1 the reverse direction has read a single step.
+# Two of these places do not hold a final state even if you pack. `output[:, -1]` is padding for all but the longest
+# sequences, and at len−1 the reverse direction has read only one step.
 #
 # ## NaN in the padding
 #
-# Some pipelines leave NaN where nothing was measured. If the RNN reads in one direction, a loss at real steps is still
-# finite. Are its gradients?
+# Some pipelines leave NaN where nothing was measured. If the RNN reads in one direction, a loss on real steps is still
+# finite. Are its gradients finite, too?
 
 # %%
 ask("NaN in the padding")
@@ -236,14 +236,14 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# The backward pass multiplies the gradient of each padding step, which is zero, by the NaN in it, and 0 · NaN is NaN.
-# After one step of the optimiser, every weight of this LSTM is NaN. So fill the padding with zeros, or pack. (The same can
-# happen with infinity.)
+# The gradient at each padding step is zero, but the backward pass multiplies it by the NaN, and 0 · NaN is NaN. After one
+# step of the optimiser, every weight of this LSTM is NaN. So fill the padding with zeros, or pack. (The same can happen
+# with infinity.)
 #
-# ## Right without packing
+# ## Right results without packing
 #
-# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step. Neither
-# `c_n` nor the final states of lower layers are there.
+# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step. It
+# contains neither `c_n` nor the final states of lower layers.
 
 # %%
 output, _ = lstm(x)  # padded
@@ -282,10 +282,11 @@ assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 #
 # - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction, and for
 #   hardly anything else in the table above.
-# - **"Without biases, padding with zeros does no harm."** A state of zeros that reads zeros stays zero, so with one layer and
-#   no initial state, the reverse direction is right. But a forward state is rarely zero when it reaches the padding.
-# - **"With the same seed, padded and packed training must agree."** Dropout between layers draws a number for every unit
-#   that is *computed*, and a packed batch computes fewer of them, so others are dropped. Compare without dropout.
+# - **"Without biases, padding with zeros does no harm."** A state of zeros then stays zero while the RNN reads zeros. So
+#   with one layer and no initial state, the reverse direction is right. But a forward state is rarely zero at its last real
+#   step.
+# - **"With the same seed, padded and packed training must agree."** Dropout between layers draws a number for every
+#   *computed* unit. A packed batch computes fewer, so it drops other units. Compare without dropout.
 
 # %% tags=["claims"]
 dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
@@ -306,7 +307,7 @@ assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
 # ## Exercise
 #
 # `output`, of shape `(B, T, 2 · H)`, comes from a *packed* bidirectional RNN, with the forward half first. Return the
-# final states of both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
+# last layer's final states of both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
 
 
 # %% tags=["exercise"]
@@ -325,9 +326,9 @@ checks.final_states(my_final_states)
 # ## You can now
 #
 # - say what padding changes: `h_n` and `c_n` of every row with padding, and the gradients of a loss on them,
-# - explain it: the RNN keeps reading in the padding,
+# - explain that a padded run keeps updating the state during the padding,
 # - recognise the wrong outputs of a bidirectional RNN: the reverse half, and with more layers both halves,
-# - replace packing by a gather or a flip.
+# - replace packing with a gather or a flip.
 #
 # Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
 # sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)

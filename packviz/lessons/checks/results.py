@@ -36,12 +36,12 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         if taken != expected:
             forward = taken[::2] == expected[::2]
             hint = (
-                "The reverse direction reads the first step last: where is its final state?"
+                "The reverse direction reads the first step last. Where is its final state?"
                 if forward
-                else "Forward ends at each sequence's own last real step; after it, output is zero or another row's."
+                else "Forward ends at each sequence's own last real step, and later outputs are zeros."
             )
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), drawn])
-    return Verdict(True, "Both directions' final states, for every case; here is the last.", [drawn])
+    return Verdict(True, "These are the final states of both directions in every case. Here is the last case.", [drawn])
 
 
 def _taken_from(values: list[float]) -> str:
