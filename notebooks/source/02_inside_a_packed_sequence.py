@@ -259,6 +259,7 @@ assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 #
 # Write `batch_sizes` yourself: turn a list of lengths into the number of sequences at each time step.
 
+
 # %% tags=["exercise"]
 def my_batch_sizes(lengths):
     # solution
