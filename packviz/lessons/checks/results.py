@@ -59,11 +59,11 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     """
     from torch import stack, tensor  # noqa: PLC0415
 
-    wrong = "Add up the real steps, and divide each row by its own length: T counts padding too."
+    wrong = "Add up the real steps, and divide each row by its own length, because T counts the padding, too."
     cases = [
         ([3, 1, 2], 0.0, wrong),
-        ([2, 4], 99.0, "The padding holds 99 here. Set it to 0 before adding up: lengths say where it is."),
-        ([1, 3], float("nan"), "The padding holds NaN here, and 0 × NaN is NaN: leave it out with masked_fill."),
+        ([2, 4], 99.0, "The padding holds 99 here. Set it to 0 before you add up; the lengths say where it is."),
+        ([1, 3], float("nan"), "The padding holds NaN here, and 0 × NaN is NaN. Replace it with masked_fill."),
     ]
     for lengths, padding, hint in cases:
         steps = range(max(lengths))
@@ -79,7 +79,7 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))
         if not bool(((yours - target).abs() < 1e-4).all()):
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [batch, means])
-    return Verdict(True, "The mean of the real steps, whatever the padding holds: even NaN.", [batch, means])
+    return Verdict(True, "This is the mean of the real steps, whatever the padding holds, even NaN.", [batch, means])
 
 
 @exercise
