@@ -100,7 +100,7 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
             return Verdict(False, f"Return a tensor of shape {tuple(x.shape)}, as wide as the batch.")
         drawn = Aligned.of(yours, lengths, title=f"yours, lengths {lengths}", batch_first=True, like=target)
         if not equal(yours, target):
-            hint = "A zero can be data: go by the lengths." if 0 in x[1, 1:] else "Row b has no padding."
+            hint = "A zero can be data, so use the lengths." if 0 in x[1, 1:] else "Row b has no padding."
             return Verdict(False, f"Not yet for lengths {lengths}. Framed cells are wrong. {hint}", [drawn])
     return Verdict(True, "The padding is on the right, and zeros that are data have moved along.", [drawn])
 
