@@ -6,14 +6,14 @@
 # After this notebook, you can
 #
 # - turn a list of sequences into padded batches, with a `Dataset` and a collate function,
-# - write a bidirectional classifier and a tagger, and say what shape every tensor has,
+# - write a bidirectional classifier and a tagger, and say which shape each tensor has,
 # - use one mask for losses, pooling and attention,
 # - recognise the mistakes that raise no error, and find them with `pv.diagnose`.
 #
 # Time: 20 minutes.
 #
-# The models are plain PyTorch. Take the cells in this order, and you can paste them into a script. `packviz` is only used for
-# looking.
+# The models are plain PyTorch, and you can copy the cells into a script in this order. `packviz` only draws and checks
+# batches.
 
 # %% [markdown]
 # ## From sequences to batches
@@ -54,8 +54,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# A *collate function* tells the loader how to build a batch. It pads the sequences, and it keeps their lengths, because
-# the padded tensor alone does not say where a sequence ends.
+# A *collate function* tells the loader how to build a batch. Ours pads the sequences and keeps their lengths, because the
+# padded tensor alone does not say where a sequence ends.
 
 
 # %%
@@ -83,8 +83,8 @@ ask("a token with the id of the padding")
 # %% [markdown]
 # ## A classifier
 #
-# A common classifier turns each token into a vector (an *embedding*), runs a bidirectional LSTM with two layers, and reads the
-# final states of the last layer. Because the batch is packed, no final state has read any padding.
+# A common classifier turns each token into a vector (an *embedding*), runs a bidirectional LSTM with two layers, and reads
+# the final states of the last layer. Because the batch is packed, no final state depends on padding.
 
 
 # %%
@@ -107,10 +107,11 @@ class Classifier(nn.Module):
 
 # %% [markdown]
 # `padding_idx=0` sets the embedding of id 0 to zero and never trains it, which suits padding, but not a word.
-# `lengths.cpu()` costs nothing on a CPU, and on a GPU it is needed, because packing takes lengths from the CPU only.
+# `lengths.cpu()` costs nothing on a CPU. It is needed if the lengths are on a GPU, because packing accepts lengths only on
+# the CPU.
 #
-# The first dimension of `h_n` goes through layers and directions, even with `batch_first=True`. Here it goes from left to
-# right. The arrows are the forward and the reverse direction:
+# The first dimension of `h_n` runs over layers and directions, even with `batch_first=True`. The picture shows it from left
+# to right, and → and ← mark the forward and the reverse direction:
 
 # %%
 torch.manual_seed(0)
@@ -118,10 +119,10 @@ model = Classifier()
 h_n = model.final_states(x, lengths)
 states, numbers = ["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)]
 everything = torch.ones(4, 4, dtype=torch.bool)
-pv.draw.Aligned("h_n: in each cell a state of 16 numbers", [states] * 4, everything, columns=numbers)
+pv.draw.Aligned("h_n: each cell is a state of 16 numbers", [states] * 4, everything, columns=numbers)
 
 # %% [markdown]
-# The classifier needs the last two columns, side by side. These are the shapes on the way to the linear layer:
+# The classifier needs the last two columns, side by side. These are the shapes before and after the linear layer:
 
 # %%
 both = torch.cat([h_n[-2], h_n[-1]], dim=1)
@@ -129,27 +130,27 @@ for name, tensor in {"h_n": h_n, "h_n[-1]": h_n[-1], "both": both, "logits": mod
     print(f"{name:8}", tuple(tensor.shape))
 
 # %% [markdown]
-# To put two directions side by side, many people write `h_n[-2:].view(B, -1)` instead of `torch.cat`. It has the right
-# shape, and it raises no error. Take a batch of 64 sequences.
+# To put two directions side by side, many people write `h_n[-2:].view(B, -1)` instead of `torch.cat`. The result has the
+# right shape, and there is no error. Suppose that a batch has 64 sequences.
 
 # %%
 ask("view instead of cat")
 
 # %%
-number = torch.arange(8).view(2, 4, 1)  # stands for h_n[-2:]: a number instead of each state
+number = torch.arange(8).view(2, 4, 1)  # stands for h_n[-2:], with a number instead of each state
 names = [f"{letter}{arrow}" for arrow in "→←" for letter in "abcd"]
 for how, rows in {"view": number.view(4, -1), "cat": torch.cat([number[0], number[1]], dim=1)}.items():
     print(f"{how:5}", [[names[i] for i in row] for row in rows.tolist()])
 
 # %% [markdown]
-# Each row should hold the two states of one sequence, as after `cat`. `view` goes through memory in order, which holds first
-# the forward states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a model
-# can still learn its training batches by heart, and then looks as if it overfits.
+# Each row should hold the two states of one sequence, as after `cat`. `view` reads memory in order: first the forward
+# states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a model can still
+# memorise fixed training batches, and then looks as if it overfits.
 #
 # ## Train it
 #
-# Our label says whether the first token of a sequence is larger than the last one. To learn it, the model has to read to the
-# end of each sequence, and no further.
+# Our label says whether the first token of a sequence is larger than the last one. To learn this, the model has to read to
+# the end of each sequence, and no further.
 
 # %%
 torch.set_num_threads(1)  # on tensors this small, more threads only wait for each other
@@ -167,7 +168,7 @@ for _ in range(8):
         optimiser.step()
 
 # %% [markdown]
-# Then check what no loss curve shows: a prediction must not depend on the other sequences of its batch.
+# Then check something that no loss curve shows. A prediction must not depend on the other sequences of its batch.
 
 # %%
 model.eval()
@@ -181,9 +182,9 @@ print(f"more than 9 of 10 right: {bool((together.argmax(1) == y).float().mean() 
 # %% [markdown]
 # ## A tagger
 #
-# A tagger predicts a label for every token, so its loss should read every real cell and no padding. A packed batch holds
-# exactly these cells, so you can apply the last layer to `packed.data`, and pack the targets in the same way. In the padding,
-# the targets are −100, which torch's `cross_entropy` ignores:
+# A tagger predicts a label for every token, so its loss should read every real cell and no padding. A packed batch contains
+# exactly these cells, so you can apply the last layer to `packed.data`, and pack the targets in the same way. In the
+# padding, the targets are −100, which torch's `cross_entropy` ignores by default:
 
 # %%
 torch.manual_seed(1)
@@ -202,11 +203,12 @@ print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flat
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# The first three are the same loss. The last one is wrong, and no error says so: `packed.data` goes through the batch
-# time step by time step, and `tags[mask]` goes sequence by sequence. Whichever form you choose, use it on both sides.
+# The first three losses are equal. The last one is wrong, without an error: `packed.data` is ordered by time step, and
+# `tags[mask]` by sequence. Use the same form for predictions and targets. If your batch has more steps than its longest
+# sequence, pass `total_length=x.shape[1]` to `pad_packed_sequence`, so that `output` is as wide as the targets.
 #
-# The same holds for accuracy. Imagine that 97 % of the words are tagged correctly, that two thirds of all cells are padding,
-# and that somebody counts the padding, too, with label 0.
+# An accuracy needs the mask, too. Suppose that 97 % of the words are tagged correctly, two thirds of all cells are padding,
+# and the accuracy counts the padding as label 0.
 
 # %%
 ask("accuracy over the padding")
@@ -215,7 +217,7 @@ ask("accuracy over the padding")
 # ## One mask for everything
 #
 # `torch.arange(T) < lengths[:, None]` is True at real cells. With this mask, you can take the mean or the maximum of a
-# sequence's outputs, or let attention weigh them:
+# sequence's outputs, or weight them by attention:
 
 # %%
 real = mask[..., None]  # (B, T, 1)
@@ -236,10 +238,10 @@ with torch.no_grad():
         assert torch.allclose(weighted[row], own[:, 0].softmax(0) @ own, atol=1e-6)
 
 # %% [markdown]
-# The accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. `masked_fill` is safer than multiplying by the mask,
-# because 0 · NaN and 0 · ∞ are NaN. And if the padding held zeros, no maximum over time could be negative.
+# The accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. `masked_fill` is safer than multiplying by the
+# mask, because 0 · NaN and 0 · ∞ are NaN. Besides, the maximum of a row with zeros in its padding cannot be negative.
 #
-# All this assumes that every row has a real cell. What if one has none?
+# All this assumes that every row has a real cell. What happens if one has none?
 
 # %%
 ask("a row without real cells")
@@ -247,8 +249,8 @@ ask("a row without real cells")
 # %% [markdown]
 # ## The mistakes that raise no error
 #
-# Each of these runs, and each trains something that you did not mean. Give `pv.diagnose` the batch as it goes into your
-# model, and it reports what looks wrong. Below, we spoil one batch in five ways.
+# With each of these mistakes, training runs, but not as you intended. Pass `pv.diagnose` the batch that goes into your
+# model, and it reports whatever looks wrong. Below, we spoil one batch in five ways.
 
 # %%
 x = torch.tensor([[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]])
@@ -265,20 +267,19 @@ for mistake, (batch, n) in spoilt.items():
 # %% [markdown]
 # Some mistakes cannot be seen in a batch:
 #
-# - **`h_n` of a padded run** is the state after the padding. `pv.compare(rnn, x, lengths)` shows the difference.
-# - **`h_n[-1]` of two directions** is the reverse direction of the last layer alone, and `h_n[:2]` is the first layer.
+# - **`h_n` of a padded run** depends on the padding. `pv.compare(rnn, x, lengths)` shows the difference.
+# - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first layer.
 # - **`_, h = lstm(…)`** makes `h` a pair, so `h[-1]` is the cell state.
 # - **`(loss * mask).mean()`** divides by all cells. Divide by `mask.sum()` instead.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
-# - **A row without real cells** has NaN as attention weights. After the softmax, call `masked_fill(~mask, 0)` on them.
+# - **A row without real cells** has NaN as its attention weights. After the softmax, call `masked_fill(~mask, 0)` on them.
 # - **A batch of one** hides nearly all of these mistakes. Test with three sequences of different lengths.
 #
 # ## If you need more
 #
-# **A cell of your own.** `nn.LSTM` does not have everything, and recurrent dropout is missing, for example. `scan` is the loop
-# of notebook 02 for any step function. In this one, each sequence has a mask that drops the same units of its state at every
-# step:
+# **A cell of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` is the loop of notebook 02 for any
+# step function. In the step below, each sequence has a mask that drops the same units of its state every time:
 
 
 # %%
@@ -313,9 +314,9 @@ for place, b in enumerate(packed_x.sorted_indices.tolist()):
     assert torch.allclose(dropped_c[b], c_b[0], atol=1e-6)
 
 # %% [markdown]
-# **Long sequences in chunks.** If a sequence is too long for one backward pass, carry the state from chunk to chunk, but only
-# for the sequences that are still running. (This works in one direction. The reverse one would have to begin with the last
-# chunk.)
+# **Long sequences in chunks.** If a sequence is too long for one backward pass, carry the state from chunk to chunk, but
+# only for the sequences that are still running. (This works in one direction only. The reverse direction would have to
+# begin with the last chunk.)
 
 # %%
 lengths, size = torch.tensor([3, 5, 2, 4]), 2
@@ -325,7 +326,7 @@ for start in range(0, int(lengths.max()), size):
     left = (lengths[running] - start).clamp(max=size)
     chunk = pack_padded_sequence(embed(x[running, start : start + size]), left, batch_first=True, enforce_sorted=False)
     output, (new_h, new_c) = rnn(chunk, (h[:, running], c[:, running]))
-    output.data.square().mean().backward()  # your loss here, and a step of the optimiser
+    output.data.square().mean().backward()  # put your loss and a step of the optimiser here
     h, c = h.index_copy(1, running, new_h.detach()), c.index_copy(1, running, new_c.detach())
 
 # %% tags=["claims"]
@@ -333,8 +334,8 @@ assert torch.allclose(h, wanted_h, atol=1e-6)
 assert torch.allclose(c, wanted_c, atol=1e-6)
 
 # %% [markdown]
-# **Words made of characters.** Run an LSTM over the characters of all words, and give its final states, a vector for each
-# word, to an LSTM over sentences. `pack_sequence` takes both, without any padding.
+# **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector for each
+# word, to an LSTM over sentences. `pack_sequence` packs both batches without any padding.
 
 # %%
 sentences = [["pack", "it"], ["we", "see", "cells"]]

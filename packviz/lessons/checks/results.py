@@ -119,7 +119,7 @@ def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
         return Verdict(False, "Return three tensors: the padded sequences, their lengths, and the padded tags.")
     targets = ([[3, 0, 4], [5, 9, 0]], [3, 2], [[1, 0, 2], [2, 2, -100]])
     hints = (
-        "Pad the sequences with 0, the batch first.",
+        "Pad the sequences with 0, and make the batch the first dimension.",
         "Take the lengths before you pad. A 0 may be a token, so do not count what is not 0.",
         "Pad the tags with −100, which the loss ignores.",
     )
@@ -128,4 +128,4 @@ def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
         drawn = Comparison(name, *rows)
         if yours.tolist() != target:
             return Verdict(False, f"The {name} are not right yet. {hint}", [drawn])
-    return Verdict(True, "A batch, its lengths and its tags; the loss ignores the padding.", [show(found[1].tolist())])
+    return Verdict(True, "All three tensors are right, and a loss ignores the padding.", [show(found[1].tolist())])
