@@ -33,16 +33,16 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
 def _flops_hint(count: FlopCount, yours: Any) -> str:
     spec, cells = count.spec, count.layout.n_valid
     if yours == count.padded:
-        return "That is the padded count: only real cells are computed."
+        return "That is the padded count. In a packed batch, only real cells are computed."
     if 2 * yours == count.packed:
         return "Each entry of a product takes a multiplication and an addition."
     if 3 * yours == count.packed:
-        return "At each step a GRU multiplies three times, each time by other weights."
+        return "At each step, a GRU multiplies three times, each time by different weights."
     if 3 * yours == 4 * count.packed:
-        return "That is an LSTM: it multiplies four times at each step, a GRU three times."
+        return "That is an LSTM's count, with four products for each cell. A GRU has three."
     if yours in [cells * product for product in spec.products[0]]:
-        return "There are two products: one with the input, one with the state."
-    return "A cell costs 2 · 3 · hidden_size for each number of the input and of the state; then count the cells."
+        return "There are two products, one with the input and one with the state."
+    return "A cell costs 2 · 3 · hidden_size for each number of the input and of the state. Multiply by the real cells."
 
 
 _NEAR = 0.1
