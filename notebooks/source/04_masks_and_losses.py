@@ -54,15 +54,14 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# The sum of the squared errors is the same, but a plain mean divides it by all 20 cells instead of the 14 real ones. So the
-# loss is too low, the gradients are too small by the same factor, and the factor differs from batch to batch. If the
-# padding is predicted badly, a plain mean can also be too high.
+# The sum of the squared errors is the same in both lines, but a plain mean divides it by all 20 cells instead of the 14
+# real ones. So the loss is too low, the gradients are too small by the same factor, and the factor differs from batch to
+# batch. If the padding is predicted badly, a plain mean can also be too high.
 #
 # In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
 # torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (For class
-# labels, `F.cross_entropy` can also leave cells out of its mean: those whose target is `ignore_index`.) Instead of a
-# function, you can pass one number per cell. If it is 1 where a prediction is right and 0 where it is wrong, the result is
-# the accuracy.
+# labels, `F.cross_entropy` also leaves cells with the target `ignore_index` out of its mean.) Instead of a function, you
+# can pass one number per cell. If it is 1 where a prediction is right and 0 where it is wrong, the result is the accuracy.
 #
 # ## Which layers read the padding?
 #
@@ -160,7 +159,7 @@ assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
 # attention, because the next row of `data` usually belongs to another sequence.
 #
 # Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by sequence.
-# Do not mix the two: their shapes agree, so torch raises no error.
+# Do not mix the two, because their shapes agree and torch raises no error.
 #
 # ## Does the mask matter in training?
 #

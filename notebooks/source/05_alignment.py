@@ -30,8 +30,8 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# What is left of c is only padding, a and d have lost their last tokens, and there was no error. `pv.align` uses the
-# lengths to move the padding to the side that you name in `padding_side`. Then you can pack the batch:
+# Only padding is left of row c, a and d have lost their last tokens, and there was no error. `pv.align` uses the lengths to
+# move the padding to the side that you name in `padding_side`. Then you can pack the batch:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)

@@ -19,7 +19,7 @@
 # ## From sequences to batches
 #
 # Here are four sequences of token ids with a label each. A `Dataset` hands them out one at a time, and a `DataLoader`
-# collects several of them into a batch. By default it stacks them, which fails, because tensors of different lengths
+# collects several of them into a batch. By default, it stacks them, which fails, because tensors of different lengths
 # cannot be stacked:
 
 # %%
@@ -203,12 +203,12 @@ print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flat
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# The first three losses are equal. The last one is wrong, without an error: `packed.data` is ordered by time step, and
-# `tags[mask]` by sequence. Use the same form for predictions and targets. If your batch has more steps than its longest
-# sequence, pass `total_length=x.shape[1]` to `pad_packed_sequence`, so that `output` is as wide as the targets.
+# The first three losses are equal. The last one is wrong, because `packed.data` is ordered by time step and `tags[mask]` by
+# sequence, but torch raises no error. Use the same form for predictions and targets. If your batch has more steps than its
+# longest sequence, pass `total_length=x.shape[1]` to `pad_packed_sequence`, so that `output` is as wide as the targets.
 #
-# An accuracy needs the mask, too. Suppose that 97 % of the words are tagged correctly, two thirds of all cells are padding,
-# and the accuracy counts the padding as label 0.
+# Accuracy needs the mask, too. Suppose that 97 % of the words are tagged correctly, two thirds of all cells are padding
+# with label 0, and you count them, too.
 
 # %%
 ask("accuracy over the padding")
@@ -249,8 +249,8 @@ ask("a row without real cells")
 # %% [markdown]
 # ## The mistakes that raise no error
 #
-# With each of these mistakes, training runs, but not as you intended. Pass `pv.diagnose` the batch that goes into your
-# model, and it reports whatever looks wrong. Below, we spoil one batch in five ways.
+# With each of the following mistakes, training runs, but not as you intended. Pass `pv.diagnose` the batch that goes into
+# your model, and it reports whatever looks wrong. Below, we spoil one batch in five ways.
 
 # %%
 x = torch.tensor([[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]])
@@ -270,7 +270,7 @@ for mistake, (batch, n) in spoilt.items():
 # - **`h_n` of a padded run** depends on the padding. `pv.compare(rnn, x, lengths)` shows the difference.
 # - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first layer.
 # - **`_, h = lstm(…)`** makes `h` a pair, so `h[-1]` is the cell state.
-# - **`(loss * mask).mean()`** divides by all cells. Divide by `mask.sum()` instead.
+# - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
 # - **A row without real cells** has NaN as its attention weights. After the softmax, call `masked_fill(~mask, 0)` on them.

@@ -139,8 +139,8 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 # ## The backward pass
 #
 # For each product of the forward pass, the backward pass computes up to two, one for the gradient of the weight, and one
-# for the gradient of the input or state. So it takes at most twice the FLOPs. It usually takes fewer, because an initial
-# state of zeros needs no gradient, and neither does `x` if nothing before the RNN is trained.
+# for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. It usually takes fewer,
+# because an initial state of zeros needs no gradient, and neither does `x` if nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):
@@ -222,9 +222,9 @@ from packviz.studies import methods_benchmark
 methods_benchmark.recorded().packed_faster()
 
 # %% [markdown]
-# They have a lot of padding and a large state, so each time step is a lot of work. In the forward pass alone, packing is
-# faster more often. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off, and measures your own lengths and
-# model.
+# These batches have a lot of padding, and their RNNs a large state, so each time step is a lot of work. In the forward pass
+# alone, packing is faster more often. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off, and measures
+# your own lengths and model.
 
 # %% tags=["claims"]
 found = methods_benchmark.recorded()
