@@ -3,8 +3,8 @@
 #
 # **What is in these notebooks, and does your installation work?**
 #
-# Sequences in a batch have different lengths. These notebooks show what PyTorch does about that, what it costs, and how to
-# make it faster.
+# The sequences of a batch often have different lengths. These notebooks show how PyTorch handles them, what that costs, and
+# how to make it faster.
 #
 # After this notebook, you can
 #
@@ -20,24 +20,24 @@ import packviz as pv
 pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 time steps
 
 # %% [markdown]
-# A neural network computes on a rectangle of numbers. **Padding** fills every row up to the longest one. **Packing** keeps
-# the real cells only, and stores them one time step after another. A cell is named after its origin: `b2` is sequence b at
-# time step 2, and time steps count from 0.
+# A batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to the length
+# of the longest. **Packing** keeps only the real data, and stores it one time step after another. A *cell* is one time step
+# of one row: `b2` is the cell of row b at time step 2. Time steps count from 0.
 #
 # ## The notebooks
 #
 # If packing is new to you, read 01 to 06 in order. If you train transformers, read 14. If your model is slow and you have an
-# hour, see [the end of this page](#An-hour-and-a-slow-model).
+# hour, see [the end of this page](#If-your-model-is-slow).
 #
 # | notebook | the question it answers | time |
 # |---|---|---|
 # | `00_start_here` | What is in these notebooks, and does your installation work? | 14 min |
 # | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and which results does it change? | 17 min |
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
-# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 19 min |
-# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 15 min |
-# | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 15 min |
-# | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 17 min |
+# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
+# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 16 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 16 min |
+# | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and why is that not the same as time? | 20 min |
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 19 min |
@@ -48,12 +48,12 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Most of them have exercises that check themselves. The folder `solutions` contains the same notebooks with the exercises
+# The notebooks have exercises that check themselves. The folder `solutions` contains the same notebooks with the exercises
 # solved.
 #
 # ## Does your installation work?
 #
-# Make a prediction first. You can change your mind until you press the button.
+# First make a prediction. Choose an answer, and press the button.
 
 # %%
 from packviz.lessons import ask, checks
@@ -61,8 +61,8 @@ from packviz.lessons import ask, checks
 ask("padding gained")
 
 # %% [markdown]
-# Now move slider **a**, either with the mouse or with the arrow keys after a click. The picture should follow. If it does
-# not, choose *Run → Run All Cells*. On GitHub, the picture stands still, because no Python runs there.
+# Now move slider **a** with the mouse, or click it and use the arrow keys. The picture should change. If it does not,
+# choose *Run → Run All Cells*. On GitHub it cannot, because no Python runs there.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -71,8 +71,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# As a last test, compare packviz with torch. `pv.Layout` holds what our pictures are drawn from, the lengths and what
-# follows from them:
+# As a last test, compare packviz with torch. Both count the sequences that reach each time step. torch calls these counts
+# `batch_sizes`. (A `pv.Layout` holds the lengths of a batch, and our pictures are drawn from it.)
 
 # %%
 import torch
@@ -90,8 +90,8 @@ assert explorer.shown == pv.Layout([5, 3, 2])
 # %% [markdown]
 # ## Exercise
 #
-# Find the lengths of a batch of which **exactly half** is padding. There are many answers. Replace the `...` by a list such
-# as `[5, 3, 2]`, and the check draws your batch.
+# Find the lengths of a batch of which **exactly half** is padding. There are many answers. Replace the `...` with a list
+# such as `[5, 3, 2]`, and the check will draw your batch.
 
 # %% tags=["exercise"]
 my_lengths = (
@@ -102,24 +102,25 @@ my_lengths = (
 checks.half_padding(my_lengths)
 
 # %% [markdown]
-# ## An hour and a slow model
+# ## If your model is slow
 #
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
 # 1. **Keep the results of one batch**, with dropout set to 0: its outputs, its loss and its gradients. They must stay the
-#    same. (Do not use eval mode for this, because on a GPU an RNN then has no backward pass.)
+#    same, up to rounding. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare. If your model did not pack
-#    before, its final states change, because [they were wrong](01_why_pack.ipynb#Padding-changes-final-states).
+#    before, its results may change, because the final states of padded rows
+#    [were wrong](01_why_pack.ipynb#Padding-changes-final-states).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to use.
 # 4. **Put [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) into a batch**, which leaves less padding.
-# 5. **Time a whole step again.** If the RNN is now a small part of it, you can stop.
+# 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.
 # 6. **Compile only now**, and read [what can break](13_static_graphs.ipynb) first.
 #
 # ## You can now
 #
 # - read a picture of a padded and of a packed batch,
-# - tell that your installation works, because the picture followed your slider,
+# - tell whether your installation works, by moving a slider and looking at the picture,
 # - find the notebook for your question.
 #
 # Next: [01 Why pack?](01_why_pack.ipynb)

@@ -13,9 +13,9 @@
 #
 # ## A batch is a rectangle
 #
-# Suppose that a model reads four short sequences at once. We call them a, b, c and d, and we shall meet them on every
-# page from here to notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is
-# filled up to the length of the longest one. The filling is called *padding*.
+# Suppose that a model reads four short sequences at once. We call them a, b, c and d, and they return on every page up to
+# notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is filled up to the
+# length of the longest one. These extra values are called *padding*.
 
 # %%
 import packviz as pv
@@ -25,19 +25,19 @@ sequences = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]
 pv.show(sequences, part="padded")
 
 # %% [markdown]
-# Padding is hatched here, as it is in all our pictures. A *cell* is one time step of one sequence. How many cells of a
-# larger batch hold data?
+# Padding is hatched, as in all our pictures. Each *cell*, which is one time step of one row, is either real or padding. How
+# many cells of a larger batch are real?
 
 # %%
 ask("cells that are real")
 
 # %%
-batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8])
+batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8], part="padded")
 batch
 
 # %% [markdown]
-# A layer that reads the padded batch on the left computes all 64 cells, although only 45 of them hold data. The *packed*
-# batch on the right holds these 45 cells and nothing else. Notebook 02 explains their order.
+# A layer that reads the padded batch computes 64 cells, although only 45 of them hold data. A *packed* batch contains these
+# 45 cells and nothing else. The next picture shows it on the right, and notebook 02 explains its order.
 
 # %% tags=["claims"]
 assert batch.layout.n_cells == 64
@@ -56,7 +56,7 @@ explorer = PaddingExplorer()
 explorer
 
 # %% [markdown]
-# If all lengths are equal, there is no padding. A single long sequence is enough to widen every other row.
+# If all lengths are equal, there is no padding. But a single long sequence is enough to widen all the other rows.
 
 # %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
@@ -74,7 +74,7 @@ sizes = [len(sentence) for sentence in sentences()]
 pv.draw.length_histogram(pv.Layout(sizes))
 
 # %% [markdown]
-# Let us make batches of 32 sentences, in the order in which they come.
+# Let us cut them into batches of 32, in their original order.
 
 # %%
 ask("waste on sentences")
@@ -89,9 +89,10 @@ as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
-# If the sentences are sorted by length before they are cut into batches, most of the padding disappears, and nothing had
-# to be packed. However, the batches are then the same in every epoch. A common compromise is *bucketing*: sort a few
-# hundred sentences at a time, cut them into batches, and shuffle the batches. This leaves some padding.
+# If the sentences are sorted by length before they are cut into batches, most of the padding disappears without any
+# packing. But the same sentences then share a batch in every epoch, so training is less random. A common compromise is
+# *bucketing*: shuffle the sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches. This
+# leaves some padding.
 #
 # To try it with your own lengths, change the next list and run both cells.
 
@@ -111,11 +112,11 @@ pv.show(lengths)
 # ## Padding changes final states
 #
 # An LSTM is a recurrent neural network (RNN): it reads a sequence one time step after another, and updates a state each
-# time. It returns this state for every step, as `output`, and the last one, as the *final state* `h_n`. Classifiers and
-# encoders use the final state as a summary of the whole sequence.
+# time. It returns the states of all steps as `output`, and the last one as the *final state* `h_n`. Classifiers and encoders
+# often use the final state as a summary of the whole sequence.
 #
-# Consider a sequence of 3 steps that shares its batch with a longer one. Row by row, an LSTM computes each sequence
-# independently of the others.
+# Consider a sequence of 3 steps that shares its batch with a longer one. An LSTM computes each row of a batch without
+# looking at the others.
 
 # %%
 ask("batch-mates")
@@ -144,11 +145,12 @@ for n in (4, 6, 12):
 for n in (4, 6, 12):
     states[f"packed, the other has {n} steps"] = final_state([ours, other[:n]], pack=True)
 
-pv.draw.Strips(states, title="If padded, the final state depends on the other sequence; if packed, it does not")
+pv.draw.Strips(states, title="The final state of our sequence, alone and beside another one")
 
 # %% [markdown]
-# If the batch is padded, the *same* sequence gets another final state in another batch, and there is no warning. The
-# reason is that the LSTM does not know what padding is, so it goes on reading zeros and updating its state:
+# In a padded batch, the final state of the *same* sequence depends on the length of the other one, and there is no warning.
+# Even one step of padding changes it. In a packed batch, it is always the state that the sequence has alone. The reason is
+# that an LSTM cannot recognise padding, so it reads the zeros and keeps updating its state:
 
 # %%
 pv.show(pad_sequence([ours[:, 0], other[:6, 0]]), [3, 6])  # the first of the 4 features
@@ -165,9 +167,9 @@ assert torch.allclose(lstm(pad_sequence([ours, other]))[0][:3, 0], lstm(ours)[0]
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding makes every result wrong."** If the padding comes after the data, and the RNN reads in one direction,
-#   then its outputs *at the real steps* are right. What is read after these steps is wrong: `h_n`, `output[-1]`, and
-#   `c_n`, the second state of an LSTM. [Notebook 03](03_hidden_states.ipynb) shows every case.
+# - **"Padding makes every result wrong."** If the padding comes after the data, and the RNN reads from the first step to
+#   the last, its outputs *at the real steps* are right. Its states after the padding are wrong: `h_n`,
+#   `output[-1]`, and `c_n`, the second state of an LSTM. [Notebook 03](03_hidden_states.ipynb) shows every case.
 # - **"Packing is for speed."** Packing saves computations, but fewer computations do not always take less time. On a
 #   CPU, torch often takes *longer* to train on a packed batch. Notebook 07 counts the computations, 08 measures the
 #   time, 09 explains it, and 10 makes it faster.
@@ -189,8 +191,8 @@ checks.two_batches(eight, my_batches)
 # %% [markdown]
 # ## You can now
 #
-# - count the padding of a batch: its cells less the sum of its lengths,
-# - remove most of it by putting similar lengths into one batch,
-# - show that padding changes a final state, and that packing does not.
+# - count the padding of a batch, which is the number of its cells minus the sum of its lengths,
+# - remove most of it by putting similar lengths into the same batch,
+# - show that padding changes the final state of an LSTM, and that packing does not.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

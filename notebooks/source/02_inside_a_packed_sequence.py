@@ -29,60 +29,42 @@ ask("order of data")
 # %%
 a, b = torch.tensor([1, 2, 3]), torch.tensor([10, 20])
 packed = pack_sequence([a, b])
-print(packed)
 pv.show(packed)
 
 # %% [markdown]
 # The data is ordered by time step: first step 0 of both sequences, then step 1 of both, then step 2, which only a has.
-# In the right half of the picture, read **column by column** from top to bottom.
+# In the right half of the picture, read **column by column**, each from top to bottom.
 #
-# Each column is one time step, and `batch_sizes` holds the height of each column, which is the number of sequences that
-# still have data at this step. The two entries that are `None` concern sorting, and we shall come to them.
+# Each column is one time step. `batch_sizes` holds the height of each column, which is the number of sequences that still
+# have data at this step. If you print a `PackedSequence`, you see two more entries:
+
+# %%
+print(packed)
+
+# %% [markdown]
+# The two entries that are `None` concern sorting, which follows below.
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
 assert packed.batch_sizes.tolist() == [2, 2, 1]
 
 # %% [markdown]
-# ## Step by step
-#
-# Here are the four sequences of notebook 01, longest first. Move **time step t**, or press play. The frame shows the
-# cells of this step in the padded batch, and the place in `data` where they are stored. Then tick *show the common
-# mistake*, which stores one sequence after another. Where are the cells of one time step now?
-
-# %%
-from packviz.explorers import PackedExplorer
-
-explorer = PackedExplorer([3, 5, 2, 4])
-explorer
-
-# %% [markdown]
-# In a packed sequence, the cells of each step lie next to each other, as one slice of `data`. If one sequence is stored
-# after another, they are scattered. (For a transformer that is no mistake, because it wants each document in one piece:
-# see [notebook 14](14_beyond_rnns.ipynb).)
-
-# %% tags=["claims"]
-for t in range(5):
-    start, end = explorer.shown.offsets[t : t + 2]
-    assert end - start == explorer.shown.batch_sizes[t]
-    assert f"data[{start}:{end}]" in PackedExplorer([3, 5, 2, 4], t=t).summary.value
-
-# %% [markdown]
 # ## Why this order?
 #
-# An RNN has to compute step t of all sequences before it can begin with step t + 1. It multiplies all inputs of a step by
-# the same weights, so it needs them together, as the rows of one matrix. In a packed sequence, this matrix is a slice of
-# `data`. Sequences that have ended are not in the slice, so nothing is computed for them.
+# An RNN computes step t of all sequences at once, and only then step t + 1, because each state depends on the one before.
+# It multiplies all inputs of a step by the same weights, so it needs them together, as the rows of one matrix. In a packed
+# sequence, this matrix is a slice of `data`. Sequences that have ended are not in it, so nothing is computed for them.
 #
 # That is enough to write a complete RNN. In each step, the new state is
-# tanh(input · W<sub>ih</sub> + b<sub>ih</sub> + state · W<sub>hh</sub> + b<sub>hh</sub>).
+# tanh(input · W<sub>ih</sub> + b<sub>ih</sub> + state · W<sub>hh</sub> + b<sub>hh</sub>). We run it on random
+# sequences with the lengths of a, b, c and d, sorted by length:
 
 # %%
 torch.manual_seed(0)
 rnn = torch.nn.RNN(input_size=4, hidden_size=5)
-packed = pack_sequence([torch.randn(n, 4) for n in (5, 4, 3, 2)])
+packed = pack_sequence([torch.randn(n, 4) for n in (5, 4, 3, 2)])  # b, d, a and c
 
-h = torch.zeros(4, 5)
+h = torch.zeros(4, 5)  # a row for each sequence
 start = 0
 for size in packed.batch_sizes.tolist():
     rows = packed.data[start : start + size]  # step t of every sequence that has one
@@ -95,12 +77,43 @@ output, h_n = rnn(packed)
 print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
-# The important expression is `h[size:]`. It keeps the states of the sequences that have ended, and this is the reason
-# why a packed batch gives correct final states. It also explains why the longest sequence comes first: only then do the
-# sequences that are still running always occupy the first `size` rows.
+# The important expression is `h[size:]`, which keeps the states of the sequences that have ended. This is why a packed batch
+# gives correct final states. The loop also shows why the longest sequence comes first. The sequences that are still running
+# are then always in the first `size` rows.
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
+
+# %% [markdown]
+# ## Step by step
+#
+# The panel runs such a loop on a, b, c and d, next to a padded run of the same RNN. Move **time step t**, or press play. The
+# frame shows the cells of this step in the padded batch, and the slice of `data` that holds them. The states after this step
+# are below, with those of the padded run on the left and those of the loop on the right.
+#
+# Watch c, which ends with step 1. In the padded run, its state keeps changing, because the RNN reads zeros. In the loop, it
+# stays as it was.
+
+# %%
+from packviz.explorers import PackedExplorer
+
+explorer = PackedExplorer([3, 5, 2, 4], t=3, states=True)
+explorer
+
+# %% [markdown]
+# Then tick *show the common mistake*, which stores one sequence after another. In this order, the cells of a step are
+# scattered, and would have to be collected first. (A transformer, however, needs each document in one piece, as
+# [notebook 14](14_beyond_rnns.ipynb) shows.)
+
+# %% tags=["claims"]
+for t in range(5):
+    start, end = explorer.shown.offsets[t : t + 2]
+    assert end - start == explorer.shown.batch_sizes[t]
+    assert f"data[{start}:{end}]" in PackedExplorer([3, 5, 2, 4], t=t).summary.value
+shown = [PackedExplorer([3, 5, 2, 4], t=t, states=True).to_text().split(f"h after step {t}")[1:] for t in range(5)]
+padded_c, packed_c = ([run.splitlines()[4] for run in runs] for runs in zip(*shown, strict=True))
+assert len(set(padded_c[1:])) == 4
+assert len(set(packed_c[1:])) == 1
 
 # %% [markdown]
 # ## `batch_sizes` are not the lengths
@@ -115,14 +128,12 @@ pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
 # There is one batch size for each time step, and one length for each sequence. `batch_sizes` begins with the number of
-# sequences, and from one step to the next it falls by as many as have ended. Here are six sequences of different lengths,
-# and then four sequences of which three are equally long:
+# sequences, and falls at each step by the number that have ended. The sequence in row r of the packed picture has
+# as many steps as there are batch sizes above r. In the second of these batches, three sequences end together:
 
 # %%
-pv.show([9, 8, 6, 4, 3, 2])
-
-# %%
-print(pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes)  # falls by three
+for lengths in ([9, 8, 6, 4, 3, 2], [4, 2, 2, 2]):
+    print(lengths, pack_sequence([torch.zeros(n) for n in lengths]).batch_sizes.tolist())
 
 # %% tags=["claims"]
 packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
@@ -134,9 +145,9 @@ assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
 # %% [markdown]
 # ## Sorting, and your own order
 #
-# A data loader usually gives you a padded batch with its lengths, for which there is `pack_padded_sequence`. The two
-# sentences below are the token ids of "Hello, sailor" and "Example". Ids 101 and 102 mark the start and the end, and 0 is
-# padding. We pass `batch_first=True` because the batch is the first dimension of `tokens`.
+# If your data loader gives you a padded batch and its lengths, call `pack_padded_sequence`. The two rows below hold the
+# token ids of "Hello, sailor" and "Example". Ids 101 and 102 mark the start and the end, and 0 is padding.
+# We pass `batch_first=True` because the batch is the first dimension of `tokens`.
 
 # %%
 tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
@@ -148,7 +159,7 @@ assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
 assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
 
 # %% [markdown]
-# These two were sorted by length, which is rare. By default, torch refuses a batch that is not sorted:
+# These two happen to be sorted by length. By default, torch refuses a batch that is not sorted:
 
 # %%
 x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences: time first, torch's default
@@ -158,8 +169,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# With `enforce_sorted=False`, torch sorts the sequences for you and remembers what it has done. (The message mentions
-# ONNX, a file format for models. You can [ignore that](13_static_graphs.ipynb).)
+# With `enforce_sorted=False`, torch sorts the sequences for you and remembers your order. (The message mentions ONNX, a
+# file format for models. You can [ignore that](13_static_graphs.ipynb).)
 
 # %%
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
@@ -167,14 +178,14 @@ pv.show(packed, indices=True)
 
 # %% [markdown]
 # - `sorted_indices`, on the right, says which of your sequences is in each packed row. 0 is a, 1 is b, and so on.
-# - `unsorted_indices`, on the left, says in which packed row each of your sequences is. It restores your order.
+# - `unsorted_indices`, on the left, says in which packed row each of your sequences is.
 
 # %%
 ask("order of h_n")
 
 # %% [markdown]
-# You will rarely use these two lists yourself, because torch applies them for you. An RNN returns `h_n` in **your**
-# order, `pad_packed_sequence` restores your order, and an initial state is taken in your order.
+# You will rarely use these two tensors yourself, because torch applies them for you. An initial state that you pass in is in
+# your order, and so are `h_n` and the batch that `pad_packed_sequence` returns.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -193,9 +204,9 @@ for row, sequence in enumerate(sequences):
     assert torch.allclose(h_n[0, row], lstm(sequence, (h_0[:, row], c_0[:, row]))[1][0][0], atol=1e-6)
 
 # %% [markdown]
-# ## There and back
+# ## Padding again
 #
-# `pad_packed_sequence` is the inverse of packing. It returns two things: the padded batch *and* the lengths.
+# `pad_packed_sequence` is the inverse of packing. It returns two tensors, the padded batch *and* the lengths.
 
 # %%
 x = pad_sequence([a, b], batch_first=True)
@@ -206,8 +217,8 @@ print(back)
 print(lengths)
 
 # %% [markdown]
-# Two things can go wrong here without an error. If you forget `batch_first=True` on the way back, you get time × batch.
-# And you always get max(lengths) steps, even if your batch had more. Pass `total_length` to get its full width back.
+# Two things can go wrong here without an error. If you forget `batch_first=True` on the way back, you get time × batch. And
+# you get as many steps as the longest sequence has, even if your batch had more, unless you pass `total_length`.
 
 # %%
 time_first, _ = pad_packed_sequence(packed)
@@ -224,9 +235,9 @@ assert wide.shape == (2, 6)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Sequences must be sorted."** Only with `enforce_sorted=True`, which is torch's default.
-# - **"I can build a `PackedSequence` from `data` and `batch_sizes`."** You can, but it does not know your order. So you
-#   get the batch back with the longest sequence first:
+# - **"Sequences must be sorted."** That is true only if `enforce_sorted` is True, which is torch's default.
+# - **"I can build a `PackedSequence` from `data` and `batch_sizes`."** You can, but it does not know your order, so
+#   you get the batch back with the longest sequence first:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)
@@ -248,6 +259,7 @@ assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 #
 # Write `batch_sizes` yourself: turn a list of lengths into the number of sequences at each time step.
 
+
 # %% tags=["exercise"]
 def my_batch_sizes(lengths):
     # solution
@@ -261,8 +273,8 @@ checks.batch_sizes(my_batch_sizes)
 # ## You can now
 #
 # - read `data`, which is ordered by time step, and `batch_sizes`, which says how many rows each step has,
-# - explain the order: an RNN needs all inputs of one step as one slice,
-# - pack sequences in any order with `enforce_sorted=False`, and trust torch to restore yours,
+# - explain the order, in which all inputs of one step are one slice,
+# - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore yours,
 # - pad a packed sequence again, with `batch_first` and `total_length`.
 #
 # Next: [03 Hidden states](03_hidden_states.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start

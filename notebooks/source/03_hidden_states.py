@@ -10,12 +10,12 @@
 # - recognise the wrong outputs of a bidirectional RNN,
 # - get the right results without packing, where that is possible.
 #
-# Time: 19 minutes.
+# Time: 20 minutes.
 #
 # ## One batch, padded and packed
 #
-# Notebook 01 showed that padding changes a final state. An RNN has more results than that, so let us compare them all.
-# We take the four sequences a, b, c and d again, with two random features at each time step, and pad them on the right.
+# Notebook 01 showed that padding changes a final state. An RNN has more results than that, so let us compare them all. The
+# four sequences a, b, c and d now have two random features at each time step, and their padding is on the right.
 
 # %%
 import torch
@@ -31,10 +31,9 @@ x = pad_sequence(sequences, batch_first=True)  # (B, T, features): the batch is 
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 # %% [markdown]
-# An LSTM returns three tensors. `output` is the hidden state at every time step. `h_n` is the final hidden state and
-# `c_n` the final *cell state*, which is the LSTM's second state, both of shape (layers · directions, B, hidden size).
-#
-# Row b has no padding, and row c has three steps of it.
+# An LSTM returns three tensors. `output` holds the last layer's hidden state at every time step. `h_n` is the final hidden
+# state and `c_n` the final *cell state*, which is the LSTM's second state. Both have the shape (layers · directions, B,
+# hidden size).
 
 # %%
 ask("what padding changes")
@@ -48,13 +47,29 @@ for row in (1, 2):
         print(f"h_n of {'abcd'[row]}, {name}:", h_n[0, row].detach().numpy().round(2))
 
 # %% [markdown]
-# `pv.compare` compares everything, for any RNN and any batch, including your own.
+# `pv.compare` compares all results, for any RNN and any batch, including your own.
 
 # %%
-comparison = pv.compare(lstm, x, lengths)
+comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
+# %% [markdown]
+# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most, in
+# percent of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31 (69 %
+# off before rounding). `=` means that they differ by rounding only. Hatched cells are padding, where
+# `pad_packed_sequence` writes zeros, so these numbers only say how large the padded outputs are.
+#
+# The outputs at real steps agree, and the final states of a, c and d do not. By default, `pv.compare` also looks at the
+# gradients of two losses, one on the outputs at real steps, and one on `h_n`. Which of these gradients agree?
+
+# %%
+pv.compare(lstm, x, lengths).agrees
+
 # %% tags=["claims"]
+comparison = pv.compare(lstm, x, lengths)
+difference = (padded_h_n - packed_h_n)[0, 2].abs()
+assert difference.argmax() == 1
+assert 0.685 < difference[1] / packed_h_n[0, 2].abs().max() < 0.695
 unpacked, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
 for row, n in enumerate(lengths):
     assert torch.allclose(lstm(x)[0][row, :n], unpacked[row, :n], atol=1e-6)
@@ -66,17 +81,14 @@ for what in ("h_n", "c_n", "gradients_h_n"):
     assert comparison.needs_packing(what)
 
 # %% [markdown]
-# Each number is the difference between padded and packed, in percent of the largest value in its row. `=` means that they
-# differ by rounding only, and hatched cells are padding.
+# Those of the loss on outputs agree, but those of the loss on `h_n` do not.
 #
-# The outputs at real steps agree, and so do the gradients of a loss that reads nothing else. The final states of a, c and
-# d differ, and so do the gradients of a loss on `h_n`.
-#
-# ## Through the padding
+# ## The state during the padding
 #
 # What happens to the state of c? An RNN does not know which steps are padding. After the two steps of c, it reads three
-# steps of zeros, and each of them changes the state. If the batch is packed, the state stays where it was. The next
-# picture shows how far apart the two states are.
+# steps of zeros, and each of them changes the state. If the batch is packed, the state stays as it was. The next picture
+# shows how far apart the two states are. Its distances are not percentages. Each is the square root of the sum of the
+# squared differences of all units.
 
 # %%
 from packviz.check.trajectories import trajectory
@@ -89,19 +101,19 @@ for n, distances in zip(lengths, trajectory(comparison).padded, strict=True):
     assert all(distances[n:] > 0.01)
 
 # %% [markdown]
-# The dot marks the step at which `h_n` is read. If the batch is padded, that is the last step of the *batch*, for every
-# row.
+# The dot marks the step at which a padded run reads `h_n`, which is the last step of the *batch* for every row.
 #
-# Now try other paddings and other RNNs. Set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
+# Now set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
 
 # %%
 from packviz.explorers import StatesExplorer
 
-StatesExplorer([8, 5, 3])
+StatesExplorer([8, 5, 3], seed=17)
 
 # %% [markdown]
-# If an RNN reads in one direction and the padding comes after the data, its outputs at real steps are right, whatever
-# the padding holds and however many layers there are. The reason is that no real step comes after the padding.
+# If an RNN reads in one *direction*, from the first step to the last, and the padding comes after the data, then its outputs
+# at real steps are right, because no real step comes after the padding. This holds for any values in the padding and any
+# number of layers.
 
 # %% tags=["claims"]
 for padding in ("zeros", "noise", "NaN"):
@@ -122,28 +134,37 @@ ask("reverse half")
 # %%
 torch.manual_seed(0)
 both = torch.nn.LSTM(2, 5, bidirectional=True, batch_first=True)
+difference = (both(x)[0] - pad_packed_sequence(both(packed)[0], batch_first=True)[0]).abs()
+for row, n in enumerate(lengths):
+    forward, reverse = difference[row, :n].split(5, dim=1)
+    print(f"{'abcd'[row]}, real steps: differs by up to {forward.max():.2f} forward, {reverse.max():.2f} reverse")
+
+# %%
 comparison = pv.compare(both, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# The reverse direction meets the padding **first**, and carries what it has read there into the real steps. The real
-# steps next to the padding usually suffer most. In the panel above, tick **bidirectional**: every number without a
-# hatch is a wrong output at a real step.
+# The reverse direction meets the padding **first**, and carries the state from there into the real steps. The errors are
+# usually largest next to the padding. This direction ends at step 0, where its output is also its final state. So you find
+# the same differences in `h_n` under `0←` (layer 0, reverse).
 #
-# With two layers, even the forward half is wrong, because the second layer reads both halves of the first.
+# In the panel above, tick **bidirectional**. In the grid of the reverse half, each number that is not hatched marks a wrong
+# output. With two layers, the forward half is wrong, too, because the second layer reads both halves of the first.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
 assert not comparison.agrees.outputs_reverse
+reverse_at_0, reverse_h_n = comparison.panels()[1].shares[:, 0], comparison.panels()[2].shares[:, 1]
+assert all(abs(reverse_at_0 - reverse_h_n) < 0.001)
 two = pv.compare(torch.nn.LSTM(2, 5, num_layers=2, bidirectional=True, batch_first=True), x, lengths, gradients=False)
 assert not two.agrees.outputs_forward
 
 # %% [markdown]
 # ## All cases at once
 #
-# The table below compares each result with running every sequence alone, which is right by definition. People also look
-# for the final state in `output`: at each sequence's own last step (*len-1*), at the last step of the batch
-# (`output[:, -1]`), or at step 0, where the reverse direction ends. Which of these hold a final state?
+# The table below compares each result with that of every sequence alone, which is right by definition. People also look
+# for the final state in `output`: at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`),
+# or at step 0. At which of these places is there a final state?
 
 # %%
 from packviz.check.truth import truth_table
@@ -172,16 +193,16 @@ assert bare[2, "padded"]["outputs, forward"]
 assert not bare[2, "padded"]["outputs, reverse"]
 
 # %% [markdown]
-# So if your RNN has one direction, and you use nothing but its outputs at real steps, **you do not need packing to be
-# right**. With two directions, you need packing or one of the replacements below.
+# So if your RNN has one direction, and you use only its outputs at real steps, **they are right without packing**. With two
+# directions, you need packing or one of the replacements below.
 #
-# Two entries are wrong even if you pack. `output[:, -1]` is padding for all but the longest sequences, and at len−1 the
-# reverse direction has read a single step.
+# Two of these places do not hold a final state even if you pack. `output[:, -1]` is padding for all but the longest
+# sequences, and at len−1 the reverse direction has read only one step.
 #
 # ## NaN in the padding
 #
-# Some pipelines leave NaN where nothing was measured. A loss that reads real steps only is still finite. Are its
-# gradients?
+# Some pipelines leave NaN where nothing was measured. If the RNN reads in one direction, a loss on real steps is still
+# finite. Are its gradients finite, too?
 
 # %%
 ask("NaN in the padding")
@@ -214,14 +235,14 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# The backward pass multiplies the gradient of each padding step, which is zero, by the NaN in it, and 0 · NaN is NaN.
-# After one step of the optimiser, every weight is NaN. So fill the padding with zeros, or pack. (The same
-# happens with infinity.)
+# The gradient at each padding step is zero, but the backward pass multiplies it by the NaN, and 0 · NaN is NaN. After one
+# step of the optimiser, every weight of this LSTM is NaN. So fill the padding with zeros, or pack. (The same can happen
+# with infinity.)
 #
-# ## Right without packing
+# ## Right results without packing
 #
-# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step. The
-# final states of lower layers are not there, and neither is `c_n`.
+# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step. It
+# contains neither `c_n` nor the final states of lower layers.
 
 # %%
 output, _ = lstm(x)  # padded
@@ -231,7 +252,7 @@ print("equal to packed:", torch.allclose(gathered, packed_h_n[0], atol=1e-6))
 # %% [markdown]
 # **Reverse direction: flip.** Flip each sequence *within its length*, so that its padding stays at the end, run a forward
 # RNN with the weights of the reverse direction, and flip the result back. `pv.align` moves the padding to the left, and
-# `flip(1)` then reverses time. With several layers, do this in each layer.
+# `flip(1)` then reverses time. With several layers, finish both directions of one layer before you begin the next.
 
 
 # %%
@@ -258,14 +279,13 @@ assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction. It
-#   does not hold for the reverse half, for either half if a bidirectional RNN has two layers, or for the `h_n` and `c_n`
-#   of a row with padding.
-# - **"Without biases, padding with zeros does no harm."** A state of zeros that reads zeros stays zero, so a reverse
-#   direction that starts in the padding is unharmed. But a forward state is not zero when it reaches the padding.
-# - **"The last output is the final state."** `output[:, -1]` is padding for all but the longest sequences.
-# - **"With the same seed, padded and packed training must agree."** Dropout between layers draws one number for each
-#   *computed* cell, and a packed batch has fewer of them, so other units are dropped. Compare without dropout.
+# - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction, and for
+#   hardly anything else in the table above.
+# - **"Without biases, padding with zeros does no harm."** A state of zeros then stays zero while the RNN reads zeros. So
+#   with one layer and no initial state, the reverse direction is right. But a forward state is rarely zero at its last real
+#   step.
+# - **"With the same seed, padded and packed training must agree."** Dropout between layers draws a number for every
+#   *computed* unit. A packed batch computes fewer, so it drops other units. Compare without dropout.
 
 # %% tags=["claims"]
 dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
@@ -286,9 +306,7 @@ assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
 # ## Exercise
 #
 # `output`, of shape `(B, T, 2 · H)`, comes from a *packed* bidirectional RNN, with the forward half first. Return the
-# final states of both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
-#
-# The check fills `output` with numbers that say where they come from, so it can show you what you took.
+# last layer's final states of both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
 
 
 # %% tags=["exercise"]
@@ -307,9 +325,9 @@ checks.final_states(my_final_states)
 # ## You can now
 #
 # - say what padding changes: `h_n` and `c_n` of every row with padding, and the gradients of a loss on them,
-# - explain it: the RNN reads on through the padding,
+# - explain that a padded run keeps updating the state during the padding,
 # - recognise the wrong outputs of a bidirectional RNN: the reverse half, and with more layers both halves,
-# - replace packing by a gather or a flip.
+# - replace packing with a gather or a flip.
 #
 # Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
 # sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)

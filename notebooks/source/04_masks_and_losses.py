@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Masks and losses
 #
-# **Which computations read the padding by mistake, and how do you stop them?**
+# **Which computations read the padding by mistake, and how do you prevent it?**
 #
 # After this notebook, you can
 #
 # - compute a loss and an accuracy over the real cells only,
 # - pool, normalise and attend without reading the padding,
-# - work on `PackedSequence.data` directly, and say when that is right.
+# - apply layers to `PackedSequence.data`, and say when that is right.
 #
-# Time: 15 minutes.
+# Time: 16 minutes.
 #
 # ## A loss that reads the padding
 #
-# A padded batch goes through a model, and the loss compares its predictions with targets that are padded as well. A
-# *mask* says which cells are real. You can make one in one line, `torch.arange(T) < torch.tensor(lengths)[:, None]`, or
-# with `pv.real_mask`. Both are True at real cells.
+# If a padded batch goes through a model, the loss compares padded predictions with padded targets. But predictions in the
+# padding mean nothing, so they should not count. A *mask* says which cells are real. You can make one in plain torch, with
+# `torch.arange(T) < torch.tensor(lengths)[:, None]`, or with `pv.real_mask`. Both are True at real cells.
 
 # %%
 import torch
@@ -30,8 +30,8 @@ mask = pv.real_mask(lengths)
 pv.draw.Aligned.of(mask, lengths, title="real_mask([3, 5, 2, 4])", batch_first=True)
 
 # %% [markdown]
-# Suppose that the predictions for a, b, c and d are wrong by 0.5 at each of their 14 real cells, and that at the six
-# padding cells prediction and target are both 0.
+# Suppose that the predictions for a, b, c and d are wrong by 0.5 at each of the 14 real cells, and that prediction and
+# target are both 0 at the six padding cells.
 
 # %%
 ask("loss over padding")
@@ -54,22 +54,87 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# The sum of the squared errors is the same, but a plain mean divides it by all 20 cells instead of the 14 real ones. The
-# gradients are too small by the same factor, and in the next batch this factor is another one.
+# The sum of the squared errors is the same in both lines, but a plain mean divides it by all 20 cells instead of the 14
+# real ones. So the loss is too low, the gradients are too small by the same factor, and the factor differs from batch to
+# batch. If the padding is predicted badly, a plain mean can also be too high.
 #
-# `pv.masked_loss` takes any of torch's loss functions and the arguments you would give it. For `F.cross_entropy`, logits
-# are `(B, T, C)` and targets `(B, T)`. It also takes a tensor with one number per cell. If this number is 1 where a
-# prediction is right and 0 where it is wrong, the result is the accuracy. In plain torch, index with the mask:
-# `F.mse_loss(prediction[mask], target[mask])`.
+# In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
+# torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (For class
+# labels, `F.cross_entropy` also leaves cells with the target `ignore_index` out of its mean.) Instead of a function, you
+# can pass one number per cell. If it is 1 where a prediction is right and 0 where it is wrong, the result is the accuracy.
 #
-# ## Straight on the packed data
+# ## Which layers read the padding?
 #
-# A packed batch holds no padding, so there is nothing to mask. A layer does not accept a `PackedSequence`, but it accepts
-# `packed.data`, which has one row for each real cell. Put the result back with `_replace(data=…)`, which keeps the order.
+# Some layers read the padding, too.
+
+# %%
+ask("reads the padding")
+
+# %% [markdown]
+# **Pooling.** A mean over time divides by T instead of the length. A maximum over time returns a zero from the padding if
+# all real values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps of 5:
 
 # %%
 torch.manual_seed(1)
 x = pad_sequence([torch.randn(n, 4) for n in lengths], batch_first=True)
+negative = torch.where(mask[..., None], -1 - x.abs(), 0)  # every real value is below −1
+mean_of_real = negative.sum(1) / torch.tensor(lengths)[:, None]
+max_of_real = negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
+print(f"mean of c:    over all steps {negative.mean(1)[2, 0]:5.2f}   over real steps {mean_of_real[2, 0]:5.2f}")
+print(f"maximum of c: over all steps {negative.amax(1)[2, 0]:5.2f}   over real steps {max_of_real[2, 0]:5.2f}")
+
+# %% tags=["claims"]
+for b, length in enumerate(lengths):
+    assert torch.allclose(mean_of_real[b], negative[b, :length].mean(0))
+    assert torch.allclose(negative.mean(1)[b], mean_of_real[b] * length / 5)
+    assert torch.allclose(max_of_real[b], negative[b, :length].amax(0))
+assert (max_of_real < -1).all()
+
+# %% [markdown]
+# **BatchNorm.** In training, it computes the mean and the variance of each feature over all cells. The zeros of the padding
+# change both, and thus every real cell. Pass only the real cells, `x[mask]`. BatchNorm needs no time axis.
+
+# %% tags=["claims"]
+far = x[mask] + 10
+padded = torch.where(mask[..., None], x + 10, 0).flatten(0, 1)
+over_all, over_real = (torch.nn.BatchNorm1d(4, momentum=1.0) for _ in range(2))
+over_all(padded)
+over_real(far)
+assert torch.allclose(over_real.running_mean, far.mean(0))
+assert torch.allclose(over_all.running_mean, over_real.running_mean * 14 / 20)
+assert (over_all.running_var > 10 * over_real.running_var).all()
+
+# %% [markdown]
+# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without a
+# mask, padded keys get some of it. For the two queries of sequence c, they get most of it:
+
+# %%
+torch.manual_seed(2)
+attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False)
+_, unmasked = attention(x, x, x)
+output, weights = attention(x, x, x, key_padding_mask=~mask)
+maps = {"without a mask": unmasked[2], "key_padding_mask=~mask": weights[2]}
+pv.draw.Attention(2, maps, "Without a mask, the two queries of c read mostly padding (in percent)")
+
+# %% tags=["claims"]
+assert (weights * ~mask[:, None, :] == 0).all()
+assert min(pv.draw.Attention(2, {"unmasked": unmasked[2]}).lost("unmasked")) > 0.5
+for b, length in enumerate(lengths):
+    alone, _ = attention(*[x[b : b + 1, :length]] * 3)
+    assert torch.allclose(output[b : b + 1, :length], alone, atol=1e-6)
+
+# %% [markdown]
+# There are two opposite conventions. `MultiheadAttention` expects a `key_padding_mask` that is True at the cells to
+# **ignore**, which is why we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True at the
+# cells to **read**.
+#
+# ## Layers on packed data
+#
+# A packed batch contains no padding, so there is nothing to mask. Of torch's layers, only RNNs accept a `PackedSequence`.
+# Others can take `packed.data`, a tensor with one row for each real cell. Put the result back with `_replace(data=…)`,
+# which keeps the order.
+
+# %%
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 targets = pack_padded_sequence(target, lengths, batch_first=True, enforce_sorted=False)
 linear = torch.nn.Linear(4, 1)
@@ -89,79 +154,18 @@ right = (torch.arange(5) % 2 == 0).float().expand(4, 5)
 assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
 
 # %% [markdown]
-# This saves the work on the padding, too. It is right for layers that treat each cell alone, such as `Linear`, an
-# activation or `LayerNorm`. It is wrong for anything that looks along time, such as a convolution or attention, because
-# in `data` the neighbour of a row belongs to another sequence.
+# This also saves the work on the padding. It is right for layers that treat each cell alone, such as `Linear`, an
+# activation or `LayerNorm`, and for BatchNorm. It is wrong for anything that looks along time, such as a convolution or
+# attention, because the next row of `data` usually belongs to another sequence.
 #
-# Both sides of a loss must have the same order. `packed.data` is ordered by time step, and `target[mask]` by sequence, so
-# do not mix the two: their shapes agree, and no error tells you.
-#
-# ## Three layers that read the padding
-
-# %%
-ask("reads the padding")
-
-# %% [markdown]
-# **Pooling.** A mean over time divides by T instead of the length. A maximum over time finds the zeros of the padding if
-# all real values are negative. Sequence c has 2 real steps of 5:
-
-# %%
-negative = torch.where(mask[..., None], -1 - x.abs(), 0)  # every real value is below −1
-mean_of_real = negative.sum(1) / torch.tensor(lengths)[:, None]
-max_of_real = negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
-print(f"mean of c:    over all steps {negative.mean(1)[2, 0]:5.2f}   over real steps {mean_of_real[2, 0]:5.2f}")
-print(f"maximum of c: over all steps {negative.amax(1)[2, 0]:5.2f}   over real steps {max_of_real[2, 0]:5.2f}")
-
-# %% tags=["claims"]
-for b, length in enumerate(lengths):
-    assert torch.allclose(mean_of_real[b], negative[b, :length].mean(0))
-    assert torch.allclose(negative.mean(1)[b], mean_of_real[b] * length / 5)
-    assert torch.allclose(max_of_real[b], negative[b, :length].amax(0))
-assert (max_of_real < -1).all()
-
-# %% [markdown]
-# **BatchNorm.** It computes one mean and one variance over all cells, so the zeros of the padding change both, and every
-# real cell with them. Give it `packed.data`. BatchNorm does not treat cells alone, but it does not look along time
-# either: in `packed.data` it finds every real cell and no padding, in whatever order.
-
-# %% tags=["claims"]
-far = packed.data + 10
-padded = pv.unpack_to_length(packed._replace(data=far), 5).flatten(0, 1)
-over_all, over_real = (torch.nn.BatchNorm1d(4, momentum=1.0) for _ in range(2))
-over_all(padded)
-over_real(far)
-assert torch.allclose(over_real.running_mean, far.mean(0))
-assert torch.allclose(over_all.running_mean, over_real.running_mean * 14 / 20)
-assert (over_all.running_var > 10 * over_real.running_var).all()
-
-# %% [markdown]
-# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without a mask,
-# padded keys get some of it. Here are the weights for the two queries of sequence c, in percent:
-
-# %%
-torch.manual_seed(2)
-attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False)
-_, unmasked = attention(x, x, x)
-output, weights = attention(x, x, x, key_padding_mask=~mask)
-title = "Without a mask, c gives most of its attention to padding"
-pv.draw.Attention(2, {"without a mask": unmasked[2], "key_padding_mask=~mask": weights[2]}, title)
-
-# %% tags=["claims"]
-assert (weights * ~mask[:, None, :] == 0).all()
-assert min(pv.draw.Attention(2, {"unmasked": unmasked[2]}).lost("unmasked")) > 0.5
-for b, length in enumerate(lengths):
-    alone, _ = attention(*[x[b : b + 1, :length]] * 3)
-    assert torch.allclose(output[b : b + 1, :length], alone, atol=1e-6)
-
-# %% [markdown]
-# Be careful with the two conventions. `MultiheadAttention(key_padding_mask=…)` wants True at the cells to **ignore**,
-# which is why we wrote `~mask`. `F.scaled_dot_product_attention(attn_mask=…)` wants True at the cells to **read**.
+# Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by sequence.
+# Do not mix the two, because their shapes agree and torch raises no error.
 #
 # ## Does the mask matter in training?
 #
-# A GRU reads the 512 sentences of notebook 01, and after each word it says whether a punctuation mark comes next. We train
-# it twice: once with the loss over all cells, and once with the loss over the real ones. Two thirds of the cells are
-# padding, whose target is 0.
+# A GRU reads the 512 sentences of notebook 01, and predicts after each word whether a punctuation mark comes next. We train
+# it twice, once with the loss over all cells, and once with the loss over the real ones. Two thirds of the cells are
+# padding, with 0 as their target.
 
 # %%
 from collections import Counter
@@ -211,7 +215,9 @@ ask("masked training")
 with_mask, _ = train(use_mask=True)
 reported, at_real_words = train(use_mask=False)
 curves = {"with mask": with_mask, "without: reported": reported, "without: at real words": at_real_words}
-pv.draw.training_curves(curves, "Without a mask, the reported loss looks better, but the GRU learns less")
+print("loss after epoch         " + "".join(f"{epoch:7}" for epoch in range(1, 7)))
+for name, losses in curves.items():
+    print(f"{name:24}", *(f"{loss:6.2f}" for loss in losses))
 
 # %% tags=["claims"]
 assert all(a < b for a, b in zip(reported, with_mask, strict=True))
@@ -221,22 +227,23 @@ real_cells = sum(sum(n) for _, _, n in batches) / sum(tokens.numel() for tokens,
 assert 0.3 < real_cells < 0.4
 
 # %% [markdown]
-# Without a mask, the reported loss is far lower, but after six epochs this GRU has learned less about real words than the
-# other one had after three. Most of the cells behind its number are padding, which is easy to predict. The number also
-# changes with the amount of padding, so you cannot compare two models by it.
+# Without a mask, the reported loss is far lower. But after six epochs, the loss of this GRU at real words is higher than
+# that of the other one after three. The reported loss is low because most cells are padding, which is easy to predict. It
+# also depends on the amount of padding, so you cannot compare it between different batches.
 #
 # ## What people get wrong
 #
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN is NaN. Use `masked_fill` or
 #   `torch.where`.
-# - **A mask called *padding mask*** may be True at padding or at real cells. Look it up, and test it with two sequences.
+# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation, and test it with two
+#   sequences.
 
 # %% [markdown]
 # ## Exercise
 #
-# Write a mean over time that ignores the padding. `x` is `(B, T, F)` and `lengths` is a list. The padding may hold
-# anything.
+# Write a mean over time that ignores the padding. `x` is `(B, T, F)` and `lengths` is a list. The padding may contain
+# anything, even NaN.
 
 # %% tags=["exercise"]
 def my_masked_mean(x, lengths):
@@ -253,7 +260,7 @@ checks.masked_mean(my_masked_mean)
 # ## You can now
 #
 # - compute a loss and an accuracy over real cells, with a mask or on packed data,
-# - say which layers read the padding: pooling, BatchNorm and attention, unless you stop them,
+# - say which layers read the padding if you do not prevent it: pooling, BatchNorm and attention,
 # - use `packed.data` for layers that do not look along time.
 #
 # Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden states](03_hidden_states.ipynb) · [00 Start

@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Alignment
 #
-# **How do you move padding, and states, without mixing up sequences?**
+# **How do you move padding and states without mixing up sequences?**
 #
 # After this notebook, you can
 #
-# - move the padding of a batch to the left or to the right, by lengths or by a mask,
+# - move the padding of a batch to the left or to the right, with lengths or a mask,
 # - say why code that looks for zeros cannot do this,
-# - hand the final states of an encoder to a decoder in the right order.
+# - pass the final states of an encoder to a decoder in the right order.
 #
-# Time: 15 minutes.
+# Time: 16 minutes.
 #
 # ## Padding on the left
 #
-# Tokenizers for text generation put the padding on the left, so that every text ends in the last column.
-# `pack_padded_sequence` assumes that it is on the right. If you pack a left-padded batch, you pack its padding, and cut
-# off the end of every text. Here are a, b, c and d with the padding on the left:
+# Tokenizers for text generation usually put the padding on the left, so that every text ends in the last column. But
+# `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left, it
+# packs the padding and cuts off the end of the text. Here are a, b, c and d with the padding on the left:
 
 # %%
 import torch
@@ -30,8 +30,8 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Row c consists of padding now, and a and d have lost their last tokens. There was no error. `pv.align` moves the padding
-# to the other side, by the lengths, so that you can pack the batch:
+# Only padding is left of row c, a and d have lost their last tokens, and there was no error. `pv.align` uses the lengths to
+# move the padding to the side that you name in `padding_side`. Then you can pack the batch:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)
@@ -52,14 +52,14 @@ mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1
 assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True), right)
 
 # %% [markdown]
-# If you give it lengths only, `align` has to assume that the padding is on the other side. So it destroys data if you
-# call it twice. There are two ways to be safe. Pass a mask instead of lengths, such as the `attention_mask` of a
-# tokenizer, and nothing is assumed. Or pass `check_padding=0`, and `align` raises an error if what it takes for padding is
-# not 0.
+# Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the other side. On a second call
+# this is no longer true, and `align` destroys data. You can prevent this in two ways. If you pass a mask instead of
+# lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything. With `check_padding=0`, it raises
+# an error if a cell that it takes for padding is not 0.
 #
 # ## Why not look for zeros?
 #
-# Much code finds the padding by looking for zeros. But a zero can be data: a token, a closed shop, a day without rain.
+# A lot of code finds the padding by looking for zeros. But a zero can be data, such as a token, or the rain on a dry day.
 
 # %%
 ask("a guess from zeros")
@@ -67,10 +67,11 @@ ask("a guess from zeros")
 # %%
 row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # its length is 4, so its first two zeros are data
 guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
-pv.draw.Aligned.of(guessed, [4], title="Moved by its zeros: framed cells are wrong", batch_first=True, like=row)
+pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
 
 # %% [markdown]
-# In the panel, choose where the real zeros are, and the two sides. For which sequences is a guess from zeros right?
+# In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences is a
+# guess from zeros right?
 
 # %%
 from packviz.explorers import AlignExplorer
@@ -86,14 +87,15 @@ for zeros in ("none", "at the start", "at the end"):
         assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
 
 # %% [markdown]
-# The guess is right as long as no sequence has a zero at the end that it moves to the edge. A program cannot know that,
-# and lengths make it unnecessary.
+# To move the padding to the right, the guess shifts each row until it begins with a nonzero number, so it is wrong for
+# sequences that begin with a zero. In the other direction, it is wrong for those that end with one. The numbers alone do
+# not show which zeros are data. You need the lengths or a mask.
 #
 # ## From encoder to decoder
 #
-# In translation, an encoder reads the source, and a decoder starts from the encoder's final state and writes the target.
-# The longest source rarely has the longest target, so the two batches would be sorted differently. Older code sorts them
-# by hand, because torch used to require it:
+# In translation with RNNs, an encoder reads the source, and a decoder starts from the encoder's final state and writes the
+# target. The longest source need not have the longest target. So if each batch is sorted by length, their orders can
+# differ. Older code sorts both by hand, because torch used to require it:
 
 # %%
 ask("states between encoder and decoder")
@@ -110,8 +112,8 @@ _, state = encoder(pack_sequence([sources[i] for i in by_source]))
 _, (sorted_by_hand, _) = decoder(pack_sequence([targets[i] for i in by_target]), state)
 
 # %% [markdown]
-# With `enforce_sorted=False` on both sides, you need not sort anything. The encoder returns its states in *your* order,
-# and the decoder takes them in your order. Is the result the same?
+# With `enforce_sorted=False` on both sides, you need not sort anything. The encoder returns its states in *your* order, and
+# the decoder takes them in your order. Is the result the same?
 
 # %%
 _, state = encoder(pack_sequence(sources, enforce_sorted=False))
@@ -121,16 +123,16 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# The version that sorts by hand is wrong for two of the four pairs, and there was no error. Row r of the encoder's state
-# and row r of the decoder belong to different pairs:
+# For two of the four pairs it is not, and there was no error. The version that sorts by hand is wrong, because row 0 of the
+# encoder's state and row 0 of the decoder's batch belong to different pairs. So do their rows 3:
 
 # %%
-print("row 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
-print("row 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
+print("rows 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
+print("rows 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
 
 # %% [markdown]
-# If you have to sort by hand, permute the states in between. With `rows = [by_source.index(i) for i in by_target]`, start
-# the decoder from `h[:, rows]` and `c[:, rows]`.
+# If you have to sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. With
+# `rows = [by_source.index(i) for i in by_target]`, start the decoder from `(h[:, rows], c[:, rows])`.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
@@ -146,8 +148,8 @@ assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 # %% [markdown]
 # ## Past and future on one axis
 #
-# Forecasting models such as the *Temporal Fusion Transformer* join a past and a future along time. The past must be
-# padded on the left and the future on the right, so that every past ends where its future begins:
+# Forecasting models such as the *Temporal Fusion Transformer* join a past and a future along time. Pad the past on the left
+# and the future on the right, so that every past ends where its future begins:
 
 # %%
 past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
@@ -156,7 +158,7 @@ future, n_future = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 moved = pv.align(past, n_past, padding_side="left", batch_first=True)
 axis = torch.cat([moved, future], dim=1)
 real = torch.cat([pv.real_mask(n_past).flip(1), pv.real_mask(n_future)], dim=1)
-pv.draw.Aligned.of(axis, real, title="Four steps of the past, then three of the future, without a gap", batch_first=True)
+pv.draw.Aligned.of(axis, real, title="The past (four steps) and the future (three) join without a gap", batch_first=True)
 
 # %% tags=["claims"]
 assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
@@ -167,9 +169,9 @@ assert real[:, 3:5].all()
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"The padding is wherever there are zeros."** Use lengths or a mask, which your data loader knows.
-# - **"Left-aligned means padded on the left."** Some call a batch *left-aligned* if its data is on the left, so that the
-#   padding is on the right. We always say where the padding is.
+# - **"The padding is wherever there are zeros."** Zeros can be data. Use the lengths or a mask from your data loader.
+# - **"Left-aligned means padded on the left."** Some people call a batch *left-aligned* if its data is on the left, and its
+#   padding on the right. We always say where the padding is.
 # - **"Aligning twice does no harm."** With lengths alone, it destroys data.
 #
 # ## Exercise
@@ -193,8 +195,8 @@ checks.right_padded(my_right_padded)
 # ## You can now
 #
 # - move the padding to either side with `pv.align`, and pass a mask to be safe,
-# - say why zeros do not tell where the padding is,
-# - hand states from an encoder to a decoder: with `enforce_sorted=False` on both sides, in your own order.
+# - say why zeros do not show where the padding is,
+# - pass states from an encoder to a decoder in your own order, with `enforce_sorted=False` on both sides.
 #
 # Next: [06 A model of your own](06_a_model_of_your_own.ipynb). Back: [04 Masks and losses](04_masks_and_losses.ipynb)
 # · [00 Start here](00_start_here.ipynb)

@@ -6,26 +6,27 @@
 # After this notebook, you can
 #
 # - turn a list of sequences into padded batches, with a `Dataset` and a collate function,
-# - write a bidirectional classifier and a tagger, and say what shape every tensor has,
+# - write a bidirectional classifier and a tagger, and say which shape each tensor has,
 # - use one mask for losses, pooling and attention,
 # - recognise the mistakes that raise no error, and find them with `pv.diagnose`.
 #
-# Time: 17 minutes.
+# Time: 20 minutes.
 #
-# All the code below is plain PyTorch, so you can paste it into a script. `packviz` is only used for looking.
+# The models are plain PyTorch, and you can copy the cells into a script in this order. `packviz` only draws and checks
+# batches.
 
 # %% [markdown]
 # ## From sequences to batches
 #
 # Here are four sequences of token ids with a label each. A `Dataset` hands them out one at a time, and a `DataLoader`
-# collects several of them into a batch. By default it stacks them, which fails, because tensors of different lengths
+# collects several of them into a batch. By default, it stacks them, which fails, because tensors of different lengths
 # cannot be stacked:
 
 # %%
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 import packviz as pv
@@ -37,21 +38,24 @@ labels = [0, 1, 0, 1]
 
 
 class Texts(Dataset):
+    def __init__(self, ids, labels):
+        self.ids, self.labels = ids, labels
+
     def __len__(self):
-        return len(ids)
+        return len(self.ids)
 
     def __getitem__(self, i):
-        return torch.tensor(ids[i]), labels[i]
+        return torch.tensor(self.ids[i]), self.labels[i]
 
 
 try:
-    next(iter(DataLoader(Texts(), batch_size=4)))
+    next(iter(DataLoader(Texts(ids, labels), batch_size=4)))
 except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# A *collate function* tells the loader how to build a batch. It pads the sequences, and it keeps their lengths, because
-# the padded tensor alone does not say where a sequence ends.
+# A *collate function* tells the loader how to build a batch. Ours pads the sequences and keeps their lengths, because the
+# padded tensor alone does not say where a sequence ends.
 
 
 # %%
@@ -61,7 +65,7 @@ def collate(batch):
     return pad_sequence(sequences, batch_first=True), lengths, torch.tensor(labels)
 
 
-loader = DataLoader(Texts(), batch_size=4, collate_fn=collate)
+loader = DataLoader(Texts(ids, labels), batch_size=4, collate_fn=collate)
 x, lengths, y = next(iter(loader))
 pv.show(x, lengths, batch_first=True, part="padded")
 
@@ -79,8 +83,8 @@ ask("a token with the id of the padding")
 # %% [markdown]
 # ## A classifier
 #
-# The usual classifier embeds the tokens, runs a bidirectional LSTM with two layers, and reads the final states of the
-# last layer. Because the batch is packed, every final state is read at the end of its own sequence.
+# A common classifier turns each token into a vector (an *embedding*), runs a bidirectional LSTM with two layers, and reads
+# the final states of the last layer. Because the batch is packed, no final state depends on padding.
 
 
 # %%
@@ -101,44 +105,52 @@ class Classifier(nn.Module):
         return self.out(torch.cat([h_n[-2], h_n[-1]], dim=1))
 
 
+# %% [markdown]
+# `padding_idx=0` sets the embedding of id 0 to zero and never trains it, which suits padding, but not a word.
+# `lengths.cpu()` costs nothing on a CPU. It is needed if the lengths are on a GPU, because packing accepts lengths only on
+# the CPU.
+#
+# The first dimension of `h_n` runs over layers and directions, even with `batch_first=True`. The picture shows it from left
+# to right, and → and ← mark the forward and the reverse direction:
+
 # %%
 torch.manual_seed(0)
 model = Classifier()
 h_n = model.final_states(x, lengths)
-print("embedded", tuple(model.embed(x).shape), " h_n", tuple(h_n.shape), " logits", tuple(model(x, lengths).shape))
+states, numbers = ["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)]
+everything = torch.ones(4, 4, dtype=torch.bool)
+pv.draw.Aligned("h_n: each cell is a state of 16 numbers", [states] * 4, everything, columns=numbers)
 
 # %% [markdown]
-# `lengths.cpu()` costs nothing on a CPU, and on a GPU it is needed, because packing takes lengths from the CPU only.
-#
-# `h_n` stacks layers and directions in its first dimension, and it does so even with `batch_first=True`. Here is
-# which is which. The classifier needs the last two, side by side:
+# The classifier needs the last two columns, side by side. These are the shapes before and after the linear layer:
 
 # %%
-grid = [f"layer {layer}, {direction}" for layer in (0, 1) for direction in ("forward", "reverse")]
-for i, name in enumerate(grid):
-    print(f"h_n[{i}] or h_n[{i - 4}]:  {name}, {tuple(h_n[i].shape)}: one row for each of a, b, c and d")
+both = torch.cat([h_n[-2], h_n[-1]], dim=1)
+for name, tensor in {"h_n": h_n, "h_n[-1]": h_n[-1], "both": both, "logits": model.out(both)}.items():
+    print(f"{name:8}", tuple(tensor.shape))
 
 # %% [markdown]
-# To put two directions side by side, many people write `h_n[-2:].view(B, -1)` instead of `torch.cat`. It has the right
-# shape, and it raises no error. Take a batch of 64 sequences.
+# To put two directions side by side, many people write `h_n[-2:].view(B, -1)` instead of `torch.cat`. The result has the
+# right shape, and there is no error. Suppose that a batch has 64 sequences.
 
 # %%
 ask("view instead of cat")
 
 # %%
-owners = torch.arange(8).view(2, 4, 1)  # 0 to 3: the forward states of a to d; 4 to 7: their reverse states
-print("view(4, -1):", owners.view(4, -1).tolist())
-print("cat:        ", torch.cat([owners[0], owners[1]], dim=1).tolist())
+number = torch.arange(8).view(2, 4, 1)  # stands for h_n[-2:], with a number instead of each state
+names = [f"{letter}{arrow}" for arrow in "→←" for letter in "abcd"]
+for how, rows in {"view": number.view(4, -1), "cat": torch.cat([number[0], number[1]], dim=1)}.items():
+    print(f"{how:5}", [[names[i] for i in row] for row in rows.tolist()])
 
 # %% [markdown]
-# Each row should hold the two states of one sequence, as `cat` has it. `view` goes through memory in order: first the
-# forward states of all sequences, then all reverse states. So row a gets the forward states of a and b. A model like
-# that can still learn its training batches by heart, and then looks as if it overfits.
+# Each row should hold the two states of one sequence, as after `cat`. `view` reads memory in order: first the forward
+# states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a model can still
+# memorise fixed training batches, and then looks as if it overfits.
 #
 # ## Train it
 #
-# The label says whether the first token is larger than the last one. To solve this, the final states of both
-# directions must be right.
+# Our label says whether the first token of a sequence is larger than the last one. To learn this, the model has to read to
+# the end of each sequence, and no further.
 
 # %%
 torch.set_num_threads(1)  # on tensors this small, more threads only wait for each other
@@ -156,7 +168,7 @@ for _ in range(8):
         optimiser.step()
 
 # %% [markdown]
-# Then check what no loss curve shows: a prediction must not depend on the other sequences of its batch.
+# Then check something that no loss curve shows. A prediction must not depend on the other sequences of its batch.
 
 # %%
 model.eval()
@@ -170,8 +182,9 @@ print(f"more than 9 of 10 right: {bool((together.argmax(1) == y).float().mean() 
 # %% [markdown]
 # ## A tagger
 #
-# A tagger predicts a label for every token, so its loss needs every real cell and no padding. A packed batch holds
-# exactly these cells. So you can apply the last layer to `packed.data`, and pack the targets in the same way:
+# A tagger predicts a label for every token, so its loss should read every real cell and no padding. A packed batch contains
+# exactly these cells, so you can apply the last layer to `packed.data`, and pack the targets in the same way. In the
+# padding, the targets are −100, which torch's `cross_entropy` ignores by default:
 
 # %%
 torch.manual_seed(1)
@@ -190,11 +203,12 @@ print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flat
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# The first three are the same loss. The last one is wrong, and no error says so: `packed.data` goes through the batch
-# time step by time step, and `tags[mask]` goes sequence by sequence. Whichever form you choose, use it on both sides.
+# The first three losses are equal. The last one is wrong, because `packed.data` is ordered by time step and `tags[mask]` by
+# sequence, but torch raises no error. Use the same form for predictions and targets. If your batch has more steps than its
+# longest sequence, pass `total_length=x.shape[1]` to `pad_packed_sequence`, so that `output` is as wide as the targets.
 #
-# Measure accuracy in the same way. Imagine that 0.97 of the words are tagged correctly, that two thirds of all cells are
-# padding, and that the padding has label 0.
+# Accuracy needs the mask, too. Suppose that 97 % of the words are tagged correctly, two thirds of all cells are padding
+# with label 0, and you count them, too.
 
 # %%
 ask("accuracy over the padding")
@@ -203,7 +217,7 @@ ask("accuracy over the padding")
 # ## One mask for everything
 #
 # `torch.arange(T) < lengths[:, None]` is True at real cells. With this mask, you can take the mean or the maximum of a
-# sequence's outputs, or let attention weigh them:
+# sequence's outputs, or weight them by attention:
 
 # %%
 real = mask[..., None]  # (B, T, 1)
@@ -224,8 +238,10 @@ with torch.no_grad():
         assert torch.allclose(weighted[row], own[:, 0].softmax(0) @ own, atol=1e-6)
 
 # %% [markdown]
-# `masked_fill` is safer than multiplying by the mask, because 0 · NaN is NaN and 0 · ∞ is NaN, too. And a maximum over
-# zeros in the padding would turn every negative maximum into 0.
+# The accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. `masked_fill` is safer than multiplying by the
+# mask, because 0 · NaN and 0 · ∞ are NaN. Besides, the maximum of a row with zeros in its padding cannot be negative.
+#
+# All this assumes that every row has a real cell. What happens if one has none?
 
 # %%
 ask("a row without real cells")
@@ -233,8 +249,8 @@ ask("a row without real cells")
 # %% [markdown]
 # ## The mistakes that raise no error
 #
-# Each of these runs, and each trains something other than you meant. Give `pv.diagnose` the batch as it goes into your
-# model, and it reports what looks wrong. Below, one batch is spoilt in several ways.
+# With each of the following mistakes, training runs, but not as you intended. Pass `pv.diagnose` the batch that goes into
+# your model, and it reports whatever looks wrong. Below, we spoil one batch in five ways.
 
 # %%
 x = torch.tensor([[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]])
@@ -251,13 +267,91 @@ for mistake, (batch, n) in spoilt.items():
 # %% [markdown]
 # Some mistakes cannot be seen in a batch:
 #
-# - **Reading `h_n` of a padded run.** It is read after the padding. `pv.compare(rnn, x, lengths)` shows the difference.
-# - **`h_n[-1]` of two directions** is the reverse direction of the last layer alone, and `h_n[:2]` is the first layer.
+# - **`h_n` of a padded run** depends on the padding. `pv.compare(rnn, x, lengths)` shows the difference.
+# - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first layer.
 # - **`_, h = lstm(…)`** makes `h` a pair, so `h[-1]` is the cell state.
-# - **`(loss * mask).mean()`** divides by all cells. Divide by `mask.sum()` instead.
+# - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
+# - **A row without real cells** has NaN as its attention weights. After the softmax, call `masked_fill(~mask, 0)` on them.
 # - **A batch of one** hides nearly all of these mistakes. Test with three sequences of different lengths.
+#
+# ## If you need more
+#
+# **A cell of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` is the loop of notebook 02 for any
+# step function. In the step below, each sequence has a mask that drops the same units of its state every time:
+
+
+# %%
+def scan(step, packed, *state):  # the state is in packed order, longest first
+    outputs, ended = [], []
+    for rows in packed.data.split(packed.batch_sizes.tolist()):
+        ended.append([s[len(rows) :] for s in state])
+        state = step(rows, *(s[: len(rows)] for s in state))
+        outputs.append(state[0])
+    ended.append(state)
+    final = [torch.cat(s[::-1])[packed.unsorted_indices] for s in zip(*ended)]
+    return packed._replace(data=torch.cat(outputs)), *final
+
+
+packed_x = pack_padded_sequence(embed(x), [3, 5, 2, 4], batch_first=True, enforce_sorted=False)
+cell, zero = nn.LSTMCell(8, 16), torch.zeros(4, 16)
+keep = (torch.rand(4, 16) < 0.8) / 0.8
+output, h, c = scan(lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero)
+
+# %% tags=["claims"]
+cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in rnn.state_dict().items()})
+found = scan(lambda row, h, c: cell(row, (h, c)), packed_x, zero, zero)
+wanted, (wanted_h, wanted_c) = rnn(packed_x)
+for one, other in [(found[0].data, wanted.data), (found[1], wanted_h[0]), (found[2], wanted_c[0])]:
+    assert torch.allclose(one, other, atol=1e-6)
+_, dropped_h, dropped_c = scan(lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero)
+for place, b in enumerate(packed_x.sorted_indices.tolist()):
+    h_b = c_b = zero[:1]
+    for token in ids[b]:
+        h_b, c_b = cell(embed(torch.tensor([token])), (h_b * keep[place : place + 1], c_b))
+    assert torch.allclose(dropped_h[b], h_b[0], atol=1e-6)
+    assert torch.allclose(dropped_c[b], c_b[0], atol=1e-6)
+
+# %% [markdown]
+# **Long sequences in chunks.** If a sequence is too long for one backward pass, carry the state from chunk to chunk, but
+# only for the sequences that are still running. (This works in one direction only. The reverse direction would have to
+# begin with the last chunk.)
+
+# %%
+lengths, size = torch.tensor([3, 5, 2, 4]), 2
+h = c = torch.zeros(1, 4, 16)
+for start in range(0, int(lengths.max()), size):
+    running = (lengths > start).nonzero().squeeze(1)
+    left = (lengths[running] - start).clamp(max=size)
+    chunk = pack_padded_sequence(embed(x[running, start : start + size]), left, batch_first=True, enforce_sorted=False)
+    output, (new_h, new_c) = rnn(chunk, (h[:, running], c[:, running]))
+    output.data.square().mean().backward()  # put your loss and a step of the optimiser here
+    h, c = h.index_copy(1, running, new_h.detach()), c.index_copy(1, running, new_c.detach())
+
+# %% tags=["claims"]
+assert torch.allclose(h, wanted_h, atol=1e-6)
+assert torch.allclose(c, wanted_c, atol=1e-6)
+
+# %% [markdown]
+# **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector for each
+# word, to an LSTM over sentences. `pack_sequence` packs both batches without any padding.
+
+# %%
+sentences = [["pack", "it"], ["we", "see", "cells"]]
+words = [torch.tensor([ord(c) for c in word]) for sentence in sentences for word in sentence]
+characters, letters = nn.Embedding(128, 8), nn.LSTM(8, 8, bidirectional=True)
+packed = pack_sequence(words, enforce_sorted=False)
+_, (h, _) = letters(packed._replace(data=characters(packed.data)))
+vectors = torch.cat([h[0], h[1]], dim=1)  # (words, 16), in your order
+by_sentence = vectors.split([len(sentence) for sentence in sentences])
+output, _ = nn.LSTM(16, 32)(pack_sequence(by_sentence, enforce_sorted=False))
+
+# %% tags=["claims"]
+for word, vector in zip(words, vectors):
+    _, (alone, _) = letters(characters(word))
+    assert torch.allclose(alone.flatten(), vector, atol=1e-6)
+assert output.batch_sizes.tolist() == [2, 2, 1]
 
 # %% [markdown]
 # ## Exercise

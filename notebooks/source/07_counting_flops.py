@@ -5,20 +5,20 @@
 #
 # After this notebook, you can
 #
-# - count the FLOPs of any RNN, GRU or LSTM from the lengths of a batch,
+# - count the FLOPs of an RNN, GRU or LSTM from the lengths of a batch,
 # - check the count with PyTorch's own counter, and explain what this counter misses,
-# - say why a count of FLOPs does not predict how long a training step takes.
+# - explain why a count of FLOPs does not predict how long a training step takes.
 #
 # Time: 20 minutes.
 #
 # ## Work on padding
 #
-# We would like to know how much work padding causes before we measure any time. Work is counted in *FLOPs*,
-# floating-point operations: each multiplication and each addition is one. Most of an RNN's work is in matrix products,
-# which libraries call *GEMM*.
+# How much work does padding cause? We can count it before we measure any time. Work is counted in *FLOPs*, floating-point
+# operations, and each multiplication or addition is one. Most of an RNN's work is in matrix products. Libraries call such a
+# product a *GEMM* (general matrix multiplication).
 #
-# Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through `LSTM(3, 7)`, which has 3 inputs and a state of 7 numbers. The
-# matrix products of the forward pass take 30,240 FLOPs if the batch is padded.
+# Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through `LSTM(3, 7)`, which has 3 inputs and a state of 7 numbers. If the
+# batch is padded, the matrix products of the forward pass take 30,240 FLOPs.
 
 # %%
 import torch
@@ -43,19 +43,19 @@ assert lstm_count.elementwise.packed == 32 * 21 * 7
 assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
 
 # %% [markdown]
-# Nothing was run here, because lengths and sizes determine the count. The solid part of a bar is computed for packed
-# batches, too, and the hatched part only for padded ones. In the forward pass, each cell costs the same, so packing saves
-# exactly the share of cells that are padding.
+# `pv.flops` does not run the LSTM, because lengths and sizes determine the count. The solid part of a bar is computed for
+# both batches, and the hatched part only for the padded one. In the forward pass, each cell costs the same, so packing
+# saves exactly the share of the cells that is padding.
 #
-# The last bar counts what is done number by number (*element-wise*): additions and the functions sigmoid and tanh. In
-# this tiny LSTM it is a fifth of all work, and in a larger one it is much less.
+# The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and tanh.
+# In this tiny LSTM, they are a fifth of the forward pass. In a larger one, the share is much smaller.
 #
 # ## What one cell costs
 #
-# At each time step, an RNN multiplies the input by one matrix and the state by another. To multiply k numbers by a
-# (k, n) matrix takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. A plain RNN does this
-# once. An LSTM does it four times, for the new content of its cell state and for three *gates*, which decide what to
-# forget, what to take in and what to show. A GRU does it three times.
+# For each cell, an RNN multiplies the input by one matrix and the state by another. Multiplying k numbers by a (k, n)
+# matrix takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. `nn.RNN` needs one such pair
+# of products. An LSTM needs four, for the new content of its cell state and for three *gates*, which decide what to forget,
+# what to add and what to output. A GRU needs three.
 
 # %%
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
@@ -65,11 +65,11 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     print(f"pv.flops {count.padded:6,} padded, {count.packed:6,} packed")
 
 # %% [markdown]
-# A second direction doubles the count. A second layer reads the output of the first one, which has twice as many features
-# if there are two directions.
+# A second direction doubles the count of a layer. A second layer reads the output of the first one, which has twice as many
+# features if there are two directions. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
-# In the panel, look for lengths with which packing saves nothing, and for some with which it saves almost everything. Then
-# change `hidden_size` and the kind of RNN. Which of the shares change?
+# In the panel, look for lengths with which packing saves nothing, and for others with which it saves almost everything.
+# Then change `hidden_size` and the kind of RNN. Which of the saved shares change?
 
 # %%
 from packviz.explorers import CostExplorer
@@ -89,8 +89,8 @@ for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
     assert count.saved / count.padded == 22 / 54
 
 # %% [markdown]
-# The 512 sentences of notebook 01 make a batch with much padding. Most of them end after a few steps, so a packed step
-# soon costs little, while a padded step costs the same to the end:
+# The 512 sentences of notebook 01 make a batch with a lot of padding. Most of them end early, so the later steps of the
+# packed batch cost little, while each step of the padded one costs the same:
 
 # %%
 pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
@@ -98,8 +98,8 @@ pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 # %% [markdown]
 # ## Ask PyTorch
 #
-# PyTorch can count for itself: `FlopCounterMode` adds up the matrix products that it sees while a model runs. What does it
-# say about our padded LSTM, on an ordinary PC?
+# PyTorch has a counter of its own. `FlopCounterMode` adds up the FLOPs of the matrix products that it sees while a model
+# runs. What does it say about our padded LSTM?
 
 # %%
 ask("what the counter says")
@@ -114,9 +114,10 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# The LSTM did its work, but the counter saw none of it. On a CPU, torch hands a padded LSTM to oneDNN, a library of fast
-# routines, which are called *kernels*. oneDNN computes the whole LSTM in one *fused* kernel, and the counter cannot look
-# inside. It has no formula for a GPU's RNN kernels (cuDNN) either. If we switch oneDNN off, the products appear:
+# The LSTM did its work, but the counter saw none of it. It has formulas for torch's matrix products. But on most CPUs,
+# torch passes a padded LSTM to oneDNN, a library of fast routines (*kernels*), which computes each layer in a *fused*
+# kernel. The counter has no formula for this kernel, and none for the RNNs of cuDNN, NVIDIA's library for GPUs. If we
+# switch oneDNN off, the products appear:
 
 
 # %%
@@ -137,9 +138,9 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 # %% [markdown]
 # ## The backward pass
 #
-# For each product of the forward pass, the backward pass computes two: one for the gradient of the weight, and one for the
-# gradient of what was multiplied by it. So it takes at most twice the FLOPs. It takes fewer because some gradients are
-# not needed: that of the initial state, if it is zero, and that of `x`, if nothing before the RNN is trained.
+# For each product of the forward pass, the backward pass computes up to two, one for the gradient of the weight, and one
+# for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. It usually takes fewer,
+# because an initial state of zeros needs no gradient, and neither does `x` if nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):
@@ -162,8 +163,8 @@ x.requires_grad = False
 # %% [markdown]
 # ## FLOPs are not milliseconds
 #
-# Now consider several batches, each with 256 sequences that are padded to 256 steps, and each half full of padding. One
-# batch has 2 distinct lengths, and the others have 4, 16 and 256.
+# Does half the work take half the time? To test this, we take four batches of 256 sequences, padded to 256 steps. About
+# half of each batch is padding. They have 2, 4, 16 and 256 distinct lengths.
 
 # %%
 ask("few and many distinct lengths")
@@ -176,39 +177,44 @@ for n in (2, 4, 16, 256):
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 
 # %% [markdown]
-# All four save half of the FLOPs. We measured a training step with each of them (pack, RNN, pad and the backward pass),
-# next to the padded one.
+# With each of them, packing saves half the FLOPs. We measured a packed training step with each (pack, RNN, pad and the
+# backward pass), and a padded one.
 
 # %%
 ask("half the flops")
 
 # %%
+from dataclasses import replace
+
 from packviz.studies import savings
 
 recorded = savings.recorded()
-recorded
+groups = dict(zip(["GRU(32, 32)", "LSTM(32, 32)"], recorded.picture.groups.values(), strict=True))
+title = "FLOPs and time of a training step, as multiples of a padded one (logarithmic)"
+replace(recorded.picture, title=title, groups=groups)
 
 # %% tags=["claims"]
 counts = [pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training.packed for n in (2, 4, 16, 256)]
 assert len(set(counts)) == 1
+assert all(name.startswith(f"{short}, ") for short, name in zip(groups, recorded.picture.groups, strict=True))
 for point in recorded.points:
     few, many = savings.name(2), savings.name(256)
     assert recorded.ratio(point, few, "padded").value > 2
     assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
-# All measurements on these pages are made in the same way. The methods take turns, round after round, so that a busy
-# moment affects all of them. A ratio is computed within each round, and you see the median of these ratios with a 95 %
-# interval. The last line says on which machine it was measured.
+# We measure in the same way on all pages. The methods take turns, round after round, so that a busy moment affects all of
+# them. A ratio is computed within each round, and you see the median of these ratios. The last line names the machine.
 #
-# Half the FLOPs took several times as long. A count of FLOPs ignores how *fast* each of them runs, and all the work that is
-# no FLOP, such as copies, memory allocation and calls of kernels. A step of a packed batch is a product with few rows, and
-# its backward pass copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes, and 09 finds the cause.
+# On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run, and all other work,
+# such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so they usually run
+# less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many
+# sizes, and 09 finds the cause.
 #
 # ## Is packing ever faster?
 #
-# Yes. We measured training steps of many batches on a CPU, padded and packed. In these, the packed step was clearly faster
-# (64 × 200 means 64 sequences of up to 200 steps):
+# Yes. Of many batches that we measured on a CPU, these are the ones whose training step was clearly faster when packed. The
+# scale is logarithmic again, and 64 × 200 means 64 sequences of up to 200 steps:
 
 # %%
 from packviz.studies import methods_benchmark
@@ -216,9 +222,9 @@ from packviz.studies import methods_benchmark
 methods_benchmark.recorded().packed_faster()
 
 # %% [markdown]
-# They have much padding and a large state, so a time step is much work. If you need no backward pass, packing is faster
-# more often. [Notebook 11](11_should_you_pack.ipynb) shows the border between the two, and measures your own lengths and
-# model.
+# These batches have a lot of padding, and their RNNs a large state, so each time step is a lot of work. In the forward pass
+# alone, packing is faster more often. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off, and measures
+# your own lengths and model.
 
 # %% tags=["claims"]
 found = methods_benchmark.recorded()
@@ -231,32 +237,26 @@ for point in found.points:
 # %% [markdown]
 # ## Another way to count
 #
-# A popular explanation of packing counts 54 multiplications for the padded batch of six sequences, and 32 for the packed
-# one. It treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9, 3) matrix:
-
-# %%
-for name, rows in {"padded": [9] * 6, "packed": lengths}.items():
-    print(f"{name}: {sum(rows)} multiplications, {sum(n - 1 for n in rows)} additions")
-
-# %% [markdown]
-# The saving is right for this product, and three times as large for all three columns. But an RNN computes no such
-# product: it multiplies one *time step* after another by the same matrices.
+# A popular explanation of packing treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9, 3)
+# matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That is
+# right for one column, and all three take three times as many. But an RNN does not compute such a product. It multiplies
+# one *time step* after another by the same matrices.
 
 # %% tags=["claims"]
-assert (sum(lengths), sum(n - 1 for n in lengths)) == (32, 26)
+for rows, counted_there in [([9] * 6, (54, 48)), (lengths, (32, 26))]:
+    assert (sum(rows), sum(n - 1 for n in rows)) == counted_there
 assert (54 - 32, 48 - 26) == (22, 22)
 
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"40 % fewer FLOPs, so 40 % faster."** You have seen half the FLOPs take several times as long.
-# - **"Backward is twice forward."** It is at most twice, depending on which gradients are needed.
+# - **"40 % fewer FLOPs, so 40 % faster."** You have seen that half the FLOPs can take several times as long.
 
 # %% [markdown]
 # ## Exercise
 #
-# Count the FLOPs of a packed GRU with one layer and one direction: the matrix products of the forward pass.
-# `my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2])` is 13440.
+# Count the FLOPs of the matrix products in the forward pass of a packed GRU with one layer and one direction.
+# `my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2])` should return 13440.
 
 
 # %% tags=["exercise"]
@@ -274,7 +274,7 @@ checks.gru_flops(my_gru_flops)
 #
 # - count the FLOPs of an RNN: the cost of a cell times the number of cells that are computed,
 # - check the count with `FlopCounterMode`, and explain why it may say 0,
-# - say why FLOPs are not time: they ignore how fast a FLOP runs, and everything that is no FLOP.
+# - explain why FLOPs are not time: a count ignores how fast they run, and all other work.
 #
 # Next: [08 The benchmark](08_benchmark.ipynb). Back: [06 A model of your own](06_a_model_of_your_own.ipynb) · [00
 # Start here](00_start_here.ipynb)

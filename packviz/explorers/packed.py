@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import ipywidgets as widgets
 
 from packviz.core.layout import Layout
-from packviz.draw import layouts, text
+from packviz.draw import cells, layouts, text
+from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import lengths_field, read
-from packviz.explorers.panel import Panel, View, row, slider, tick
+from packviz.explorers.panel import Panel, View, row, show, slider, tick
 
 
 class PackedExplorer(Panel):
@@ -26,17 +27,19 @@ class PackedExplorer(Panel):
         enforce_sorted: torch's option of that name. If it is on, torch refuses lengths that are not sorted.
         mistaken: shows the order that many people expect, one sequence after another.
         indices: shows `sorted_indices` and `unsorted_indices`, each entry in its row.
+        states: shows the states of a small RNN after this step, padded and packed, if the batch is small.
         shown: the `Layout` in the picture.
     """
 
     shown: Layout
 
-    def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0) -> None:
+    def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0, states: bool = False) -> None:
         """Makes the panel.
 
         Args:
             lengths: your lengths.
             t: the time step at the start.
+            states: whether states are shown at the start.
 
         Raises:
             ValueError: a length is not valid, or `t` is out of its range.
@@ -50,7 +53,8 @@ class PackedExplorer(Panel):
         self.enforce_sorted = tick("enforce_sorted")
         self.mistaken = tick("show the common mistake")
         self.indices = tick("show the index lists")
-        switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices)
+        self.states = tick("show the states", states)
+        switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices, self.states)
         super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
@@ -62,8 +66,35 @@ class PackedExplorer(Panel):
         texts = [text.at_step(layout, t), text.describe(layout)]
         if mistaken:
             texts.append(text.mistaken_order(layout, t))
-        draw = partial(layouts.draw, layout, **shown)
-        return View(lambda theme: draw(theme=theme), texts[0], lambda: "\n\n".join(texts))
+        show(self.states, text.is_few(layout))
+        states = _states(layout, t) if self.states.value and text.is_few(layout) else []
+        texts += [one.to_text() for one in states]
+
+        def draw(theme: str) -> Sheet:
+            picture = layouts.draw(layout, theme=theme, **shown)
+            return stack("", [picture, cells.beside(states, theme)], theme) if states else picture
+
+        return View(draw, texts[0], lambda: "\n\n".join(texts))
+
+
+def _states(layout: Layout, t: int) -> list[cells.Aligned]:
+    """Returns the states of a small RNN after step `t`, padded and packed."""
+    import torch  # noqa: PLC0415 - as below
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        rnn, x = torch.nn.RNN(3, 4).double(), torch.randn(layout.max_len, layout.batch_size, 3, dtype=torch.float64)
+        outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
+    last = torch.tensor(layout.lengths - 1).clamp(max=t)  # up to its end, a padded row is right
+    real = layout.mask[:, [t] * 4]
+    runs = [
+        (f"padded: h after step {t} (hatched: has read padding)", outputs[t], real),
+        (f"packed: h after step {t} (kept after the end)", outputs[last, range(len(last))], real | True),
+    ]
+    return [
+        cells.Aligned(title, [[f"{v:.2f}" for v in row] for row in h.tolist()], mask, columns=["unit 0", "1", "2", "3"])
+        for title, h, mask in runs
+    ]
 
 
 @lru_cache(8)
@@ -78,8 +109,8 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415
 
     try:
-        cells = torch.zeros(layout.max_len, layout.batch_size)
-        packed = pack_padded_sequence(cells, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted)
+        x = torch.zeros(layout.max_len, layout.batch_size)
+        packed = pack_padded_sequence(x, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted)
     except RuntimeError as error:
         raise ValueError(f"torch: {str(error).splitlines()[0]}") from None
     return Layout.from_packed(packed)

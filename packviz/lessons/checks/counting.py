@@ -33,10 +33,10 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
 def _flops_hint(count: FlopCount, yours: Any) -> str:
     from_input, from_state, _ = (count.layout.n_valid * product for product in count.spec.products[0])
     mistakes = [
-        (count.padded, "That is the padded count, but only real cells are computed."),
+        (count.padded, "That is the padded count. In a packed batch, only real cells are computed."),
         (count.packed / 2, "Each entry of a product takes a multiplication and an addition."),
-        (count.packed / 3, "At each step, a GRU multiplies three times, each time by other weights."),
-        (count.packed * 4 / 3, "That is an LSTM: it multiplies four times at each step, and a GRU three times."),
+        (count.packed / 3, "At each step, a GRU multiplies three times, each time by different weights."),
+        (count.packed * 4 / 3, "That is an LSTM's count, with four products for each cell. A GRU has three."),
         (from_input, "There are two products: this is the one with the input."),
         (from_state, "There are two products: this is the one with the state."),
     ]

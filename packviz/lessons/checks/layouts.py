@@ -37,8 +37,8 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
     in_order = sorted(lengths)
     padding, best = (sum(Layout(one).n_padding for one in two) for two in (batches, [in_order[:half], in_order[half:]]))
     if padding == best:
-        return Verdict(True, f"{padding} padding cells in all, and no split has fewer.", pictures)
-    hint = "A batch is as wide as its longest sequence: which sequences should share it?"
+        return Verdict(True, f"There are {padding} padding cells in all, and no split has fewer.", pictures)
+    hint = "A batch is as wide as its longest sequence. Which sequences should share it?"
     return Verdict(False, f"{padding} padding cells in all; {best} are possible. {hint}", pictures)
 
 
@@ -53,4 +53,4 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
             if len(rows.yours) != len(rows.target):
                 hint += " There are as many steps as the longest sequence has."
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), rows])
-    return Verdict(True, f"Equal to torch's batch sizes for every case; here is lengths {lengths}.", [rows])
+    return Verdict(True, f"Your batch sizes equal torch's in every case. Here are those for lengths {lengths}.", [rows])

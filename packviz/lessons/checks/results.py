@@ -36,12 +36,12 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         if taken != expected:
             forward = taken[::2] == expected[::2]
             hint = (
-                "The reverse direction reads the first step last: where is its final state?"
+                "The reverse direction reads the first step last. Where is its final state?"
                 if forward
-                else "Forward ends at each sequence's own last real step; after it, output is zero or another row's."
+                else "Forward ends at each sequence's own last real step, and later outputs are zeros."
             )
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), drawn])
-    return Verdict(True, "Both directions' final states, for every case; here is the last.", [drawn])
+    return Verdict(True, "These are the final states of both directions in every case. Here is the last case.", [drawn])
 
 
 def _taken_from(values: list[float]) -> str:
@@ -59,11 +59,11 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     """
     from torch import stack, tensor  # noqa: PLC0415
 
-    wrong = "Add up the real steps, and divide each row by its own length: T counts padding too."
+    wrong = "Add up the real steps, and divide each row by its own length, because T counts the padding, too."
     cases = [
         ([3, 1, 2], 0.0, wrong),
-        ([2, 4], 99.0, "The padding holds 99 here. Set it to 0 before adding up: lengths say where it is."),
-        ([1, 3], float("nan"), "The padding holds NaN here, and 0 × NaN is NaN: leave it out with masked_fill."),
+        ([2, 4], 99.0, "The padding holds 99 here. Set it to 0 before you add up; the lengths say where it is."),
+        ([1, 3], float("nan"), "The padding holds NaN here, and 0 × NaN is NaN. Replace it with masked_fill."),
     ]
     for lengths, padding, hint in cases:
         steps = range(max(lengths))
@@ -79,7 +79,7 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))
         if not bool(((yours - target).abs() < 1e-4).all()):
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [batch, means])
-    return Verdict(True, "The mean of the real steps, whatever the padding holds: even NaN.", [batch, means])
+    return Verdict(True, "This is the mean of the real steps, whatever the padding holds, even NaN.", [batch, means])
 
 
 @exercise
@@ -100,7 +100,7 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
             return Verdict(False, f"Return a tensor of shape {tuple(x.shape)}, as wide as the batch.")
         drawn = Aligned.of(yours, lengths, title=f"yours, lengths {lengths}", batch_first=True, like=target)
         if not equal(yours, target):
-            hint = "A zero can be data: go by the lengths." if 0 in x[1, 1:] else "Row b has no padding."
+            hint = "A zero can be data, so use the lengths." if 0 in x[1, 1:] else "Row b has no padding."
             return Verdict(False, f"Not yet for lengths {lengths}. Framed cells are wrong. {hint}", [drawn])
     return Verdict(True, "The padding is on the right, and zeros that are data have moved along.", [drawn])
 
@@ -119,7 +119,7 @@ def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
         return Verdict(False, "Return three tensors: the padded sequences, their lengths, and the padded tags.")
     targets = ([[3, 0, 4], [5, 9, 0]], [3, 2], [[1, 0, 2], [2, 2, -100]])
     hints = (
-        "Pad the sequences with 0, the batch first.",
+        "Pad the sequences with 0, and make the batch the first dimension.",
         "Take the lengths before you pad. A 0 may be a token, so do not count what is not 0.",
         "Pad the tags with −100, which the loss ignores.",
     )
@@ -127,4 +127,4 @@ def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
         drawn = Comparison(name, yours.tolist(), target)
         if yours.tolist() != target:
             return Verdict(False, f"The {name} are not right yet. {hint}", [drawn])
-    return Verdict(True, "A batch, its lengths and its tags; the loss ignores the padding.", [show(found[1].tolist())])
+    return Verdict(True, "All three tensors are right, and a loss ignores the padding.", [show(found[1].tolist())])

@@ -188,6 +188,27 @@ def test_enforce_sorted_is_torchs_own_complaint():
     shows_step(explorer, [4, 5], 0)
 
 
+def test_the_states_after_a_step_are_those_of_torch():
+    lengths = [3, 5, 2, 4]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        rnn, x = torch.nn.RNN(3, 4).double(), torch.randn(5, 4, 3, dtype=torch.float64)
+    x *= torch.tensor(Layout(lengths).mask.T)[..., None]
+    explorer = PackedExplorer(lengths, states=True)
+    for t in range(5):
+        move(explorer.t, t)
+        so_far = torch.tensor(lengths).clamp(max=t + 1)
+        packed = pack_padded_sequence(x[: t + 1], so_far, enforce_sorted=False)
+        pictures = explorer.to_text().split(f"h after step {t}")[1:]
+        for line, states in zip(pictures, (rnn(x[: t + 1]), rnn(packed)), strict=True):
+            shown = [row.replace("·", "").split() for row in line.splitlines()[2:6]]
+            assert shown == [["abcd"[b], *(f"{v:.2f}" for v in h)] for b, h in enumerate(states[1][0].tolist())]
+    assert explorer.to_text().count("·-") + explorer.to_text().count("·0.") == 4 * 3  # a, c and d have read padding
+    move(explorer.typed, " ".join(["3"] * 17))
+    assert not visible(explorer.states)
+    assert "h after step" not in explorer.to_text()
+
+
 # Any panel.
 
 EXPLORERS = [getattr(explorers, name) for name in explorers.__all__]

@@ -204,7 +204,7 @@ REPAIRED = [
 GRU = "Not yet for my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2]): "
 GRU_HINTS = {
     7: (lambda i, h, n: 7, "A cell costs 2 · 3 · hidden_size"),
-    22680: (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "That is the padded count, but only real cells"),
+    22680: (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "That is the padded count"),
     6720: (lambda i, h, n: 3 * h * (i + h) * sum(n), "Each entry of a product takes a multiplication and an addition"),
     4480: (lambda i, h, n: 2 * h * (i + h) * sum(n), "At each step, a GRU multiplies three times"),
     17920: (lambda i, h, n: 8 * h * (i + h) * sum(n), "That is an LSTM"),
