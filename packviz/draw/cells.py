@@ -146,8 +146,10 @@ class Aligned(Drawing):
 
     def to_text(self) -> str:
         """Returns a line for each sequence: `·` before padding, `!` before a framed cell."""
-        legend = "· marks padding" + (", ! a wrong cell" if self.wrong is not None and self.wrong.any() else "")
-        return "\n".join([f"{self.title or 'padded batch'} ({legend})", *self._grid.lines()])
+        wrong = self.wrong is not None and self.wrong.any()
+        legend = ["· marks padding"] * (not self.real.all()) + ["! a wrong cell"] * bool(wrong)
+        head = f"{self.title or 'padded batch'} ({', '.join(legend)})".removesuffix(" ()")
+        return "\n".join([head, *self._grid.lines()])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a row for each sequence."""

@@ -38,10 +38,10 @@ from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
+from packviz.draw.curves import Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.quantities import plain
 from packviz.draw.sheet import Point, Sheet
-from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -256,7 +256,7 @@ def beside(
     below = [*notes, *below]
     texts = {name: one.to_text(what, setups) if len(what) == 1 else f"{one}" for name, one in there.items()}
     text = "\n\n".join([*notes, *(f"{name}\n{words}".lstrip() for name, words in texts.items())])
-    bands = "" if [*what] == ["memory"] else " Bands and whiskers: quartiles."
+    bands = "" if [*what] == ["memory"] else " Whiskers: quartiles."
     key = f"Filled marks: training. Hollow marks: forward.{bands}"
     return Sweep(f"{title} ({name})" if len(there) > 1 else title, rows, sources, [*below, key], text)
 

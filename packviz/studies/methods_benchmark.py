@@ -40,7 +40,7 @@ from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import count
-from packviz.draw.work import Row, WorkAndTime
+from packviz.draw.work import WorkAndTime
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -181,11 +181,11 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         groups = {}
         for point in sorted(faster["training"], key=lambda point: self._multiple(point, PACKED, PADDED)):
             flop_count = flops(point.spec, Layout(point.drawn(), max_len=point.steps), input_grad=True)
-            rows = []
-            for which in PASSES:
-                work, time = getattr(flop_count, which), self.ratio(point, PACKED, PADDED, which)
-                rows.append(Row(which, work.packed / work.padded, time.value, time.low, time.high, time.is_clear))
-            groups[point.name] = rows
+            works = {"training": flop_count.training, "forward": flop_count.forward}
+            groups[point.name] = {
+                which: (work.packed / work.padded, self.ratio(point, PACKED, PADDED, which))
+                for which, work in works.items()
+            }
         training, forward = (len(found) for found in faster.values())
         of = f"of {count(len(self.points), 'batch', 'batches')}"
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
@@ -205,7 +205,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         below = [f"Measured on {self.caption}.", _MEANINGS]
         words = [f"{title}, slower at {len(slower)}; {PASSES['training']}", *self._lines(order), "", *below]
         x = "times as long as torch padded (dashed: 1)"
-        drawn = axes(title, "\n".join(words), x=x, rows=rows, tall=22 * len(rows), on_top=True, below=below)
+        drawn = axes(title, "\n".join(words), x=x, rows=rows, tall=22 * len(rows), below=below)
 
         def ring(colour: str, shape: str) -> dict[str, Any]:
             return {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}

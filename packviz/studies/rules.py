@@ -15,7 +15,7 @@ import numpy as np
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
-from packviz.draw import bars, plots, quantities, text
+from packviz.draw import bars, quantities, text
 from packviz.draw.palette import LIGHT, METHODS, THEMES
 from packviz.draw.sheet import Sheet
 from packviz.ops.costs import amounts
@@ -167,7 +167,7 @@ def fit_model(cases: Sequence[Case]) -> Packs:
 
 def compare(
     machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
-) -> plots.Chart:
+) -> bars.BarChart:
     """Draws a bar per rule and machine: the cases it gets right and wrong, and those that were not told apart.
 
     Args:
@@ -199,7 +199,7 @@ def compare(
             drawn[name] = bars.Bar([*zip(counts[name], fills, strict=True)], label)
         return bars.rows(title, {"": drawn}, theme, key=[*zip(fills, parts, strict=True)], notes=below)
 
-    return plots.Chart(words, draw)
+    return bars.BarChart(words, draw)
 
 
 _WINNERS = {
@@ -257,7 +257,7 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
         below=below,
     )
     for x, y, label, marker, i in marks:
-        chart.points(x, y, label, marker=marker, panel=i, key=i == 0)
+        chart.points(x, y, label, marker=marker, panel=i)
     chart.figure.update_xaxes(range=[-5, 75])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart

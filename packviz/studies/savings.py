@@ -25,7 +25,7 @@ from packviz.count.flops import flops
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import percent
-from packviz.draw.work import Row, WorkAndTime
+from packviz.draw.work import WorkAndTime
 
 PADDED = "padded"
 
@@ -85,14 +85,13 @@ class Savings(Drawing, Results[SavingsPoint, Timing]):
         """The FLOPs and times of every batch, as multiples of the padded ones."""
         groups = {}
         for point in self.values:
-            counts, rows = point.flops, []
+            counts, rows = point.flops, {}
             for distinct in point.distinct:
                 one, label = name(distinct), f"packed, {distinct} distinct lengths"
-                ratio, work = self.ratio(point, one, PADDED), counts[one] / counts[PADDED]
-                rows.append(Row(label, work, ratio.value, ratio.low, ratio.high, ratio.is_clear))
+                rows[label] = counts[one] / counts[PADDED], self.ratio(point, one, PADDED)
             groups[f"{point.spec}, {point.size} sequences padded to {point.size} steps"] = rows
-        times = [row.time for rows in groups.values() for row in rows]
-        works = [row.work for rows in groups.values() for row in rows]
+        works = [work for rows in groups.values() for work, _ in rows.values()]
+        times = [time.value for rows in groups.values() for _, time in rows.values()]
         share = "half the FLOPs" if 0.45 < min(works) <= max(works) < 0.55 else f"{percent(max(works))} of the FLOPs"
         title = f"One training step: {share}, {min(times):.2g} to {max(times):.2g} times the time"
         return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])

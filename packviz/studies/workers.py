@@ -45,7 +45,7 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.lengths import log_normal, read
 from packviz.core.validation import at_least, one_of, require_seconds
-from packviz.draw import bars, plots
+from packviz.draw import bars
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import table
 from packviz.ops.original import pack_padded_sequence
@@ -111,7 +111,7 @@ class Workers(HasText):
         where = f"Measured by each worker on {first.caption}. In parentheses: the 95 % interval."
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
-    def chart(self) -> plots.Chart:
+    def chart(self) -> bars.BarChart:
         """Draws the tokens of each worker for each strategy."""
         tokens = {strategy: self.tokens(strategy) for strategy in self.errors}
         rows = {
@@ -122,7 +122,7 @@ class Workers(HasText):
         times = {strategy: max(each) / min(each) for strategy, each in tokens.items()}
         worst = max(times, key=lambda strategy: times[strategy])
         title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
-        return plots.Chart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
+        return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 
 def compare(
