@@ -35,7 +35,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and which results does it change? | 17 min |
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
-# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 16 min |
+# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 16 min |
 # | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 16 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and why is that not the same as time? | 20 min |

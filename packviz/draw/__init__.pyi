@@ -6,6 +6,5 @@ from packviz.draw.cells import Strips as Strips
 from packviz.draw.plots import length_histogram as length_histogram
 from packviz.draw.plots import log_log as log_log
 from packviz.draw.plots import padding_waste as padding_waste
-from packviz.draw.plots import training_curves as training_curves
 from packviz.draw.scores import Scores as Scores
 from packviz.draw.stairs import Stairs as Stairs

@@ -1,4 +1,4 @@
-"""Charts of padding, lengths, training, and growth."""
+"""Charts of padding, lengths, and growth."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 from packviz.core import fit
 from packviz.core.layout import Layout, require_steps
 from packviz.draw import bars, palette, quantities, text
-from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
+from packviz.draw.curves import Curve, Plot, Sweep
 
-_MOST = 7  # curves that can be told apart
 _BINS = 20
 
 
@@ -54,31 +53,6 @@ def length_histogram(layout: Layout) -> bars.BarChart:
     names = [f"{first}" if each == 1 else f"{first}–{first + each - 1}" for first in range(1, layout.max_len + 1, each)]
     parts = ("sequences of so many time steps", "", "")
     return bars.BarChart(words, lambda theme: bars.steps(title, counts, counts, theme, parts, "length", names))
-
-
-def training_curves(curves: Mapping[str, Sequence[float]], title: str) -> Sweep:
-    """Draws the loss of each training, epoch by epoch.
-
-    Losses have two significant digits, because further ones may differ from one machine to the next.
-
-    Args:
-        curves: the loss after every epoch, by the name of the training; at most seven.
-        title: the finding, above the curves.
-
-    Raises:
-        ValueError: there are more curves than can be told apart.
-    """
-    if len(curves) > _MOST:
-        raise ValueError(f"curves holds {len(curves)} lines; at most {_MOST} can be told apart")
-    rounded = {name: [float(f"{value:.2g}") for value in values] for name, values in curves.items()}
-    lines = text.table([[name, *(f"{value:g}" for value in values)] for name, values in rounded.items()], "<  >6 >6")
-    drawn = [  # in one colour, which is not that of a method
-        Curve(name, len(COLOURS) - 1, i, range(1, len(values) + 1), values, hollow=i % 2 > 0)
-        for i, (name, values) in enumerate(rounded.items())
-        if values
-    ]
-    words = "\n".join([f"{title} (loss after each epoch)", *lines])
-    return Sweep(title, [[Plot("", drawn, y="loss")]], (), (), words, "epoch")
 
 
 def log_log(

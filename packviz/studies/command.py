@@ -48,12 +48,10 @@ def _plot(options: argparse.Namespace) -> int:
         names = {name: name for name in found}
     picture = benchmark.beside({names[name]: result for name, result in found.items()})
     with writing(options.out):
-        if suffix != ".html":
-            picture.save(options.out)
-            return 0
-        try:
+        if suffix == ".html":
             from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
-        except ImportError as error:
-            raise ValueError("an HTML page needs plotly: python -m pip install plotly; .svg does without") from error
-        figures.times_by_size(picture).figure.write_html(options.out, config=figures.CONFIG)
+
+            figures.times_by_size(picture).figure.write_html(options.out, config=figures.CONFIG)
+        else:
+            picture.save(options.out)
     return 0

@@ -55,22 +55,6 @@ def test_length_histogram(layout):
     assert not ParsedSvg(chart.to_svg()).outside()
 
 
-def test_training_curves():
-    sweep = plots.training_curves({"one": [0.12345, 0.1], "two": [1.0, 0.5]}, "Trained")
-    ((plot,),) = sweep.rows
-    assert [list(curve.y) for curve in plot.curves] == [[0.12, 0.1], [1.0, 0.5]]
-    assert [list(curve.x) for curve in plot.curves] == [[1, 2], [1, 2]]
-    assert len({(curve.source, curve.hollow) for curve in plot.curves}) == 2  # not by colour alone
-    assert {"one", "two", "loss", "epoch"} <= set(ParsedSvg(sweep.to_svg()).said())
-    assert sweep.to_text().splitlines() == [
-        "Trained (loss after each epoch)",
-        "one    0.12    0.1",
-        "two       1    0.5",
-    ]
-    with pytest.raises(ValueError, match="curves holds 8 lines; at most 7"):
-        plots.training_curves({str(i): [1.0] for i in range(8)}, "Trained")
-
-
 @given(st.floats(-2, 3), st.floats(0.1, 1e6))
 def test_the_slope_is_the_power(power, factor):
     sweep = plots.log_log(X, {"": {"one": [factor * x**power for x in X]}}, "t")

@@ -107,15 +107,14 @@ def test_where_packed_is_faster():
     """Only what is clear, with the FLOPs of these lengths in this tensor."""
     none = made_up().packed_faster()
     assert none.title == "Packed is clearly faster in training at 0 of 1 batch, forward alone at 0"
-    assert none.rows == []
+    assert not none.groups
     assert none.to_svg()
-    (training, forward) = (some := made_up(torch_packed=5).packed_faster()).rows
-    assert (training.time, forward.time) == (0.5, 0.5)
-    assert forward.work == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
+    ((name, rows),) = made_up(torch_packed=5).packed_faster().groups.items()
+    assert (name, [time.value for _, time in rows.values()]) == (TINY.name, [0.5, 0.5])
+    assert rows["forward"][0] == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
     count = flops(TINY.spec, Layout(TINY.drawn(), max_len=TINY.steps), input_grad=True).training
-    assert training.work == count.packed / count.padded
-    assert list(some.groups) == [TINY.name]
+    assert rows["training"][0] == count.packed / count.padded
     seconds = {PADDED: (0.01,) * 6, PACKED: (0.002, 0.009, 0.02) * 2}  # faster in the median, and not clearly
-    assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
+    assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().groups == {}
     recorded = methods_benchmark.recorded().packed_faster()
-    assert all(row.time < 1 for row in recorded.rows if row.name == "training")
+    assert all(rows["training"][1].value < 1 for rows in recorded.groups.values())
