@@ -248,8 +248,8 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")), "ratio", "B").chart()
 
 # %% [markdown]
-# `auto` decides by constants that were measured on other batches than those of the next chart, but on the same machine.
-# To the left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
+# `auto` decides by constants that were measured on the same machine as the next chart, but on other batches. To the
+# left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
 
 # %%
 untuned = methods_benchmark.recorded("untuned_cpu.json")
