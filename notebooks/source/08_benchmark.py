@@ -23,18 +23,18 @@ print(benchmark.STUDY.without_gpu())
 # ## A question from the forum
 #
 # On PyTorch's forum, discuss.pytorch.org, a user asked about *Slow pack_padded_sequence/pad_packed_sequence in backward
-# pass*. They trained a small classifier with and without packing. Packing cost almost nothing if all sequences had the
-# same length. On a batch with much padding, it made the **backward** pass much slower. Is that normal?
+# pass*. They trained a small classifier with and without packing. Packing cost almost nothing when all sequences had
+# the same length. On a batch with a lot of padding, it made the **backward** pass much slower. Is that normal?
 #
-# The question compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1, and
+# The question compares two setups. In **A**, all sequences have the same length. In **B**, they count down to 1 and
 # then start again from the longest. Here is B for 8 sequences of up to 5 steps:
 
 # %%
 pv.show(lengths.triangle(8, 5))
 
 # %% [markdown]
-# The benchmark uses 512 sequences, sorted by length, of up to 32, 64, … 512 steps. The model is the user's: an embedding,
-# an LSTM, a linear layer at every step, and the sum of its outputs over the real steps.
+# The benchmark uses 512 sequences, sorted by length. The longest has 32, 64, … or 512 steps. The model is the user's:
+# an embedding, an LSTM, a linear layer at every step, and the sum of its outputs over the real steps.
 
 # %%
 model = network.Network()
@@ -51,8 +51,8 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# The model returns the same logits, padded or packed, because it reads the outputs at real steps only. The packed batch
-# has half as many cells. What do you expect of the time?
+# The model returns the same logits, padded or packed, because it reads the outputs at real steps only. In setup B, the
+# packed batch has half as many cells. How does this affect the time?
 
 # %%
 ask("the price of packing")
@@ -64,8 +64,8 @@ benchmark.by_machine(machines, "ratio", title="The time of packed, as a multiple
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its number.
 #
-# On the CPU of this recording, packing costs little in setup A. In B it costs more in the forward pass, and a training step
-# takes many times as long, although it computes only half as much. The user saw the same effect.
+# On the recorded CPU, packing costs little in setup A. In B, it costs more in the forward pass, and a packed training
+# step takes many times as long as a padded one, although it computes only half as much. The user saw the same effect.
 
 # %% tags=["claims"]
 cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
@@ -79,7 +79,7 @@ assert not any(found.left_out for found in machines.values())
 # %% [markdown]
 # ## How fast does it grow?
 #
-# A ratio compares two methods at one length. What happens if the sequences become longer?
+# A ratio compares two methods at one length. What happens when the sequences become longer?
 
 # %%
 ask("twice the length")
@@ -88,20 +88,21 @@ ask("twice the length")
 benchmark.by_machine(machines, "time").chart()
 
 # %% [markdown]
-# The thin lines show two kinds of growth: with slope 1, twice the length takes twice the time, and with slope 2, it takes
-# four times as long. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2, so
-# packing becomes worse as the sequences become longer. [Notebook 09](09_why_training_is_slow.ipynb) counts why.
+# The thin lines show two kinds of growth. With slope 1, twice the length takes twice the time; with slope 2, four times
+# the time. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2, so the
+# longer the sequences, the worse packing compares. [Notebook 09](09_why_training_is_slow.ipynb) finds the cause.
 #
 # ## Memory
 #
-# Packing also changes the *peak memory* of a step, which is the most that it needs at any time:
+# Packing also changes the *peak memory* of a step, the most memory that it uses at any time:
 
 # %%
 benchmark.by_machine(machines, "memory").chart()
 
 # %% [markdown]
-# On this CPU, packed training in B needs far less memory than padded training, because no padding is kept for the backward
-# pass, and because the packed LSTM keeps less for each cell. So a batch that is too large when padded may fit when packed.
+# On this CPU, packed training in B needs far less memory than padded training, because no padding is kept for the
+# backward pass, and the packed LSTM keeps less for each cell. So a batch that is too large when padded may fit when
+# packed.
 
 # %% tags=["claims"]
 short, long = (cpu.at("B", steps)["training"] for steps in (128, 512))  # four times the length
@@ -113,28 +114,28 @@ assert long.memory["packed"] < 0.6 * long.memory["padded"]
 # %% [markdown]
 # ## A fair clock
 #
-# The script from the forum is careful: it *warms up* (it runs the model a few times before the clock starts), and it waits
-# for the GPU. Its plots can still mislead. It takes **one mean** over a block of calls, so a single pause moves the result,
-# and no spread is shown. It warms up the *forward* pass only. And it measures one curve after the other.
+# The script from the forum is careful. It *warms up* (it runs the model a few times before it starts the clock), and it
+# waits for the GPU. But its plots can still mislead. It takes **one mean** over a block of calls, so a single pause
+# moves the result, and it shows no spread. It warms up only the *forward* pass, and measures one curve after the other.
 
 # %%
 ask("one curve after the other")
 
 # %% [markdown]
-# In packviz, the methods take turns: in every round, each is called once, in random order. A ratio is computed *within* a
-# round, between two calls that have met the same conditions, and you see the median of these ratios. Bands and whiskers
-# show *quartiles*: half of the rounds lie between them. A *confidence interval* says how far off the median itself may be,
-# and it becomes narrower with more rounds. If the interval of a ratio contains 1, the rounds cannot tell which of the two
-# is faster, and the tables show a `?`.
+# In packviz, the methods take turns. In every round, each is called once, in random order. A ratio is computed *within*
+# a round, between two calls that met the same conditions, and you see the median of these ratios, which a single pause
+# hardly moves. Bands and whiskers show *quartiles*: half of the rounds lie between them. A *confidence interval* says
+# how far off the median itself may be, and it becomes narrower with more rounds. If the interval of a ratio contains 1,
+# the rounds do not show which of the two is faster, and the tables show a `?`.
 #
-# Before anything is timed, the results are compared, because a fast wrong answer is worth nothing. Every picture says on
-# what it was measured, and gives the *load*, the average number of busy threads. If it exceeds the number of cores, other
-# programs were running, and the times mean little.
+# Before anything is timed, the results are compared, because a fast wrong answer is worthless. Every chart names the
+# machine and its *load*, the average number of busy threads. If it exceeds the number of cores, other programs were
+# probably running, and the times mean little.
 #
 # ## Your machine
 #
-# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and the panel says how
-# many. Dashed lines are recorded, and recorded times are shown only if their batch is as large as yours.
+# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and a bar shows
+# its progress. Dashed lines are recorded. Recorded times are shown only if their batch is as large as yours.
 
 # %% tags=["parameters"]
 device = "cpu"
@@ -154,7 +155,7 @@ explorer = BenchmarkExplorer(device, quick=quick, setups=setups, methods=methods
 explorer
 
 # %% [markdown]
-# The same without a button:
+# Or start it without a button:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 yours = explorer.measure()
@@ -164,8 +165,8 @@ print(yours)
 assert not yours.left_out
 
 # %% [markdown]
-# With few and short sequences, the effect is small. Try *full*, or run the benchmark in a terminal, where it shows the time
-# that is left, and resumes if you have stopped it:
+# With few and short sequences, the effect is small. Try *full*, or run the benchmark in a terminal, where it can be
+# stopped and resumed:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json
@@ -176,8 +177,8 @@ assert not yours.left_out
 #
 # ## What people get wrong
 #
-# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, if the lengths differ. For other models,
-#   see [notebook 11](11_should_you_pack.ipynb).
+# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, when the lengths differ. For other
+#   models, see [notebook 11](11_should_you_pack.ipynb).
 # - **"I measure with `time.time()` on a GPU."** A call returns before the GPU has finished. Wait for it with
 #   `torch.cuda.synchronize()`, or use CUDA events.
 # - **"It took 12.3456 ms."** Look at the spread before you read the digits.
@@ -185,9 +186,9 @@ assert not yours.left_out
 # %% [markdown]
 # ## Exercise
 #
-# `a` and `b` are functions, and `clock()` returns the time in seconds. How many times as long as `a` does `b` take? Your
-# answer is tried on four simulated machines: a quiet one, one whose first calls are slow, one that becomes slower and
-# slower, and a busy one. Start with one call of each, and the check tells you which machine misleads you.
+# `a` and `b` are functions, and `clock()` returns the time in seconds. Return the time of `b` divided by that of `a`.
+# Your function is tried on four simulated machines: a quiet one, one whose first calls are slow, one that becomes
+# slower and slower, and a busy one. If you start with one call of each, the check tells you which machine misleads you.
 
 
 # %% tags=["exercise"]

@@ -18,8 +18,8 @@
 # **A**, all sequences have the same length. In setup **B**, where the lengths count down from T to 1 again and again,
 # training is slow.
 #
-# To find out which part is slow, we replaced one part after the other by a faster one that gives the same results, and took
-# the time that this saves for the share of the part. (The faster part takes some time, too, so the true share is a little
+# To find out which part is slow, we replaced one part after another with a faster one that gives the same results. The
+# time saved is shown as the share of that part. (The faster part takes some time, too, so the true share is a little
 # larger.)
 
 # %%
@@ -44,12 +44,12 @@ assert sums == sorted(sums)
 assert sums[-1] > 0.85  # at the longest
 
 # %% [markdown]
-# On this CPU, the packed LSTM takes the largest share, padding again comes second, and packing takes almost no time. The
-# share of the first two grows with the length of the sequences.
+# On this CPU, the packed LSTM takes the largest share, padding again comes second, and packing takes almost no time.
+# The share of the first two together grows with the length of the sequences.
 #
 # Times depend on the machine, so from here on we **count**. During the forward pass, autograd records *nodes*. In the
 # backward pass, each node takes a gradient and writes new ones. To do this, it calls *operators*, torch's elementary
-# functions, which run *kernels*: each is one pass over some data, such as a copy or an addition. We count nodes, kernels,
+# functions, which run *kernels*: single passes over some data, such as a copy or an addition. We count nodes, kernels,
 # and the bytes that the kernels write.
 #
 # ## Padding again
@@ -61,8 +61,7 @@ assert sums[-1] > 0.85  # at the longest
 ask("nodes after pad")
 
 # %% [markdown]
-# Here is what autograd has recorded for a small batch, four sequences of 5, 4, 2 and 2 steps. The gradient comes in at the
-# left.
+# Here are the nodes of a small batch, four sequences of 5, 4, 2 and 2 steps. The gradient comes in at the left.
 
 # %%
 small = profile.count([5, 4, 2, 2], features=8)
@@ -70,12 +69,13 @@ print(small.pad.verdict)
 small.pad.graph()
 
 # %% [markdown]
-# To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. To undo
-# *one* of these copies, a backward pass needs one slice of the gradient, which is the solid part of a bar. But `CopySlices`
-# first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero outside its
-# slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an addition of full size.
+# To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. To
+# undo *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of a bar.
+# But `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is
+# zero outside its slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an
+# addition of full size.
 #
-# (If the line above the picture names a derivative formula, your torch is newer than this page: trust the counts.)
+# (If the line above the picture names a derivative formula, your torch is newer than this page, so trust the counts.)
 #
 # In the panel, first move *distinct lengths* alone, and then double T alone.
 
@@ -85,15 +85,16 @@ from packviz.explorers import GraphExplorer
 GraphExplorer()
 
 # %% [markdown]
-# The number of nodes depends on the distinct lengths only. But `CopySlices` and `SliceBackward` write tensors of the full
-# size, so the bytes grow with T as well.
+# The number of nodes depends only on the number of distinct lengths. But `CopySlices` and `SliceBackward` write tensors
+# of the full size, so the bytes grow with T as well.
 #
 # ## The packed LSTM
 #
-# On a CPU, torch runs a *padded* LSTM as one **fused kernel**, which computes all time steps in one call. A *packed* RNN goes
-# through the steps one by one. At each step, it takes its rows out of a large tensor with `narrow`, which returns a slice
-# without copying it. In the backward pass, each of these slices again becomes a **whole** tensor,
-# filled with zeros, which is then added to the others. Here are 64 sequences of 64, 63, … 1 steps:
+# On a CPU, torch usually runs a layer of a *padded* LSTM as one **fused kernel**, which computes all time steps in one
+# call. A *packed* RNN goes through the steps one by one. At each step, it takes its rows out of a large tensor with
+# `narrow`, which returns a slice without copying it. In the backward pass, the gradient of each slice again becomes a
+# **whole** tensor, zero outside the slice, which is then added to the others. Here are 64 sequences of 64, 63, …, 1
+# steps:
 
 # %%
 lstm = torch.nn.LSTM(16, 32)
@@ -111,8 +112,8 @@ rnn = profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
 assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")) > 0.8 * rnn.bytes
 
 # %% [markdown]
-# Nearly all the bytes are zero-fills (`slice_backward`) and additions. The matrix products (`mm`) write few bytes, but they
-# do most of the arithmetic, so bytes are not the whole story. A profiler shows where the *time* goes:
+# Zero-fills (`slice_backward`) and additions write nearly all the bytes. The matrix products (`mm`) write few bytes,
+# but they do most of the arithmetic, so bytes are not the whole story. A profiler shows where the *time* goes:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from torch.profiler import ProfilerActivity
@@ -125,13 +126,13 @@ with profiler(activities=[ProfilerActivity.CPU]) as trace:
 print(trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
 
 # %% [markdown]
-# On a GPU, NVIDIA's library cuDNN runs a packed RNN in one call, so this second cause should be missing there. We have not
-# measured it.
+# On a GPU, NVIDIA's library cuDNN runs a packed RNN in one call, so this second cause should be absent there. We have
+# not measured it.
 #
 # ## Two causes, two kinds of growth
 #
 # Does the packed LSTM depend on the distinct lengths, as pad does? Take 64 sequences with 2,112 real cells and 65 time
-# steps, and change only how many *distinct* lengths there are.
+# steps, and change only the number of *distinct* lengths.
 
 # %%
 ask("the same cells")
@@ -145,12 +146,13 @@ for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
     print(f"{d:16} {steps:7} {cells:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# What `pad` writes grows with the number of distinct lengths. What the packed LSTM writes does not: as soon as the lengths
-# are not all equal, it is proportional to **time steps × real cells**. (If all lengths are equal, torch 2.13 runs a packed
-# LSTM on the fused kernel, which is why the first row is so small.)
+# The more distinct lengths there are, the more `pad` writes. This does not affect the packed LSTM. As soon as the
+# lengths are not all equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal,
+# torch 2.13 runs a packed LSTM on the fused kernel, which is why the first row is so small.)
 #
-# So batching similar lengths helps `pad`, because there are fewer distinct lengths. It may do nothing for the RNN, or even
-# harm it, if a batch then has more real cells. One sequence that is a step shorter than the others is enough:
+# So batching similar lengths helps `pad`, because a batch then has fewer distinct lengths. It may do nothing for the
+# RNN, or even harm it, if a batch then has more real cells. A single sequence that is one step shorter rules out the
+# fused kernel:
 
 # %%
 for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 63 + [64]}.items():
@@ -173,7 +175,7 @@ assert nearly > 100 * equal
 # %% [markdown]
 # ## Twice as long
 #
-# In setup B, the real cells and the distinct lengths grow with the number of time steps, T.
+# In setup B, the real cells and the distinct lengths grow in proportion to the time steps, T.
 
 # %%
 ask("twice as long")
@@ -190,7 +192,7 @@ for setup, make in {"A: all equally long": lengths.equal, "B: T different length
         "packed LSTM": [rnn.backward.bytes / 1e6 for rnn in rnns],
     }
 
-title = "What the backward passes write, as the sequences become longer"
+title = "In setup B, pad and the packed LSTM write almost four times as much when T doubles"
 pv.draw.log_log(T, written, title, y="MB", methods=dict.fromkeys(written[setup], "packed"))
 
 # %% tags=["claims"]
@@ -201,17 +203,17 @@ assert not recorded or slopes["pad"] > 1.9
 assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"]["pad"]) < 1.1
 
 # %% [markdown]
-# On these axes, a power of T is a straight line, and its slope is the power. A slope of 1 means that twice the length writes
-# twice as much, and a slope of 2 that it writes four times as much. In B, pad and the packed LSTM have slopes close to 2,
-# so what they write grows with the square of the length. (If a slope is not a whole number, parts that grow differently
-# have been added up.)
+# On these axes, a power of T is a straight line, and its slope is the exponent. A slope of 1 means that the bytes
+# double when T doubles, and a slope of 2 that they quadruple. In B, pad and the packed LSTM have slopes close to 2, so
+# their bytes grow with the square of T. (A slope that is not a whole number comes from adding up parts that grow
+# differently.)
 #
 # ## What it is not
 #
-# - **Sorting.** With `enforce_sorted=False`, torch also restores the order. That costs one more copy, as much in A as in B.
-# - **Waiting for lengths.** They are copied to the CPU in the forward pass, for A as for B, and never in the backward pass.
-# - **Padding as such.** In the table above, all batches but the first have about as much padding as data, and yet pad writes
-#   over 20 times as much in the last one as in the second.
+# - **Sorting.** With `enforce_sorted=False`, torch also restores the order. That costs the same in B as in A.
+# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in A as in B.
+# - **Padding as such.** In the table of distinct lengths, all batches but the first have about as much padding as data,
+#   yet pad writes over 20 times as much for the last one as for the second.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -226,10 +228,10 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## What you can do
 #
-# - **Use `pv.run(rnn, x, lengths)`**, which replaces both. It packs and pads with one gather and one scatter, and runs the
-#   RNN without slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
-# - **Do not pad again** if you only need `h_n`. But the packed LSTM stays slow.
-# - **Do not replace pack and pad only.** On a CPU, the packed LSTM is the larger part.
+# - **Use `pv.run(rnn, x, lengths)`**, which replaces both. It packs and pads with one gather and one scatter, and
+#   trains the RNN without these slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
+# - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
+# - **Do not replace only pack and pad.** On a CPU, the packed LSTM is the larger part.
 #
 # The causes are known: see [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed; it names `narrow`) and
 # [#149194](https://github.com/pytorch/pytorch/issues/149194) (about the forward pass of a packed LSTM).
@@ -237,9 +239,9 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## Exercise
 #
-# How many bytes does the backward pass of pad write? Compute it from the lengths, to within 10 %. A number has 4 bytes.
-# Only the large parts matter: what does *one* distinct length cost, and how many are there? (A zero-fill writes a tensor
-# once, and an addition writes it again.)
+# How many bytes does the backward pass of pad write? Compute this from the lengths and the features, to within 10 %. A
+# number takes 4 bytes. Only the large parts matter: what does *one* distinct length cost, and how many are there? (A
+# zero-fill writes a tensor once, and an addition writes it again.)
 
 
 # %% tags=["exercise"]

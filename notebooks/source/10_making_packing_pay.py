@@ -12,14 +12,15 @@
 #
 # Time: 20 minutes.
 #
-# > **In short.** Replace pack → RNN → pad by `output, final = pv.run(rnn, x, lengths)`. On a CPU this is usually faster.
-# > If you cannot change the code, call `pv.patch_torch()` before it runs. That speeds up packing and padding only.
+# > **In short.** Replace pack → RNN → pad with `output, final = pv.run(rnn, x, lengths)`. On a CPU, this is usually
+# > faster. If you cannot change the code, call `pv.patch_torch()` before it runs. That speeds up only packing and
+# > padding.
 #
 # ## Packing with an index
 #
-# Notebook 09 found two causes: `pad_packed_sequence` and, on a CPU, the packed RNN. Here is a way around the first. A
+# Notebook 09 found two causes: `pad_packed_sequence` and, on a CPU, the packed RNN. The first can be avoided. A
 # *gather* reads rows in a given order, and a *scatter* writes rows to given places. Number the cells of a padded batch,
-# and pack the numbers:
+# and then pack the numbers:
 
 # %%
 import torch
@@ -39,8 +40,8 @@ numbers = torch.arange(4 * 5).view(4, 5)
 pv.show(numbers, lengths, batch_first=True)
 
 # %% [markdown]
-# Read column by column, the packed half says which cell each entry comes from. These numbers are an **index**. With it,
-# packing is one gather, and padding is one scatter.
+# Read column by column, the numbers in the packed half say which cell each entry comes from. They form an **index**.
+# With it, packing is one gather, and padding is one scatter.
 
 # %%
 ask("one gather")
@@ -57,8 +58,8 @@ print("packed, bit for bit:", torch.equal(gathered, packed.data))
 print("padded, bit for bit:", torch.equal(scattered, padded))
 
 # %% [markdown]
-# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this. They take the same arguments as torch's functions
-# and return the same bits. Here is what their backward passes write for setup B of the benchmark:
+# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this. They take the same arguments as torch's
+# functions and return the same bits. In setup B, their backward passes write:
 
 
 # %%
@@ -81,12 +82,12 @@ assert torch.equal(scattered, padded)
 assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
-# When the number of steps doubles, torch writes four times as many bytes, and packviz twice as many.
+# When the number of steps doubles, torch writes about four times as many bytes, and packviz twice as many.
 #
 # ## One split instead of many slices
 #
 # The packed RNN takes the rows of each step with `narrow`, and the backward pass of each `narrow` fills a whole tensor.
-# `split` takes the rows of all steps at once, and its backward pass simply joins them again. For a plain RNN:
+# `split` takes the rows of all steps at once, and its backward pass simply joins them again. Here it is in a plain RNN:
 
 
 # %%
@@ -112,10 +113,10 @@ assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
 # %% [markdown]
 # ## A staircase of rectangles
 #
-# `split` computes no padding, but it needs a few calls for every time step. A padded LSTM on a CPU computes the padding,
-# but it needs only *one* call, because it has a fused kernel. Between the two there are *staircases* of *rectangles*: sort
-# the sequences, cut time into pieces, and run the padded kernel in each piece on the sequences that are still running. Each
-# piece hands its states to the next.
+# `split` computes no padding, but it needs a few calls for every time step. A padded LSTM on a CPU computes the
+# padding, but it needs only *one* call, because it has a fused kernel. A *staircase* of *rectangles* lies between the
+# two. Sort the sequences, cut time into pieces, and in each piece run the padded kernel on the sequences that have not
+# ended. Each piece hands its states to the next.
 
 # %%
 ask("between padding and packing")
@@ -125,13 +126,13 @@ ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
-# Hatched cells are padding that is computed. With one rectangle, all the padding is computed, and with one for every
+# Hatched cells are padding that is computed. With one rectangle, all the padding is computed; with one for every
 # distinct length, none is.
 #
-# *Where* to cut depends on the lengths alone. *How many* cuts pay off depends on what a call costs, compared with a cell.
-# The chart in the panel predicts the time from costs that were measured before. Move *rectangles* from one end to the
-# other. Then make *hidden_size* larger: where does the lowest point go, and why? **Measure here** compares the prediction
-# with your machine.
+# For a given number of rectangles, the best cuts depend only on the lengths. *How many* cuts pay off depends on the
+# cost of a call, compared with that of a cell. The chart in the panel predicts the time from recorded costs. Move
+# *rectangles* from one end to the other. Then make *hidden_size* larger. Where does the lowest point go, and why?
+# **Measure here** compares the prediction with your machine.
 
 # %%
 from packviz.explorers import StaircaseExplorer
@@ -147,21 +148,19 @@ explorer.rectangles.value = explorer.rectangles.options[-1]
 assert explorer.shown.wasted == 0
 
 # %% [markdown]
-# In a larger RNN each cell costs more, while a call costs much the same, so more cuts pay off.
+# In a larger RNN, each cell costs more, while a call costs much the same, so more cuts pay off.
+# ## Freeze the cell state
 #
-# ## A state that must not move
-#
-# Most sequences end *inside* a rectangle, and some padding follows. Their final hidden state `h_n` can be read from the
-# output, at the last real step. But an LSTM's cell state `c_n` is not part of the output, so it has to stay as it is
-# through the padding. At every step, an LSTM computes c ← f · c + i · g, where the *gates* f and i are numbers between 0
-# and 1.
+# Many sequences end *inside* a rectangle, and are followed by padding. Their final hidden state `h_n` can be read from
+# the output, at the last real step. But an LSTM's cell state `c_n` is not part of the output, so it must not change in
+# the padding. At every step, an LSTM computes c ← f · c + i · g, where the *gates* f and i are numbers between 0 and 1.
 
 # %%
 ask("a frozen state")
 
 # %% [markdown]
-# A gate is a sigmoid, 1 / (1 + e⁻ˣ). We give the LSTM one more input, which is 1 in the padding and 0 elsewhere. Its weights
-# push the input gate i down and the forget gate f up. How large must they be?
+# A gate is a sigmoid, 1 / (1 + e⁻ˣ). We give the LSTM one more input, which is 1 in the padding and 0 elsewhere. Its
+# weights push the input gate i down and the forget gate f up. How large must they be?
 
 
 # %%
@@ -182,8 +181,8 @@ for weight in (10, 100, 10_000):
     print(f"±{weight:<8,}", *(f"{drift(weight, steps):8.0g}" for steps in (1, 100, 3000)))
 
 # %% [markdown]
-# If they are large enough, i becomes exactly 0, because e⁻ˣ exceeds the largest float32 number, and f becomes exactly 1. Then
-# c does not move at all, and the gradient of the padding is exactly 0. packviz uses ±10,000.
+# If the weights are large enough, i becomes exactly 0, because e⁻ˣ exceeds the largest float32 number, and f becomes
+# exactly 1. Then c does not change at all, and the gradient of the padding is exactly 0. packviz uses ±10,000.
 
 # %% tags=["claims"]
 assert drift(10, 3000) > 0.1
@@ -193,9 +192,9 @@ assert torch.sigmoid(torch.tensor([1e4, -1e4])).tolist() == [1, 0]
 # %% [markdown]
 # ## One call, several methods
 #
-# `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers and directions, and returns what pack → RNN →
-# pad returns. Its methods are `"packed"` (torch's own RNN), `"split"`, `"staircase"`, and `"padded"` (one rectangle). The
-# default, `"auto"`, chooses one of them.
+# `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns
+# what pack → RNN → pad returns. Its methods are `"packed"` (torch's own RNN), `"split"`, `"staircase"`, and `"padded"`
+# (one rectangle). The default, `"auto"`, chooses one of them.
 
 # %%
 ask("what a method may change")
@@ -238,20 +237,19 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# These are rounding errors. In a model of your own, you can also use the module `pv.Ragged(rnn)`. Nothing has to be sorted.
+# The differences are rounding errors. In your own model, you can also use the module `pv.Ragged(rnn)`.
 #
 # ## How fast is it?
 #
-# Here is the model of notebook 08 again, with setup B. *drop-in* keeps torch's RNN, and takes pack and pad from packviz.
-# *run* is `pv.run`.
+# Here is the model of notebook 08 again, with setup B. *drop-in* keeps torch's RNN and takes pack and pad from packviz,
+# and *run* is `pv.run`.
 
 # %%
 benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")), "ratio", "B").chart()
 
 # %% [markdown]
-# The next chart shows batches whose sizes and lengths were not used to find the constants by which `auto` decides. (But the
-# machine was the same.) To the left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are
-# wrong.
+# `auto` decides by constants that were measured on the same machine as the next chart, but on other batches. To the
+# left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
 
 # %%
 untuned = methods_benchmark.recorded("untuned_cpu.json")
@@ -262,10 +260,10 @@ for point, ratio in frozen.items():
 untuned.chart()
 
 # %% [markdown]
-# `auto` predicts the time of each method from constants that were measured on one machine, and takes the simplest of those
-# within 5 % of the fastest. For an LSTM it often takes the staircase, because the fused kernel makes a time step cheap.
-# torch has no such kernel on a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is
-# faster. `pv.plan(rnn, lengths)` tells you which method it takes, and why.
+# `auto` predicts the time of each method from these constants, and chooses the simplest within 5 % of the fastest. For
+# an LSTM, it often chooses the staircase, because the fused kernel makes a time step cheap. torch has no such kernel on
+# a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is faster. `pv.plan(rnn,
+# lengths)` tells you which method it chooses, and why.
 
 # %% tags=["claims"]
 full = benchmark.recorded("benchmark_cpu.json")
@@ -284,18 +282,18 @@ assert largest < 1e-5
 # %% [markdown]
 # ## Limits
 #
-# - **Small or nearly equal batches.** torch's padded LSTM can be faster than anything exact. There is little padding to
-#   save, and freezing costs, in every layer, what stands above the chart.
-# - **Modules that do more.** If an RNN has hooks or a `forward` of its own, `run` calls it with packed data. `run` does not
-#   take cells of your own.
-# - **Other machines.** Call `pv.calibrate().use()` to measure the constants of yours, which takes minutes.
-# - **A GPU.** There, cuDNN runs packed RNNs in one call. `auto` uses them, between packviz's pack and pad, until you call
-#   `pv.calibrate("cuda").use()`.
+# - **Small or nearly equal batches.** torch's padded LSTM can be faster than any exact method. There is little padding
+#   to save, and the frozen state takes extra time in every layer, as the lines above the chart show.
+# - **Modules that do more.** If an RNN has hooks or a `forward` of its own, `run` calls it with packed data. It does
+#   not accept custom cells.
+# - **Other machines.** Call `pv.calibrate().use()` to measure the constants of your machine, which takes minutes.
+# - **A GPU.** There, cuDNN runs a packed RNN in one call. `auto` uses it, between packviz's pack and pad, until you
+#   call `pv.calibrate("cuda").use()`.
 #
 # ## Exercise
 #
-# A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps. Find a staircase that is as cheap as any
-# other. `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
+# A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps. Find a staircase with the lowest cost.
+# `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
 
 # %% tags=["exercise"]
 twelve = [4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2]

@@ -6,20 +6,20 @@
 # After this notebook, you can
 #
 # - say why rules of thumb about lengths are poor guides, and what matters instead,
-# - keep a choice that is made for speed from changing results,
+# - make sure that a choice made for speed does not change results,
 # - get measured advice for your own RNN and lengths,
 # - time a change to your own training step.
 #
 # Time: 16 minutes.
 #
-# > **In short.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and use the code in its `.code`. It recommends
-# > only what gives the results of packing.
+# > **In short.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and use the code in its `.code`. It
+# > recommends only methods that give the results of packing.
 #
 # ## A rule of thumb
 #
-# The documentation of transformertf, a library for forecasting, gives a rule: pack if the lengths vary by more than 10 % of
-# the longest, or if there are at least 8 sequences; pad if all lengths are equal. We timed hundreds of batches padded and
-# packed, with RNNs of three kinds and of many sizes, for the forward pass alone and for training.
+# The documentation of transformertf, a library for forecasting, gives this rule: pack if the lengths vary by more than
+# 10 % of the longest, or if there are at least 8 sequences, but pad if all lengths are equal. We timed hundreds of
+# batches, padded and packed, with three kinds of RNN in many sizes, in the forward pass alone and in training.
 
 # %%
 import torch
@@ -42,11 +42,11 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number of a row is the time taken, as a multiple of the time of the better choice, on average. On this CPU, *never
-# pack* seems to be the best habit by far. But half of these batches have equal or nearly equal lengths, where packing can
-# save next to nothing, and most of the RNNs are small. Let us look at *ragged* batches alone, whose lengths differ a lot, and
-# at each size of LSTM and GRU. The table shows the time of packed as a multiple of the time of padded, for the same batches
-# of 16 sequences at every size. (A dash means that not all were measured.)
+# The last number in a row is the average time, as a multiple of the time of the better choice. On this CPU, *never
+# pack* seems to be the best habit by far. But half of these batches have equal or nearly equal lengths, where packing
+# can save next to nothing, and most of the RNNs are small. So we look only at *ragged* batches, whose lengths differ a
+# lot, at each size of LSTM and GRU. The next table gives the time of packed as a multiple of that of padded, for the
+# same batches of 16 sequences. (A dash means that not all were measured.)
 
 # %%
 from itertools import product
@@ -65,11 +65,11 @@ for size in sorted({size for size, _, _ in times}):
     print(f"{size:8,}", *(f"{times[size, *which]:13.2f}".replace("nan", "  –") for which in columns))
 
 # %% [markdown]
-# A large RNN gains more from packing than a small one, because more of its time goes into the matrix products that packing
-# saves. But the kind of RNN counts as much. A padded LSTM has a fused kernel on a CPU, so in training packing does not pay
-# for the LSTM at any of these sizes, while it does for a large GRU. So *never pack* does well here because of the batches
-# and sizes that were chosen. Besides, it would be the wrong habit even if it were always faster, because an RNN that is not
-# told the lengths reads the padding.
+# Here, the larger RNNs gain more from packing than the smallest, because more of their time goes into the matrix
+# products that packing saves. But the kind of RNN matters just as much. A padded LSTM has a fused kernel on a CPU, so
+# in training, packing does not pay off for the LSTM at any of these sizes, while it does for a large GRU. *Never pack*
+# does well here because of the choice of batches and sizes. Even if it were always faster, it would be the wrong habit,
+# because an RNN without the lengths reads the padding.
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(name, packs, cpu.cases) for name, packs in habits.items())
@@ -88,8 +88,8 @@ assert max(value for (size, mode, training), value in measured.items() if (mode,
 # %% [markdown]
 # ## Does the choice change results?
 #
-# A choice between padding and packing should change the time and nothing else. Does the rule? Consider a model whose batches
-# are always six steps wide.
+# A choice between padding and packing should change only the time. Is this true of the rule? Consider a model whose
+# batches are always six steps wide.
 
 # %%
 ask("equal lengths, wider tensor")
@@ -109,9 +109,9 @@ difference = (by_rule(x, [4, 4])[0] - by_rule(x, [4, 6])[0]).abs().max()
 print(f"state of sequence 0, beside one of 4 and one of 6 steps: differs by {difference:.2f}")
 
 # %% [markdown]
-# If the other sequence has 6 steps, the rule packs, and the state is right. If it has 4, the rule does not pack, and the RNN
-# reads two steps of padding. **A choice that is made for speed must never change results.** All methods of `pv.run` give
-# the results of packing, so it is free to choose among them.
+# If the other sequence has 6 steps, the rule packs, and the state is right. If it has 4, the rule does not pack, and
+# the RNN reads two steps of padding. **A choice made for speed must never change results.** All methods of `pv.run`
+# give the results of packing, so it may choose any of them.
 
 # %% tags=["claims"]
 assert difference > 0.05
@@ -122,9 +122,12 @@ for method in ("auto", "padded", "packed", "split", "staircase"):
 # %% [markdown]
 # ## What matters
 #
-# On this CPU, three numbers decide between torch's padded and packed RNN, and none of them is enough by itself: the **share
-# of padding**, which is what packing can save; the **work in a time step**, because a packed RNN has a fixed cost for
-# each step; and in training the **number of time steps**, because the copies of notebook 09 grow faster than the work.
+# On this CPU, three numbers decide between torch's padded and packed RNN of a given kind. None of them is enough by
+# itself.
+#
+# - The **share of padding** is the work that packing can save.
+# - The **work in a time step** matters because a packed RNN has a fixed cost for each step.
+# - The **number of time steps** matters in training, because the copies of notebook 09 grow faster than the work.
 
 # %%
 from IPython.display import display
@@ -132,11 +135,11 @@ from IPython.display import display
 display(*rules.where_packing_pays(machines, "GRU"))
 
 # %% [markdown]
-# In the forward pass, packing a GRU pays off if there is much padding *and* enough work in each step. In training, it takes
-# more of both, and with many time steps it hardly ever pays off.
+# In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training,
+# it takes more of both, and with many time steps, packing hardly ever pays off.
 #
-# Can one of these numbers decide, or a *cost model* that adds up a time for each call, time step, cell and copy? We fit
-# each of them to all sizes but one, and try it on the size that was **left out**, for each size in turn:
+# Is one number enough to decide, or do we need a *cost model*, which adds up a time for each call, time step, cell and
+# copy? We fit each to all sizes but one, and test it on the size **left out**, for each size in turn:
 
 # %%
 fits = {
@@ -147,8 +150,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# One number alone does hardly better than *never pack*. The cost model almost always chooses well, *on the machine to which
-# it was fitted*. Its times are rougher than its choices:
+# Neither number alone does much better than *never pack*. The cost model almost always chooses well, *on the machine to
+# which it was fitted*. Its predicted times are less accurate than its choices:
 
 # %%
 model = rules.CostModel.fit(cpu.cases)
@@ -161,7 +164,7 @@ errors = [
 print(f"half of its predictions are off by more than {100 * sorted(errors)[len(errors) // 2]:.0f} %")
 
 # %% [markdown]
-# So do not take a rule from another machine. Measure.
+# So do not trust a rule from another machine. Measure.
 
 # %% tags=["claims"]
 gru = [case for case in cpu.of("GRU") if case.faster == "packed"]
@@ -174,8 +177,8 @@ assert judged[-1].slowdown == min(rule.slowdown for rule in [*judged, never])
 # %% [markdown]
 # ## Measured advice
 #
-# `pv.advise` times all methods with batches of your lengths. Pass a list, or the path of a CSV or JSON file. As long as the
-# list below is empty, it takes the 512 sentences of notebook 01.
+# `pv.advise` times all methods with batches of your lengths. Pass a list, or the path of a CSV or JSON file. If the
+# list below is empty, the 512 sentences of notebook 01 are used.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -201,17 +204,17 @@ assert advice.speedup > 0
 assert advice.seconds_per_epoch.low <= advice.seconds_per_epoch <= advice.seconds_per_epoch.high
 
 # %% [markdown]
-# A hatched bar belongs to a method whose results differ from those of packing, and is there for comparison only. *Bucketed*
+# A hatched bar, shown only for comparison, belongs to a method whose results differ from those of packing. *Bucketed*
 # means that each batch holds similar lengths, as [notebook 12](12_several_workers.ipynb) explains.
 #
-# The advice holds for this machine, this number of threads, these lengths and this RNN. `advise` measures until the ratios are
-# known to about 5 %, or until the time is up. If it cannot tell two methods apart, or if the machine is busy, it says so.
-# Then give it more seconds, such as `budget=60`, or a quiet machine.
+# The advice holds for this machine, this number of threads, these lengths and this RNN. `advise` measures until the
+# ratios are known to about 5 %, or until the time is up. If it cannot tell which of two methods is faster, or if the
+# machine is busy, it says so. If so, give it more seconds, such as `budget=60`, or a quiet machine.
 #
 # ## Time your own step
 #
-# The RNN is only a part of your training step. To find out what a change gains in the whole step, pass the old and the new
-# step to `pv.time_calls` as functions. It calls them in turns, and checks that both return the same:
+# The RNN is only a part of your training step. To measure what a change saves in the whole step, pass the old and the
+# new step to `pv.time_calls` as functions. It calls them in turn, and checks that both return the same values:
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))
@@ -233,16 +236,17 @@ pv.time_calls({"before": before, "after": after}, budget=5)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Packing is always faster on a GPU."** The page with the rule of thumb itself reports a GPU on which packing was
-#   slower. `pv.run` packs on a GPU, unless you have measured yours with `pv.calibrate("cuda").use()`.
-# - **"Never pack, then."** If you use final states or two directions, a padded RNN is wrong. Use a fast method that is right.
+# - **"Packing is always faster on a GPU."** Even the page with the rule of thumb reports a GPU on which packing was
+#   slower. `pv.run` packs on a GPU until you have measured yours with `pv.calibrate("cuda").use()`.
+# - **"Never pack, then."** If you use final states or two directions, a padded RNN gives wrong results. Use a fast
+#   method that gives the right ones.
 
 # %% [markdown]
 # ## Exercise
 #
-# Choose the fastest method whose results are right. `rounds` is a list with one dictionary per round, which maps the name of
-# each method to its seconds, and `exact` holds the names of the methods whose results are right. A busy moment of the
-# machine should not change the answer.
+# Choose the fastest method whose results are right. `rounds` is a list with one dictionary per round, which maps the
+# name of each method to its time in seconds. `exact` is the set of the methods whose results are right. One busy round
+# should not change the answer.
 
 
 # %% tags=["exercise"]
@@ -260,7 +264,7 @@ checks.fastest_exact(my_choice)
 # ## You can now
 #
 # - say what a rule about lengths ignores: the RNN, its size, the pass and the device,
-# - choose for speed among methods that give the same results only,
+# - choose for speed, but only among methods that give the same results,
 # - get measured advice with `pv.advise`,
 # - time a change to your own step with `pv.time_calls`.
 #

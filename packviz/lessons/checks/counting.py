@@ -88,8 +88,8 @@ def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:
             "Nearly. SliceBackward fills whole packed tensors, which are then added up.",
         ),
         (distinct * (padded + 2 * packed), "That counts numbers; a float32 has 4 bytes."),
-        (max(lengths) * (padded + 2 * packed) * 4, "Not every time step: what counts is the *distinct* lengths."),
-        (len(lengths) * (padded + 2 * packed) * 4, "Not every sequence: what counts is the *distinct* lengths."),
+        (max(lengths) * (padded + 2 * packed) * 4, "Not every time step costs this, only every *distinct* length."),
+        (len(lengths) * (padded + 2 * packed) * 4, "Not every sequence costs this, only every *distinct* length."),
     ]
     otherwise = "Each distinct length costs a copy of the padded gradient, a packed zero-fill and a packed addition."
     near = (hint for cells, hint in hints if abs(yours - cells * features) <= _NEAR * cells * features)
