@@ -110,7 +110,7 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
             losses = (1.0 + arange(count)).requires_grad_()
             yours = answer(losses, total, workers)
             if not isinstance(yours, Tensor) or yours.numel() != 1 or not yours.requires_grad:
-                return Verdict(False, "Return one number, a tensor made from `losses`, so that backward() can start from it.")
+                return Verdict(False, "Return one number, a tensor made from `losses`, for backward() to start at.")
             (gradient,) = autograd.grad(yours.reshape(()), losses)
             weights += map(_percent, (gradient / workers).tolist())  # DDP averages over the workers
         title = f"weight of each token in the averaged gradient, %: workers with {' + '.join(map(str, tokens))} tokens"
