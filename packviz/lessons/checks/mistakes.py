@@ -93,4 +93,4 @@ def repaired_batches(answer: Any) -> Verdict:
         if sequences != target:
             return Verdict(False, f"Not yet for batch {number}. {hint}", [drawn, rows])
         pictures.append(drawn)
-    return Verdict(True, "All three give the same six sequences, whole and in order; here is the last.", pictures[-1:])
+    return Verdict(True, "All three give the same six sequences, whole and in order. Here is the last.", pictures[-1:])
