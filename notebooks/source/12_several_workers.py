@@ -7,16 +7,16 @@
 #
 # - form batches of similar lengths, new ones in every epoch,
 # - share a batch so that no worker waits long for another,
-# - weight a loss so that every token counts the same, whoever computed it.
+# - weight a loss so that every token counts the same, whichever worker computed it.
 #
 # Time: 15 minutes.
 #
 # ## Batches of similar lengths
 #
-# Before a batch can be shared, it has to be formed. A batch is as wide as its longest sequence, so there is less padding if
-# sequences of similar lengths share a batch. But if you sort all the data, the batches are the same in every epoch. The
-# usual compromise is *bucketing*: shuffle the data, sort a few batches' worth of it at a time (a *window*), cut it into
-# batches, and shuffle these. We take the 512 sentences of notebook 01, in batches of 32.
+# Before a batch can be shared, it has to be formed. A padded batch is as wide as its longest sequence, so batches of
+# similar lengths need less padding. But if you sort all the data by length, every epoch has the same batches. The usual
+# compromise is *bucketing*: shuffle the data, sort a few batches' worth of it at a time (a *window*), cut each window
+# into batches, and shuffle these. We take the 512 sentences of notebook 01, in batches of 32.
 
 # %%
 import torch
@@ -36,8 +36,8 @@ for order in ("shuffled", "bucketed", "sorted"):
 pv.draw.padding_waste(layouts)
 
 # %% [markdown]
-# `pv.BucketSampler` is a sampler for torch's `DataLoader` that forms such batches. They are different in every epoch, so
-# their widths are, too:
+# `pv.BucketSampler` is a sampler for torch's `DataLoader` that forms such batches. They differ from epoch to epoch, and
+# so do their widths:
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]
@@ -55,9 +55,9 @@ assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
 assert first != second
 
 # %% [markdown]
-# In the panel, choose *bucketed* and increase *window*. From which window on does it hardly help any more? Then increase
-# *workers*. A *worker* is a process that computes a share of each batch. Here its work is counted in *tokens*, the real cells
-# of its share, and the others wait for the worker that has the most.
+# In the panel, choose *bucketed* and increase *window*. Beyond which window does it hardly help any more? Then increase
+# *workers*. A *worker* is a process that computes a share of each batch. We measure its work in *tokens*, the real
+# cells of its share. The worker with the most tokens keeps the others waiting.
 
 # %%
 from packviz.explorers import BatchingExplorer
@@ -77,9 +77,9 @@ assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts
 # %% [markdown]
 # ## Who gets which sequences?
 #
-# Often each worker has a GPU of its own. In torch, `DistributedDataParallel` (DDP) gives each worker a copy of the model, and
-# averages their gradients. Suppose that two workers share a *ragged* batch, whose sequences differ in length: 64
-# sequences, sorted, longest first. There are several ways to divide them:
+# Often each worker has a GPU of its own. In torch, `DistributedDataParallel` (DDP) gives each worker a copy of the
+# model and averages the gradients of all workers. Suppose that two workers share a *ragged* batch of 64 sequences,
+# whose lengths differ, sorted with the longest first. There are several ways to divide it:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: they take turns, 0 1 0 1 …,
@@ -91,9 +91,9 @@ assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts
 ask("mean of means")
 
 # %% [markdown]
-# To see how large the mistake is, two processes train a GRU for one step, and we compare their averaged gradient with the
-# gradient of a single process that has the whole batch. The *error* is the norm of the difference, as a multiple of the norm
-# of the right gradient.
+# To see how large the mistake is, we train a GRU for one step in two processes and compare their averaged gradient with
+# the gradient that a single process computes from the whole batch. The *error* is the norm of the difference, divided
+# by the norm of the right gradient.
 
 # %%
 from packviz.studies import workers
@@ -103,17 +103,18 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong. The error is large if their
-# shares are unequal and small if these are nearly equal, but it disappears only with a *token-weighted* loss, in which
-# every token counts the same. For this loss, all workers need the total number of tokens:
+# If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong unless all have equally
+# many tokens. The error is large for the contiguous shares and small for the nearly equal ones. A *token-weighted*
+# loss, in which every token counts the same, removes it for any shares. For this loss, each worker needs the total
+# number of tokens:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
 # torch.distributed.all_reduce(total)  # adds up over all workers
 # ```
 #
-# Remember that DDP divides the sum of the gradients by the number of workers, `torch.distributed.get_world_size()`. To write
-# this loss is the exercise below.
+# To average, DDP divides the sum of the gradients by the number of workers, `torch.distributed.get_world_size()`. You
+# write this loss in the exercise below.
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
@@ -129,10 +130,11 @@ assert found.tokens("contiguous") == [2136, 641]  # as in the question
 print(found.times())
 
 # %% [markdown]
-# If the batch is divided contiguously, one worker has most of the tokens, and the other waits for it. With turns, both have
-# about the same number of tokens. However, both now have a long sequence, so both go through all the time steps.
+# If the batch is divided contiguously, one worker has most of the tokens, and the other waits for it. If the workers
+# take turns, both have about the same number of tokens. But each also gets a long sequence, so both go through all 128
+# time steps.
 #
-# The same comparison runs under torchrun, PyTorch's launcher. On one machine with 8 GPUs, with your own lengths:
+# You can run the same comparison with torchrun, PyTorch's launcher, here on 8 GPUs with your own lengths:
 #
 # ```sh
 # torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
@@ -140,11 +142,11 @@ print(found.times())
 #
 # ## What people get wrong
 #
-# - **"DDP averages the loss."** It averages gradients, and gives each worker the same weight.
-# - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so their outputs cannot be joined.
-#   Pass the same `total_length` to `pad_packed_sequence` or `pv.run` on all of them.
+# - **"DDP averages the loss."** It averages gradients, with the same weight for each worker.
+# - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so you cannot concatenate their
+#   outputs. On all workers, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
 # - **A list of lengths under `DataParallel`.** It splits tensors among the devices, but hands each of them the whole
-#   list. Pass lengths as a tensor.
+#   list. Pass a tensor, and call `lengths.cpu()` before you pack.
 
 # %% tags=["claims"]
 n = torch.tensor([9, 7, 3, 2])
@@ -157,9 +159,9 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, of shape `(N,)`. It also knows the `total_tokens` of all workers, and how many
-# `workers` there are. Return the loss for its `backward()`, so that the average over the workers is the gradient of the
-# mean over **all** tokens.
+# A worker has the losses of its own tokens, of shape `(N,)`. It also knows `total_tokens`, the number of tokens of all
+# workers, and the number of `workers`. Return the loss on which it calls `backward()`, so that the average over the
+# workers is the gradient of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]

@@ -5,7 +5,7 @@
 #
 # After this notebook, you can
 #
-# - tell whether a captured graph is right for other lengths than those of the example,
+# - tell whether a captured graph is right for lengths other than those of the example,
 # - say what `torch.jit.trace`, `torch.export`, `torch.compile` and ONNX do with packing,
 # - choose a pattern that compiles, and check it,
 # - say what a compiler with fixed sizes accepts.
@@ -36,15 +36,16 @@ x, equal, lengths = torch.randn(5, 2, 3), torch.tensor([5, 5]), torch.tensor([5,
 pv.check_static(networks.ConditionalTagger(), (x, equal))
 
 # %% [markdown]
-# All lengths of the example are equal, so the condition was True, and the graph contains only what the model then did. It
-# never packs, so it gives other outputs than the model after the end of a sequence.
+# All lengths of the example are equal, so the condition was True, and the graph contains only the operators of that
+# branch. It never packs, so after the end of a sequence its outputs differ from the model's.
 #
-# `pv.check_static` judges by trying. It captures your module on the example, with `torch.jit.trace` unless you ask for more.
-# Then it runs both the graph and the module itself on other lengths, and compares their results. The table says whether
-# they are the same, and if not, for which lengths they differ. In the code, `✗` marks the line where Python reads a value of
-# the lengths, which a trace keeps forever. If no other lengths can be tried, the verdict is *undecided*.
+# `pv.check_static` captures your module on the example, by default with `torch.jit.trace`. Then it runs both the graph
+# and the module itself on other lengths, and compares their results. The table says whether they are the same, and if
+# not, for which lengths they differ. In the code, `✗` marks the line where Python reads a value of the lengths, because
+# a trace keeps this value forever. If no other lengths can be tried, the verdict is *undecided*.
 #
-# (The two branches of the model do not agree either, if all lengths are equal but shorter than the batch.)
+# (The model itself is inconsistent, too: if all lengths are equal but shorter than `x`, it does not pack, and reads
+# padding.)
 
 # %% tags=["claims"]
 found = pv.check_static(networks.ConditionalTagger(), (x, equal))
@@ -59,10 +60,10 @@ assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
 # %% [markdown]
 # ## Five ways to a graph
 #
-# torch has several tools. `torch.jit.trace` records one run, and is deprecated. `torch.export` runs the model on tensors
-# that have a shape but no values, and gives a graph for all inputs. ONNX is a file format for graphs, with a new exporter
-# that uses `torch.export`, and an old one (*legacy*) that uses a trace. `torch.compile` makes graphs of the parts that it
-# can handle, and leaves the rest to Python. With `fullgraph=True`, it raises an error instead.
+# torch has several tools. `torch.jit.trace` records one run, and is deprecated. `torch.export` runs the model on
+# tensors that have a shape but no values, to make a graph for all inputs. ONNX is a file format for graphs. Its new
+# exporter uses `torch.export`, and its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that
+# it can handle, and leaves the rest to Python. With `fullgraph=True`, it raises an error if anything is left.
 
 # %%
 ask("which cannot trace packing")
@@ -71,10 +72,10 @@ ask("which cannot trace packing")
 ask("what is compiled")
 
 # %% [markdown]
-# All models in the table have two operators, an LSTM and three more operators. *Packed if ragged* is the one above. *Maximum*
-# takes the largest output over time, and *escaped* passes the packed data on. *Disabled* parts are hidden from
-# `torch.compile`, and an *island* is a submodule that contains pack, LSTM and pad. The results were compared with the model
-# itself, on other lengths. The errors are listed below the table.
+# Each model in the table has two operators before its LSTM and three after it. *Packed if ragged* is the model above.
+# *Maximum* takes the largest output over time, and *escaped* passes the packed data on without padding. *Disabled*
+# parts are hidden from `torch.compile`, and an *island* is a submodule that contains pack, LSTM and pad. We compare the
+# results with the model itself, on other lengths. The errors are below the table.
 
 # %%
 from packviz.studies import compilers
@@ -83,16 +84,17 @@ table = compilers.survey()
 table
 
 # %% [markdown]
-# - **`torch.jit.trace`** keeps one of two branches, and does not report it.
+# - **`torch.jit.trace`** keeps one of two branches, without an error.
 # - **`torch.export`**, and the new ONNX exporter with it, cannot trace packing at all.
-# - **The legacy ONNX exporter** takes pack and pad in pairs only. It pads to all time steps unless you pass `total_length`,
-#   and it ignores `padding_value` ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its
-#   results are **wrong without an error**. A mask by lengths is right.
-# - **`torch.compile`** is right for all of them, but of a `forward` that packs it compiles only what comes before packing. It
-#   also gives up at an `nn.LSTM` without packing, unless `torch._dynamo.config.allow_rnn` is True.
+# - **The legacy ONNX exporter** takes pack and pad only in pairs. Without `total_length`, it pads to all time steps of
+#   `x` instead of the longest length, and it ignores `padding_value`
+#   ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its results are **wrong without an
+#   error**. A mask by lengths is right.
+# - **`torch.compile`** is right for all of them, but if a `forward` packs, only the part before packing is compiled. An
+#   `nn.LSTM` stops it even without packing, unless `torch._dynamo.config.allow_rnn` is True.
 #
-# It does not help to disable the compiler for the function that packs. But if you hide pack, LSTM **and** pad together in a
-# submodule whose `forward` is decorated with `@torch.compiler.disable`, the layers after it are compiled as well.
+# It does not help to disable compilation of the packing function alone. But if you put pack, LSTM **and** pad together
+# in a submodule whose `forward` is decorated with `@torch.compiler.disable`, the layers after it are compiled as well.
 
 # %% tags=["claims"]
 cells = table.cells
@@ -110,9 +112,10 @@ if not table.moved:
 # %% [markdown]
 # ## One operator
 #
-# There is a pattern that both `torch.compile(fullgraph=True)` and `torch.export` accept: make pack → RNN → pad a single
-# operator of your own, with padded tensors in and out. A compiler keeps it as it is. `pv.Ragged(rnn)` does this with your
-# RNN. Without a compiler (*eagerly*), it runs like `pv.run`. It has the parameters of the RNN, under the same names.
+# Both `torch.compile(fullgraph=True)` and `torch.export` accept pack → RNN → pad if it is a single operator of your
+# own, with padded tensors in and out. A compiler keeps this operator as it is. `pv.Ragged(rnn)` makes such an operator
+# from your RNN. Without a compiler (*eagerly*), it runs like `pv.run`. It has the RNN's parameters, under the same
+# names.
 
 
 # %%
@@ -138,12 +141,12 @@ program = torch.export.export(model, (x, lengths), dynamic_shapes=shapes).module
 print("exported, same output on a larger batch:", torch.allclose(program(larger, n), model(larger, n), atol=1e-6))
 
 # %% [markdown]
-# ONNX does not know this operator. There, use the legacy exporter, pass `total_length`, and mask by lengths.
+# The new ONNX exporter does not know this operator. Use the legacy one, pass `total_length`, and mask by lengths.
 #
 # ## Does compiling pay?
 #
-# We measured a training step of an encoder–decoder LSTM on a CPU, compiled and not. Apart from the padded ones, all of these
-# give the results of packing. (*Helpers* are the functions that pack and pad.)
+# We measured a training step of an encoder–decoder LSTM on a CPU, with and without compilation. All except the padded
+# ones give the results of packing. (*Helpers* are the functions that pack and pad.)
 
 # %%
 ask("fastest exact way")
@@ -155,10 +158,10 @@ recorded = compiled.recorded()
 recorded
 
 # %% [markdown]
-# On this machine, compiling changes little, because most of the time is spent in the LSTMs, which `torch.compile` leaves as
-# they are. `pv.Ragged` is faster because it runs the LSTM with a method of [notebook 10](10_making_packing_pay.ipynb). On a
-# GPU, or with larger layers around the LSTM, the result may differ. To measure it, run
-# `packviz study compiled --device cuda --out mine.json`.
+# On this machine, compiling changes little, because the LSTMs take most of the time, and `torch.compile` leaves them as
+# they are. `pv.Ragged` is faster because it runs the LSTM with a method of [notebook 10](10_making_packing_pay.ipynb).
+# On a GPU, or with larger layers around the LSTM, the result may differ. To measure it, run `packviz study compiled
+# --device cuda --out mine.json`.
 
 # %% tags=["claims"]
 assert torch.allclose(whole(larger, n), model(larger, n), atol=1e-6)
@@ -173,16 +176,16 @@ assert 0.85 < times["padded"] / times["compiled, padded"] < 1.15
 # %% [markdown]
 # ## Compilers that fix every size
 #
-# Compilers for special chips often fix the size of every tensor. We follow the guide *PyTorch Neuron LSTM Support*. It was
-# written for the chip AWS Inf1, which is no longer supported, but its rules are typical.
+# Compilers for special chips often fix the size of every tensor. We follow the guide *PyTorch Neuron LSTM Support*. It
+# was written for Inf1, a chip by AWS that is no longer supported, but its rules are typical.
 
 # %%
 ask("a size that varies")
 
 # %% [markdown]
-# A tensor whose size depends on the lengths may go into an RNN and into `pad_packed_sequence`, where the compiler can use a
-# padded tensor in its place, and nowhere else. `pv.check_static` runs your model with several lengths and compares all
-# sizes, so it finds the other places. It marks them with `!`, because no such compiler was tried.
+# A tensor whose size depends on the lengths may go only into an RNN and into `pad_packed_sequence`, because there the
+# compiler can use a padded tensor in its place. `pv.check_static` runs your model with several lengths and compares all
+# sizes, so it finds other uses. It marks them with `!`, because it has not tried such a compiler.
 #
 # In the panel, choose a network or type a `forward`. Try to use `packed.batch_sizes`, or return `len(packed.data)`.
 
@@ -213,8 +216,8 @@ assert rules == {
 }
 
 # %% [markdown]
-# To take a maximum over time, the guide says, pad first. But padding is 0, and if all outputs are negative, the maximum is
-# then 0. Mask the padding with a value that cannot win:
+# The guide says that you should pad before you take a maximum over time. But the padding is 0, so if all outputs are
+# negative, the maximum is 0. Mask the padding with a value that cannot be the maximum:
 
 # %%
 print(networks.source(networks.MaxOfPadded))
@@ -234,19 +237,20 @@ for n in ([5, 5], [5, 3], [5, 1]):
     assert pv.flops(lstm, n).padded == pv.flops(lstm, [5, 5]).packed
 
 # %% [markdown]
-# With fixed sizes, packing saves no time, because every batch costs what the padded one costs. What it gives you is correct
+# With fixed sizes, packing saves no time, because every batch costs as much as the padded one. But it gives you correct
 # final states.
 #
 # ## What people get wrong
 #
-# - **"It compiles, so it is right."** So does a trace of a condition. Compare with the model itself, on **other lengths**.
-# - **"If I disable the packing function, the rest is compiled."** Nothing after it in the same `forward` is.
+# - **"It compiles, so it is right."** Tracing a condition succeeds, too. Compare with the model itself, on **other
+#   lengths**.
+# - **"If I disable the packing function, the rest is compiled."** Nothing after it in the same `forward` is compiled.
 # - **"Packing makes it faster on the accelerator."** With fixed sizes, it does not.
 #
 # ## Exercise
 #
-# This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`, with zeros after
-# the end of each sequence, and always with all `T` time steps of `x`. The check draws **your** network.
+# This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`: with all `T`
+# time steps of `x`, and zeros after the end of each sequence. The check draws **your** network.
 
 
 # %% tags=["exercise"]
@@ -266,7 +270,7 @@ checks.repaired_network(MyNetwork)
 # ## You can now
 #
 # - check a captured graph on other lengths with `pv.check_static`,
-# - say who cannot trace packing, who compiles a part, and who is wrong without an error,
+# - say which tools fail on packing, which compile a part, and which are wrong without an error,
 # - compile or export a model that packs with `pv.Ragged`,
 # - say what a compiler with fixed sizes accepts: packed data in an RNN and in `pad_packed_sequence`.
 #

@@ -6,20 +6,20 @@
 # After this notebook, you can
 #
 # - say what `cu_seqlens` is, and which layers need it,
-# - mask padding in attention, whatever a function means by True,
+# - mask padding in attention, and find out what True means in a mask,
 # - put several documents into one row without letting them mix,
-# - compare the work of padding with that of one long row.
+# - compare the work of attention on padded rows and on one long row.
 #
 # Time: 20 minutes. You do not need any other page first.
 #
 # ## Ten rows, two orders
 #
-# Three documents have 5, 3 and 2 tokens. As a padded batch they fill 15 cells, of which 5 are padding.
-# Without padding they are ten rows, and there are two useful orders for them:
+# Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 cells, of which 5 are padding. Without
+# padding, there are ten rows, and two orders of them are useful:
 #
-# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … This is what attention wants, because each token
-#   looks at its own document.
-# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … This is what a recurrent network (RNN) wants,
+# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Attention needs this order, because each token
+#   reads its own document.
+# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) needs this order,
 #   because it computes one step of all documents at a time. torch's `PackedSequence` has this order.
 
 # %%
@@ -33,7 +33,7 @@ from packviz.lessons import ask, checks, sentences
 ask("rows that stay")
 
 # %% [markdown]
-# A model that reads flat rows has to know where each document begins. The usual way to say it is `cu_seqlens`, the
+# A model that reads flat rows has to know where each document begins. Usually, you pass this as `cu_seqlens`, the
 # *cumulative sequence lengths*. It starts with 0 and ends with the number of rows:
 
 # %%
@@ -44,7 +44,7 @@ print("cu_seqlens:", cu_seqlens.tolist())
 pv.show(lengths, flat=True)
 
 # %% [markdown]
-# Flat rows are divided into documents, packed rows into time steps. So packing transposes the batch.
+# Flat rows are divided into documents, and packed rows into time steps. So packing transposes the batch.
 
 # %% tags=["claims"]
 layout = pv.Layout(lengths)
@@ -76,13 +76,13 @@ errors = {"alone": torch.zeros(10)}
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.draw.Strips(errors, "How far each row is from what its document gives alone", rows)
+pv.draw.Strips(errors, "How far each row is from the result of its document alone", rows)
 
 # %% [markdown]
 # You can apply Linear layers, LayerNorm, embeddings and a loss to flat rows as they are, because they treat each row
-# alone. Attention and convolutions look along the rows, so they must know the borders. An RNN carries its state over a
-# border, so torch's RNNs need the packed order. (For linear attention and state-space models, there are *kernels*, computing
-# routines, that take `cu_seqlens` and stop at a border.)
+# alone. Attention and convolutions combine rows, so they must know the borders. An RNN carries its state across a
+# border, so torch's RNNs need the packed order. (For linear attention and state-space models, there are *kernels*, or
+# computing routines, that take `cu_seqlens` and stop at borders.)
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
@@ -101,8 +101,8 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # ## Padding in attention
 #
 # In attention, each token (the *query*) has a *score* with every token (the *keys*). A softmax turns its scores into
-# weights, which add up to 100 %. Padded keys get some of this weight unless a *mask* leaves them out. If all scores are
-# equal, padding gets 40 % of the weight in b, and 60 % in c.
+# weights, which add up to 100 %. Padding gets some of the weight unless a *mask* leaves it out. If all scores are
+# equal, this is 40 % in b and 60 % in c.
 
 # %%
 ask("a mask of numbers")
@@ -116,9 +116,9 @@ weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask 
 pv.draw.Attention(2, weights, "The weights of document c, in percent, with three masks")
 
 # %% [markdown]
-# A mask of numbers is added to the scores. A mask of True and False has two meanings, depending on the function. To find out
-# which, pass `real` as the mask and change the padding. If the outputs at real tokens change, they have read the padding,
-# so True means *leave out*.
+# A mask of numbers is added to the scores. In a mask of True and False, the meaning of True depends on the function. To
+# find out, pass `real` as the mask and change the padding. If outputs at real tokens change, they have read the
+# padding, so True means *leave out*.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -150,18 +150,18 @@ causal = [F.scaled_dot_product_attention(some, some, some, is_causal=True)[real]
 assert torch.equal(*causal)
 
 # %% [markdown]
-# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads only itself and what comes
-# before it, so padding at the end needs no mask there, and padding at the start does.
+# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads only itself and the tokens
+# before it, so padding at the end needs no mask, but padding at the start does.
 #
 # ## Three documents in one row
 #
-# To save the padding, you can put several documents into one row. (This is called *packing*, too.) But what comes before a
-# token in this row includes other documents, so a causal model reads them, unless a mask keeps the documents apart:
+# To avoid padding, you can put several documents into one row. (This is called *packing*, too.) But then tokens of
+# other documents may come before a token, and a causal model reads them unless a mask keeps the documents apart:
 
 # %%
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: which document each row belongs to
 causal = torch.ones(10, 10, dtype=torch.bool).tril()
-own = ids[:, None] == ids  # (10, 10), True where query and key belong to one document
+own = ids[:, None] == ids  # (10, 10), True where query and key belong to the same document
 
 
 def attend(x, **mask):
@@ -175,13 +175,14 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
 
 # %% [markdown]
-# An *end of text* token between two documents does not keep them apart. It is one more token to read.
+# An *end of text* token between two documents does not keep them apart, because it is just one more token to read.
 #
-# **Positions.** If each token is added to an embedding of its position, the positions must restart in every document. Rotary
-# positions (RoPE) enter only as differences, so with this mask they may run on, up to rounding.
+# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
+# Rotary positions (RoPE) enter the scores only as differences, so with this mask they may run on. Only rounding
+# differs.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.
-# Otherwise it learns to predict the first token of another document:
+# Otherwise the model learns to predict the first token of another document:
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -225,7 +226,7 @@ assert min(from_alone(rotated, position, causal) for position in (positions, run
 # %% [markdown]
 # ## What it costs
 #
-# The number of scores grows with the square of a row's length. Which needs more of them, the padded batch or the row
+# The number of scores grows with the square of a row's length. Which takes more of them, the padded batch or one row
 # with all ten tokens?
 
 # %%
@@ -235,14 +236,14 @@ ask("most work")
 pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
-# B padded rows of T tokens take B · T² scores, and one row of N tokens takes N². So one row is less work only if
-# N < T · √B. Here N is 10, and 5 · √3 is 8.7, so the row is more work.
+# B padded rows of T tokens take B · T² scores, and one row of N tokens takes N². So one row takes fewer scores only if
+# N < T · √B. Here N is 10, and T · √B is 5 · √3 ≈ 8.7, so it takes more.
 #
-# A mask does not change this if you pass it as a tensor, because it only *hides* scores, which are computed all the same.
-# What saves work is a kernel that knows the structure: `is_causal=True` lets it skip the future, FlashAttention and torch's
-# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows with `cu_seqlens` on a GPU,
-# and FlexAttention, once compiled, skips blocks that its mask leaves empty. It runs on a CPU, too, and gives what each
-# document gives alone:
+# A mask that you pass as a tensor does not change this, because it only *hides* scores, which are computed all the
+# same. To save work, a kernel must know the structure. With `is_causal=True`, it can skip the future. FlashAttention
+# and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows with
+# `cu_seqlens` on a GPU. FlexAttention, once compiled, skips blocks that its mask leaves empty. It also runs on a CPU,
+# and its results equal those of each document alone:
 
 # %%
 import warnings
@@ -262,7 +263,7 @@ by_documents = torch.cat([F.scaled_dot_product_attention(d, d, d, is_causal=True
 print("equal:", torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_documents, atol=1e-5))
 
 # %% [markdown]
-# How long do 2,048 tokens take here, with and without masks?
+# How long do 2,048 tokens take on this machine, with and without masks?
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.bench import measure
@@ -283,10 +284,10 @@ assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_do
 # %% [markdown]
 # ## Rows of a fixed size
 #
-# In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts each
-# document into the first row with room for it, and *first-fit decreasing* takes long documents first. Move the sliders,
-# and try other strategies. Then choose *sentences* as lengths (the 512 sentences of notebook 01), and make the rows
-# larger: there is less padding, but there are more scores of other documents.
+# In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
+# each document into the first row with room for it, and *first-fit decreasing* takes longer documents first. Move the
+# sliders, and try other strategies. Then choose *sentences* as lengths (the 512 sentences of notebook 01), and make the
+# rows larger. There is less padding, but there are more scores between different documents.
 
 # %%
 from packviz.explorers import RowExplorer
@@ -305,7 +306,7 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # %% [markdown]
 # ## What people get wrong
 #
-# To find these mistakes, change a token that nobody should read, and see whose output changes.
+# To find these mistakes, change a token, and see whether an output changes that should not depend on it.
 #
 # - **No document mask**, in the belief that an
 #   [end-of-text token is enough](https://github.com/huggingface/trl/issues/805).
@@ -313,7 +314,7 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 #   [predicts another document](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
 #
-# Two more follow. `museum.exhibit` prints what torch says, why it happens, and what to do.
+# For two more, `museum.exhibit` prints torch's message, the cause and the fix.
 #
 # ### 1. cu_seqlens without its 0
 #
@@ -347,7 +348,7 @@ assert borders(positions) == cu_seqlens.tolist()
 # %% [markdown]
 # ## Exercise
 #
-# Turn a list of lengths into document ids, one for each flat row: `[2, 1]` gives `[0, 0, 1]`.
+# Turn a list of lengths into document ids, one for each flat row. For example, `[2, 1]` gives `[0, 0, 1]`.
 
 
 # %% tags=["exercise"]
@@ -362,10 +363,10 @@ checks.document_ids(my_document_ids)
 # %% [markdown]
 # ## You can now
 #
-# - say what `cu_seqlens` is: where each document begins in flat rows,
+# - say what `cu_seqlens` holds: where each document begins in flat rows,
 # - mask padding in attention, and find out what a function means by True,
-# - keep documents apart in one row: a mask, positions that restart, and no label at the last token,
-# - compare the work of padding with that of one long row: the row is more work if N > T · √B.
+# - keep documents apart in one row, with a mask, restarted positions, and no label at the last token,
+# - compare attention on padded rows and on one long row, which takes more scores if N > T · √B.
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)

@@ -5,7 +5,7 @@
 #
 # After this page, you can
 #
-# - find a mistake by its error message, or by what you see,
+# - find a mistake by its error message, or by a description,
 # - check a batch for mistakes that raise no error,
 # - repair each of them.
 #
@@ -13,8 +13,8 @@
 #
 # ## Search by error message
 #
-# Paste an error message with its traceback, because several mistakes give the same message, and the lines around it tell
-# them apart. You can also say in a few words what you see.
+# Paste an error message with its traceback, because several mistakes give the same message, and the traceback tells
+# them apart. You can also describe the problem in a few words.
 
 # %%
 from packviz.explorers import MuseumExplorer
@@ -66,8 +66,9 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 # %% [markdown]
 # ## Check your own batch
 #
-# Many mistakes raise no error, but can be seen in the data. `pv.diagnose` looks at a batch *before* you trust it. In the
-# batches of this page, sequence a is 10, 11, 12, …, sequence b is 20, 21, …, and so on. Here the third length is too large:
+# Many mistakes raise no error, but show in the data. Use `pv.diagnose` to check a batch *before* you trust it. In the
+# batches of this page, sequence a is 10, 11, 12, …, sequence b is 20, 21, …, and so on. Here the third length is too
+# large:
 
 # %%
 import torch
@@ -103,19 +104,19 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ## Wrong results
 #
-# torch accepts each of these mistakes without an error, and computes something else than you meant. If another form of the
-# mistake raises an error, its message is listed as *also met*.
+# torch accepts each of these mistakes without an error, but does not compute the result that you meant. If another form
+# of the mistake raises an error, its message is listed as *also met*.
 #
-# Run the cells above once, and then any exhibit. Inside `with museum.exhibit(…)`, a mistake is made, and below it you see
-# what torch says, why, how to repair it, and where people have asked about it. If there are several calls, each is written
-# `attempt(f, x)` for `f(x)`, and torch's messages come in the same order. Misplaced cells have a red frame. The solutions of
-# this page check that every fix works.
+# Run the cells above once, and then any exhibit. The code inside `with museum.exhibit(…)` makes a mistake. Below it,
+# you see torch's message, the cause, the fix, and where people have asked about it. If there are several calls, each
+# `f(x)` is written `attempt(f, x)`, and torch's messages come in the same order. Misplaced cells have a red frame. The
+# solutions of this page check that every fix works.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
 #
-# `batch_first=True` was left out, first with fewer lengths than columns, and then with B = T. (If B = T, `pv.masked_loss`,
-# `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
+# `batch_first=True` is missing, first with fewer lengths than columns, and then with B = T. (If B = T,
+# `pv.masked_loss`, `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
 
 # %%
 lengths = [6, 2, 4, 1, 5, 3]
@@ -134,7 +135,7 @@ assert not pv.diagnose(x, lengths, batch_first=True)
 # %% [markdown]
 # ### 2. Unpacked time first
 #
-# The batch was packed with `batch_first=True`, and is unpacked without it.
+# The batch was packed with `batch_first=True`, but is unpacked without it.
 
 # %%
 lengths = [4, 3, 1, 1]
@@ -152,7 +153,7 @@ assert torch.equal(pad_packed_sequence(packed, batch_first=True)[0], x)
 # %% [markdown]
 # ### 3. Lengths too short
 #
-# The lengths were cut by `clamp(max=4)`, but x still has six steps.
+# The lengths were limited with `clamp(max=4)`, but x still has six steps.
 
 # %%
 x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
@@ -161,7 +162,7 @@ with museum.exhibit("Lengths too short"):
 
 print(f"\n{pv.diagnose(x, lengths, batch_first=True)[0]}")
 output, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
-pv.draw.Aligned.of(x, lengths, title="x, with what is left out framed", batch_first=True, like=output)
+pv.draw.Aligned.of(x, lengths, title="x, framed where steps are left out", batch_first=True, like=output)
 
 # %% tags=["claims"]
 assert len(packed.data) == 18  # of 21
@@ -174,7 +175,7 @@ assert not pv.diagnose(x[:, :4], lengths, batch_first=True)  # cut on purpose
 # %% [markdown]
 # ### 4. Fractional lengths
 #
-# A layer that takes every second step has turned 10, 7 and 5 steps into 5, 4 and 3. But the lengths were divided by two.
+# A layer that takes every second step has turned 10, 7 and 5 steps into 5, 4 and 3, but the lengths were simply halved.
 
 # %%
 x, before = make([5, 4, 3]), torch.tensor([10, 7, 5])
@@ -204,7 +205,7 @@ with museum.exhibit("Too few lengths"):
 
 output, _ = pad_packed_sequence(packed, batch_first=True)
 left = torch.nn.functional.pad(output, (0, 0, 0, 1))  # no row for c
-pv.draw.Aligned.of(x, [5, 3, 2], title="x, with what is left out framed", batch_first=True, like=left)
+pv.draw.Aligned.of(x, [5, 3, 2], title="x, framed where steps are left out", batch_first=True, like=left)
 
 # %% tags=["claims"]
 assert packed.batch_sizes[0] == 2
@@ -215,7 +216,7 @@ assert pack_padded_sequence(x, [5, 3, 2], batch_first=True).batch_sizes[0] == 3
 # %% [markdown]
 # ### 6. Cut on unpacking
 #
-# x is eight steps wide, but its longest sequence has five.
+# x is eight steps wide, but its longest sequence has only five.
 
 # %%
 x, lengths = torch.nn.functional.pad(make([5, 3, 2]), (0, 3)), [5, 3, 2]
@@ -296,7 +297,7 @@ assert torch.equal(torch.stack([h, c]), h_n)
 #
 # ### 10. Lengths beyond T
 #
-# x has three steps, but a length says five. Packing accepts this, and what comes next fails.
+# x has three steps, but one length is five. Packing accepts this, and the next function fails.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
@@ -307,7 +308,7 @@ with museum.exhibit("Lengths beyond T") as attempt:
 
 there = torch.nn.functional.pad(x.T, (0, 2))
 pv.draw.Aligned.of(
-    make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there
+    make(lengths), lengths, title="the steps that the lengths ask for, framed where x has none", batch_first=True, like=there
 )
 
 # %% tags=["claims"]
@@ -318,7 +319,7 @@ assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 # %% [markdown]
 # ### 11. Lengths not sorted
 #
-# The sequences do not come longest first.
+# The sequences are not sorted with the longest first.
 
 # %%
 x, lengths = make([3, 5, 2]), [3, 5, 2]
@@ -333,8 +334,8 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# This exhibit and the next one need a GPU. Here torch's device `meta` takes its place: its tensors have no values, and torch
-# keeps them apart from those on the CPU. The messages of a real GPU are listed as *also met*.
+# This exhibit and the next one need a GPU. Here torch's device `meta` takes its place. Its tensors have no values, and
+# torch does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
 x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
@@ -349,7 +350,7 @@ assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
 # %% [markdown]
 # ### 13. Two devices
 #
-# The lengths that `pad_packed_sequence` returns are on the CPU, and so is a mask that is made from them.
+# The lengths that `pad_packed_sequence` returns are on the CPU, and so is a mask made from them.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True).to("meta")
@@ -402,7 +403,7 @@ assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
 # %% [markdown]
 # ### 16. Workers of different widths
 #
-# The batch is split between two workers. Each packs and unpacks its share, and then the outputs are joined.
+# The batch is split between two workers. Each packs and unpacks its share, and then the outputs are concatenated.
 
 # %%
 x, lengths = make([5, 4, 3, 2]), [5, 4, 3, 2]
@@ -436,7 +437,7 @@ assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)
 # %% [markdown]
 # ### 18. A layer that wants a tensor
 #
-# A packed sequence is given to a layer that is not an RNN.
+# A packed sequence is passed to a layer that is not an RNN.
 
 # %%
 packed = pack_padded_sequence(make([2, 5, 3]), [2, 5, 3], batch_first=True, enforce_sorted=False)
@@ -475,8 +476,8 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. Exporting one half
 #
-# The model packs, and returns what is packed. ONNX, a file format for networks, cannot express this.
-# [Notebook 13](13_static_graphs.ipynb) exports models that pack and pad.
+# The model returns the packed data. ONNX, a file format for networks, cannot express this. [Notebook
+# 13](13_static_graphs.ipynb) exports models that pack and pad.
 
 
 # %%
@@ -506,11 +507,11 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 # %% [markdown]
 # ## Surprises
 #
-# Nothing is wrong here, but many people have expected something else.
+# Nothing is wrong here, but many people expect something else.
 #
 # ### 21. batch_sizes are not lengths
 #
-# The sequences abc and x have 3 steps and 1, but `batch_sizes` has other numbers.
+# The sequences abc and x have 3 steps and 1 step, but `batch_sizes` has other numbers.
 
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
@@ -528,7 +529,7 @@ assert packed.batch_sizes.sum() == len(packed.data) == 3 + 1
 # %% [markdown]
 # ### 22. The last output is not h_n
 #
-# The output at a sequence's own last step is compared with `h_n`, for both directions.
+# We compare the output at a sequence's own last step with `h_n`, for both directions.
 
 # %%
 lengths = [5, 3, 2]
@@ -551,7 +552,7 @@ assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules 
 # %% [markdown]
 # ### 23. Who reads the padding
 #
-# The padding is filled with 99. The numbers are differences between padded and packed.
+# The padding is filled with 99. The numbers are the differences between a padded and a packed run.
 
 # %%
 torch.manual_seed(0)
@@ -572,7 +573,7 @@ assert not comparison.agrees.outputs_reverse
 # %% [markdown]
 # ### 24. Does packing matter
 #
-# The same comparison for a GRU with one direction.
+# This is the same comparison for a GRU with one direction.
 
 # %%
 torch.manual_seed(0)
@@ -614,7 +615,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# What makes the backward pass slow can be counted: the nodes that autograd records for one unpacking.
+# One cause of the slow backward pass is the number of nodes that autograd records for an unpacking. We count them.
 
 # %%
 from packviz.count import profile
@@ -632,15 +633,15 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 #
 # - **"There is no error, so it is right."** Exhibits 1 to 9 give wrong results without an error. Draw one batch with
 #   `pv.show` before you train.
-# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only what the data show, and says what they do not
-#   show. Give it the batch as it was padded, before any layer that changes the padding.
+# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and it says what they do not
+#   show. Give it the batch as it was padded, before any layer changes the padding.
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
 pv.diagnose(ambiguous, [3, 2, 1], batch_first=True)
 
 # %%
-dropped = torch.nn.Dropout()(make([5, 3, 2]) + 1)  # what was padding is 0 or 2 now, at random
+dropped = torch.nn.Dropout()(make([5, 3, 2]) + 1)  # cells that were padding are now 0 or 2, at random
 pv.diagnose(dropped, [5, 3, 2], batch_first=True)
 
 # %% tags=["claims"]
@@ -652,9 +653,9 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # %% [markdown]
 # ## Exercise
 #
-# Here are three batches of the same six sequences, which have 6, 2, 4, 1, 5 and 3 steps. torch packs each of them without an
-# error, and wrongly. Look where the data and the zeros lie to find the mistakes, and repair them: give `(x, lengths,
-# batch_first)` for each batch. Then see whether `pv.diagnose` agrees with you.
+# Here are three batches of the same six sequences, which have 6, 2, 4, 1, 5 and 3 steps. torch packs each of them
+# without an error, but wrongly. To find the mistakes, look where the data and the zeros lie. Then give the repaired
+# `(x, lengths, batch_first)` for each batch, and see whether `pv.diagnose` agrees with you.
 
 # %%
 from packviz.lessons.checks.mistakes import spoilt_batches
@@ -685,7 +686,7 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds somet
 # ## You can now
 #
 # - find a mistake by its error message, in the search field or with `pv.explain`,
-# - check a batch with `pv.diagnose` before you train, and errors with `pv.explain_errors`,
-# - repair each mistake: most fixes are a single argument.
+# - check a batch with `pv.diagnose` before you train, and explain errors with `pv.explain_errors`,
+# - repair each mistake, in most cases with a single argument.
 #
 # Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)

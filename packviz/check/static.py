@@ -317,8 +317,8 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
                 continue
             if not one.in_rnn:
                 a, b = next(pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1])
-                message = f"The size of what {one.name} takes or gives depends on the lengths: {a}, or {b}."
-                fix = "Pad first, by pad_packed_sequence with a total_length, and mask the padding."
+                message = f"The size of a tensor that {one.name} takes or gives depends on the lengths: {a} or {b}."
+                fix = "Pad first, with pad_packed_sequence and a total_length, and mask the padding."
                 yield Finding("warning", "size", f"{message} {_NEURON} refuses that.", one.where, fix)
             break  # all sizes that follow depend on it
 

@@ -96,7 +96,7 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
         lengths = ", ".join(map(str, map(list, OTHERS)))
         return [
             f"right, WRONG: compiled with lengths {list(EXAMPLE)}, compared with the network itself on {lengths}.",
-            f"n of {AROUND}: so many operators around the LSTM were compiled; the others run in Python, as without.",
+            f"n of {AROUND}: the number of operators around the LSTM that were compiled. The others run in Python.",
             f"torch {self.provenance['torch'].split('+')[0]}. {self.moved}".rstrip(),
         ]
 

@@ -121,7 +121,7 @@ class Workers(HasText):
         }
         times = {strategy: max(each) / min(each) for strategy, each in tokens.items()}
         worst = max(times, key=lambda strategy: times[strategy])
-        title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
+        title = f"The {worst} split gives one worker {times[worst]:.2g} times the tokens of another"
         return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 

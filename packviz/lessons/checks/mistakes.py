@@ -32,7 +32,7 @@ def repaired_network(answer: type[Network]) -> Verdict:
         expected = {name: run(yours.lstm, *given, total_length=len(given[0]))[0] for name, given in inputs.items()}
     found = check_static(yours, networks.example())
     if not found.ok or "size" in found.rules:
-        hint = "Which function makes a padded tensor of it again?" if "size" in found.rules else "Look at its line."
+        hint = "Which function turns it back into a padded tensor?" if "size" in found.rules else "Look at its line."
         return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
     if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
         return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])
@@ -47,8 +47,8 @@ def repaired_network(answer: type[Network]) -> Verdict:
         return Verdict(False, f"Not yet. {hint}", [found, rows])
     for lengths in made:
         if made[lengths].shape != expected[lengths].shape or not torch.allclose(made[lengths], expected[lengths]):
-            return Verdict(False, f"The output for lengths {lengths} is not the LSTM's, with zeros after it.", [found])
-    return Verdict(True, "Every size is fixed, and every number is as before.", [found, rows])
+            return Verdict(False, f"The output for lengths {lengths} is not the LSTM's output, then zeros.", [found])
+    return Verdict(True, "Every size is fixed, and no number has changed.", [found, rows])
 
 
 _LENGTHS = [6, 2, 4, 1, 5, 3]
@@ -93,4 +93,4 @@ def repaired_batches(answer: Any) -> Verdict:
         if sequences != target:
             return Verdict(False, f"Not yet for batch {number}. {hint}", [drawn, rows])
         pictures.append(drawn)
-    return Verdict(True, "All three give the same six sequences, whole and in order; here is the last.", pictures[-1:])
+    return Verdict(True, "All three give the same six sequences, whole and in order. Here is the last.", pictures[-1:])

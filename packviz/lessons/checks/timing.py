@@ -110,7 +110,7 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
             losses = (1.0 + arange(count)).requires_grad_()
             yours = answer(losses, total, workers)
             if not isinstance(yours, Tensor) or yours.numel() != 1 or not yours.requires_grad:
-                return Verdict(False, "Return one number, a tensor made from `losses`: backward() starts at it.")
+                return Verdict(False, "Return one number, a tensor made from `losses`, for backward() to start at.")
             (gradient,) = autograd.grad(yours.reshape(()), losses)
             weights += map(_percent, (gradient / workers).tolist())  # DDP averages over the workers
         title = f"weight of each token in the averaged gradient, %: workers with {' + '.join(map(str, tokens))} tokens"
@@ -119,7 +119,7 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
             hint = _weight_hint(weights, tokens)
             return Verdict(False, f"Not yet for workers with {tokens} tokens. {hint}", [shown])
         right.append(shown)
-    return Verdict(True, "Every token counts the same, whoever works on it; here for 6 and 2 tokens.", right[:1])
+    return Verdict(True, "Every token counts the same, whichever worker has it. Here are shares of 6 and 2.", right[:1])
 
 
 def _percent(share: float) -> str:
