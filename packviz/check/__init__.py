@@ -1,1 +1,1 @@
-"""Checks of correctness: states compared, batches diagnosed, errors explained, and captured graphs tried out."""
+"""Checks correctness: compares states, diagnoses batches, explains errors, and tries out captured graphs."""

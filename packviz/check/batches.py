@@ -1,4 +1,4 @@
-"""Finds the mistakes with packed sequences that torch does not report, by what the data show."""
+"""Finds mistakes with packed sequences that torch does not report, by looking at the data."""
 
 from __future__ import annotations
 
@@ -24,45 +24,50 @@ def diagnose(
     last: Tensor | None = None,
     hx: Any = None,
 ) -> Findings:
-    """Finds mistakes with packing that torch accepts without an error, and those that it will refuse.
+    """Finds mistakes in packing: those that torch accepts without an error, and those that it will reject.
 
-    `diagnose` recognises padding by its value: all cells behind the lengths hold the same vector, zeros or not, apart
-    from rounding. Odds decide whether the data could look like this by chance, and the finding says how sure it is.
-    Three sequences are enough if the data never hold the value of the padding. What is almost certain is an error.
-    `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the tests, how many correct
-    batches get a false alarm, and how many mistakes are found.
+    `diagnose` recognises padding by its value: apart from rounding, all cells after the end of a sequence contain the
+    same vector, of zeros or of other values. It computes how likely the data are to look like this by chance, and each
+    finding includes how sure it is. Three sequences are enough if the padding's value never occurs in the data. A
+    mistake that is almost certain is reported as an error. `python -m pytest -s tests/unit/check/test_odds.py`
+    computes, for every kind of data in the tests, how many correct batches cause a false alarm, and how many mistakes
+    are found.
 
-    Some data look the same with and without a mistake. If all sequences are cut by as many steps, or all long ones at
-    one length, as captions are, that is undecided. If recordings end in the value of the padding, this may be silence,
-    so it is an info; whole numbers from 0 are words, which do not fall silent. If all lengths are `T` and most
-    sequences end earlier in one value, zero or not, that is a warning, and never an error. If all sequences really have
-    `T` steps and end in as many equal end marks, that is an info. If all lengths are `T`, padding that is not constant
-    cannot be found.
+    Some data look the same with and without a mistake. If all sequences are cut by the same number of steps, or all
+    long ones at the same length, as captions are, the result is undecided. If recordings end in the padding's value,
+    this may be silence, so the finding is an `"info"`. Whole numbers of at least 0 are taken for token ids, which
+    contain no silence. If all lengths are `T`, but most sequences end in one repeated value, zero or not, the finding
+    is a `"warning"` and never an `"error"`. If all sequences really have `T` steps and end in the same number of equal
+    end marks, the finding is an `"info"`. If all lengths are `T`, padding that is not constant cannot be found.
 
     If the padding is not constant, as after dropout on an embedding, a convolution or an RNN, nothing shows where the
-    sequences end. `diagnose` then warns that this is undecided, and names an earlier tensor to pass. An undecided
-    result is not `ok`. If there is no padding, or if the lengths fit along either dimension, an info says so.
+    sequences end. `diagnose` then warns that this is undecided, and suggests an earlier tensor to pass. An undecided
+    result is not `ok`. If there is no padding, or if the lengths fit along either dimension, an `"info"` reports this.
 
     `diagnose` waits for the device a few times, so use it on some batches and not in a training loop.
 
     Args:
-        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`, the batch that was or will be packed. Any dtype, any device.
+        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`, the batch that was or will be packed, of any dtype and on any
+            device.
         lengths: `(B,)` the lengths that were or will be passed to `pack_padded_sequence`, as a list, an array or a
             tensor.
-        batch_first: as in `pack_padded_sequence`. Defaults to False, with a warning if `B` equals `T`.
-        packed: the `PackedSequence` that was made of them, or of an RNN's result, to check whether its rows come back
-            in the order of `lengths`.
-        last: `(B, …)` the steps that were taken from `x` as the last ones of the sequences, such as `x[:, -1]`.
-        hx: the initial state, `(L·D, B, H)` or a pair of them, that the RNN gets along with the packed batch.
+        batch_first: whether the batch is the first dimension of `x`, as in `pack_padded_sequence`. Defaults to False,
+            with a warning if `B` equals `T`.
+        packed: the `PackedSequence` that was made from `x` and `lengths`, or from an RNN's result, to check whether its
+            rows come back in the order of `lengths`.
+        last: `(B, …)` the cells that were taken from `x` as the last steps of the sequences, such as `x[:, -1]`.
+        hx: the initial state, `(L·D, B, H)` or a pair of them, that the RNN receives along with the packed batch.
 
     Returns:
-        The findings, gravest first. `"error"` means that torch will refuse the batch, or that the result is wrong or
-        almost certainly so, `"warning"` that it is probably wrong or undecided, and `"info"` is good to know. The
-        result is `ok` if there is no error and nothing is undecided, and `clean` if there is no finding at all.
+        The findings, most serious first. An `"error"` means that torch will reject the batch, or that the result is
+        wrong or almost certainly wrong. A `"warning"` means that it is probably wrong, or undecided. An `"info"` is
+        worth knowing. The result is `ok` if there is no error and nothing is undecided, and `clean` if there is no
+        finding at all.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
-        ValueError: `x` has no time and batch dimension, the lengths are not a list of numbers, or `last` does not fit.
+        ValueError: `x` lacks a time or a batch dimension, the lengths are not a list of numbers, or `last` does not
+            fit.
 
     Examples:
         >>> import packviz as pv, torch
@@ -92,15 +97,15 @@ def diagnose(
 
 def _lengths_alone(batch: Batch) -> Iterator[Finding]:
     if batch.device.type != "cpu":
-        message = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others."
+        message = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and rejects others."
         fix = "pass lengths.cpu(), or better, never move them; only x goes to the device"
         yield Finding("error", "lengths not on the CPU", message, fix=fix)
     finite = np.isfinite(batch.values)
-    message = ". torch makes a whole number of it, which has nothing to do with the sequence."
-    fix = "count the steps again: a share is NaN or infinite where it was divided by 0"
+    message = ". torch turns it into a whole number that has nothing to do with the sequence."
+    fix = "count the steps again: a fraction is NaN or infinite after a division by 0"
     yield from _entries(batch, ~finite, "no number", message, fix)
-    message = ". torch silently cuts off what is after the point: 3.9 becomes 3, and every share times T that falls"
-    message += " short by rounding loses a step."
+    message = ". torch silently drops the fraction: 3.9 becomes 3, and a share times T that rounding makes a little"
+    message += " too small loses a step."
     fix = "round first: lengths = torch.as_tensor(lengths).round().long()"
     yield from _entries(batch, finite & (batch.values != np.trunc(batch.values)), "fractional length", message, fix)
 
@@ -174,13 +179,13 @@ def _order(batch: Batch, packed: Any) -> Finding | None:
         fix = "packed._replace(data=data) keeps both; building one by hand, pass sorted_indices and leave the other out"
         return Finding("error", "contradicting indices", message, fix=fix)
     if not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)) or layout.batch_size != batch.size:
-        message = f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}."
+        message = f"packed has the lengths {numbers(layout.lengths)}, but lengths is {numbers(batch.n)}."
         return Finding("error", "another batch", message, fix="pass the packed sequence that was made of this x")
     return _moved(batch, layout, packed)
 
 
 def _moved(batch: Batch, layout: Layout, packed: Any) -> Finding | None:
-    """Returns a finding if rows come back in another place, by the data if they are those of x, else by the lengths."""
+    """Returns a finding if rows come back elsewhere, judged by the data if they are those of x, else by the lengths."""
     came, size = None, batch.size
     here = not packed.data.is_meta and packed.data.dtype == batch.x.dtype
     if here and packed.data.numel() == layout.n_valid * batch.x.shape[2]:

@@ -28,12 +28,12 @@ class Captured(NamedTuple):
 
     Attributes:
         backend: one of `BACKENDS`.
-        takes: whether the backend takes the network; `None` if it could not be tried here.
-        same: whether the captured network gives what the network gives, on all inputs that were tried.
-        difference: the largest difference; infinite if a shape differs, or if the captured network raises.
+        takes: whether the backend accepts the network; `None` if it could not be tried here.
+        same: whether the captured network gives the same results as the network, on all inputs that were tried.
+        difference: the largest difference; infinite if a shape differs, or if the captured network raises an error.
         trial: the inputs that show the difference, such as `lengths [5, 3]`.
-        message: the text of the error, or which output differs.
-        error: the error.
+        message: the text of the error, or a text about the output that differs.
+        error: the error of the backend or the captured network; `None` if there was none.
     """
 
     backend: str
@@ -46,7 +46,7 @@ class Captured(NamedTuple):
 
     @property
     def cells(self) -> list[str]:
-        """A row of the table: backend, takes it, same, largest difference, the inputs that show it."""
+        """The row of the table: backend, acceptance, agreement, largest difference, and the inputs that show it."""
         if not self.takes:
             return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
         if self.same:
@@ -56,10 +56,11 @@ class Captured(NamedTuple):
 
 
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
-    """Wraps the network as a function of tensors alone, because a trace and an ONNX file can pass nothing else.
+    """Wraps the network as a function of tensors only, because a trace and an ONNX file can pass nothing else.
 
     Returns:
-        The function, the names of its inputs, and a function that names its outputs and adds the constants it keeps.
+        The function, the names of its inputs, and a function that names its outputs and adds the constants that it
+        keeps.
     """
     names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
     gave: list[Leaf] = []  # this is not an attribute, because torch.export resets attributes
@@ -178,11 +179,11 @@ def judged(
 
     Args:
         backend: one of `BACKENDS`.
-        run: runs the network.
-        tried: inputs, with the network's results for them.
-        varied: the inputs that hold lengths.
-        dynamic: whether to capture for other sizes of batch and time as well.
-        capture: the function that captures, if not that of the backend.
+        run: the `Runner` of the network.
+        tried: the inputs to try, with the network's results for them.
+        varied: the inputs that contain lengths.
+        dynamic: whether to capture for other batch sizes and numbers of time steps, too.
+        capture: the function to capture with. Defaults to that of the backend.
     """
     inputs, names = tried[0].inputs, {one.name for one in varied}
     fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]

@@ -1,4 +1,4 @@
-"""The commands `packviz diagnose`, `check` and `patched`. They import torch only when they run."""
+"""Implements the commands `packviz diagnose`, `check` and `patched`. They import torch only when they run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz diagnose` to the parser."""
     add = parser.add_argument
     add("file", metavar="FILE", help="a .pt, .npz or .npy file with the padded batch x, or with x and lengths")
-    add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them (default: in FILE)")
+    add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file with them (default: in FILE)")
     add("--batch-first", action=argparse.BooleanOptionalAction, help="whether x is (B, T, …) or (T, B, …) (default)")
-    add("--strict", action="store_true", help="exit with 1 on a warning, too, and not only if there is an error or if"
+    add("--strict", action="store_true", help="exit with status 1 on a warning, too, and not only on an error or if"
         " the data cannot be judged")  # fmt: skip
     parser.set_defaults(run=_diagnose)
 
@@ -41,7 +41,7 @@ def _diagnose(options: argparse.Namespace) -> int:
     x, n = _batch(options.file)
     n = lengths.read(" ".join(options.lengths)) if options.lengths else n
     if n is None:
-        raise ValueError(f"{options.file} holds no lengths; give them, as in --lengths 5 3 2")
+        raise ValueError(f"{options.file} contains no lengths; give them, as in --lengths 5 3 2")
     with _complaining(TypeError), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         found = diagnose(x, n, options.batch_first)
@@ -52,7 +52,7 @@ def _diagnose(options: argparse.Namespace) -> int:
 
 
 def _batch(path: str) -> tuple[Any, Any]:
-    """Returns `x`, and the lengths or `None`, from a file that torch or numpy has saved."""
+    """Loads `x`, and the lengths or `None`, from a file that was saved by torch or NumPy."""
     import torch  # noqa: PLC0415
 
     suffix = Path(path).suffix.lower()
@@ -80,7 +80,7 @@ def _batch(path: str) -> tuple[Any, Any]:
         return torch.from_numpy(x) if isinstance(x, np.ndarray) else x, n
 
 
-EXECUTED = "The file is EXECUTED, and so is all that it imports: give only code that you trust."
+EXECUTED = "The file is EXECUTED, and so is everything that it imports. Use only code that you trust."
 """The warning in the help of `packviz check` and `packviz patched`."""
 
 UNTRIED = 3
@@ -93,8 +93,8 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz check` to the parser."""
     add = parser.add_argument
     parser.epilog = (
-        f"{EXECUTED} The exit status is 0 if every backend takes the network and gives the same, 1 if one does not, and"
-        f" {UNTRIED} if nothing is wrong but something could not be tried."
+        f"{EXECUTED} The exit status is 0 if every backend accepts the network and gives the same results, 1 if"
+        f" one does not, and {UNTRIED} if nothing is wrong but something could not be tried."
     )
     add("target", metavar="MODULE:NAME", help="a network, or a function that returns (network, example_inputs), such"
         " as package.module:name or path/file.py:name")  # fmt: skip
@@ -102,7 +102,7 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         " for a network without inputs (default: 5 3 2)")  # fmt: skip
     add("--backends", nargs="+", metavar="NAME", default=["trace"], help="any of trace (the default), export, compile,"
         " onnx and onnx_legacy")  # fmt: skip
-    add("--lengths-at", nargs="*", metavar="NAME", help="the inputs that hold lengths, if they are not found")
+    add("--lengths-at", nargs="*", metavar="NAME", help="the inputs that contain lengths, if they are not found")
     add("--dynamic", action="store_true", help="try other batch sizes and numbers of time steps, too")
     parser.set_defaults(run=_check)
 
@@ -153,7 +153,7 @@ def add_patched(parser: argparse.ArgumentParser) -> None:
 def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     """Splits the arguments of `packviz patched` after the name of the program. For other commands, the rest is `None`.
 
-    The rest belongs to the program. The parser would take its options for those of packviz.
+    The rest belongs to the program. Otherwise, the parser would take the program's options for those of packviz.
     """
     if arguments[:1] != ["patched"]:
         return arguments, None
@@ -222,7 +222,7 @@ def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
 
 @contextmanager
 def _complaining(errors: Any, before: str = "", after: str = "") -> Iterator[None]:
-    """Turns an error of other code into a `ValueError` of one line, which the command prints."""
+    """Turns an error from other code into a one-line `ValueError`, which the command prints."""
     try:
         yield
     except errors as error:

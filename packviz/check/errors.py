@@ -1,4 +1,4 @@
-"""Explains exceptions from packing: what was passed, why it was refused, and what to do."""
+"""Explains exceptions from packing: what was passed, why it was rejected, and what to do."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _ALONE = (
 
 
 class _Explained(ContextDecorator):
-    """The result of `explain_errors`: a context manager, and a decorator of functions."""
+    """The result of `explain_errors`, which is a context manager and also a decorator of functions."""
 
     def __init__(self) -> None:
-        """Prepares a warning for a call that nothing uses, at the latest when Python ends."""
+        """Prepares a warning in case the result is never used, shown at the latest when Python exits."""
         line = sys._getframe(2)
         place = (line.f_code.co_filename, line.f_lineno)
         self._unused = weakref.finalize(self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place))
@@ -70,7 +70,8 @@ class _Explained(ContextDecorator):
         """Wraps a function, so that errors in its body are explained.
 
         Raises:
-            TypeError: it is not a plain function, but a generator, a coroutine, a class, a module, or not callable.
+            TypeError: `function` is not a plain function, but a generator, a coroutine, a class, a module, or not
+                callable.
         """
         self._unused.detach()
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
@@ -96,9 +97,9 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
     """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that gets a packed batch.
 
     The note shows what was passed, and draws the batch as text if it is small. If the error museum knows the error, the
-    note says why it happens and what to do. It applies the rules of `pv.explain` to the message, the traceback and what
-    was passed. Other errors get a note only if the museum is sure of them. Nothing else changes: the same exception
-    propagates, with the same traceback. As long as nothing is raised, this costs nothing.
+    note says why it happens and what to do. It applies the rules of `pv.explain` to the message, the traceback and the
+    arguments that were passed. Other errors get a note only if the museum is sure of them. Nothing else changes: the
+    same exception propagates, with the same traceback. As long as nothing is raised, this costs nothing.
 
     Use it around some code, or as a decorator of a function:
 
@@ -110,8 +111,8 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
 
         pv.explain_errors().install()  # for all that follows; .uninstall() undoes it
 
-    If an error was raised from another one, or while that one was handled, the other one is explained, too. A call that
-    nothing uses does nothing, and warns.
+    If an error was raised from another one, or while that one was handled, the other one is explained, too. If the
+    result of `explain_errors()` is never used, it does nothing except warn about that.
 
     Args:
         function: the function to decorate. `@pv.explain_errors()` does the same.
@@ -178,7 +179,7 @@ def _explain(error: Exception) -> None:
 
 
 def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
-    """Yields the error, those in it if it is a group, and those before it, each with whether Python shows it."""
+    """Yields the error, the errors in a group, and those before it, each with a flag for whether Python shows it."""
     left: list[tuple[BaseException | None, bool]] = [(error, True)]
     seen: set[int] = set()
     while left:
@@ -197,7 +198,7 @@ class _Passed(NamedTuple):
 
     Attributes:
         call: the call with its arguments.
-        drawn: a drawing of the batch, or what does not fit.
+        drawn: a drawing of the batch, or a text about what does not fit.
         packed: whether the call is about packing.
     """
 
@@ -237,7 +238,7 @@ _PACKING = ("pack_padded_sequence", "pack_sequence", "pad_packed_sequence")
 
 
 def _call(frame: FrameType) -> _Passed | None:
-    """Returns what was passed, if this frame is a call of packing, unpacking or an RNN."""
+    """Returns the arguments, if this frame is a call of packing, unpacking or an RNN."""
     given, code = frame.f_locals, frame.f_code
     packs = frame.f_globals.get("__name__") in _PACKING_MODULES
     try:
@@ -251,7 +252,7 @@ def _call(frame: FrameType) -> _Passed | None:
 
 
 def _packing(function: str, arguments: dict[str, Any], given: dict[str, Any]) -> _Passed:
-    """Returns a call of packing or unpacking, with the lengths as the caller gave them, and a drawing of the batch."""
+    """Describes a call of packing or unpacking, with the lengths that the caller passed, and a drawing of the batch."""
     lengths: Any = arguments.get("lengths")
     order = given.get("sorted_indices")
     if order is not None and lengths is not None:  # torch has sorted them
@@ -271,12 +272,12 @@ def _packing(function: str, arguments: dict[str, Any], given: dict[str, Any]) ->
 
 
 def _with_packed(packed: Any, call: str = "") -> _Passed:
-    """Returns a call with what is, or should be, a packed sequence."""
+    """Describes a call with an argument that is, or should be, a packed sequence."""
     return _Passed(call, _drawn(Layout.from_packed, packed) if _is_packed(packed) else "", packed=True)
 
 
 def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
-    """Returns a call of an RNN."""
+    """Describes a call of an RNN."""
     rnn: Any = given["self"]
     x: Any = given.get("orig_input", given.get("input"))
     # torch replaces a missing hx in its own frame, so the caller's arguments tell whether one was passed.
@@ -296,7 +297,7 @@ def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
 
 
 def _drawn(make: Callable[..., Layout], *given: Any) -> str:
-    """Returns a drawing of a batch, or what does not fit."""
+    """Returns a drawing of a batch, or a text about what does not fit."""
     try:
         layout = make(*given)
     except ValueError as error:
@@ -309,7 +310,7 @@ def _is_packed(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Returns the text of an argument: its kind and its shape."""
+    """Describes an argument by its kind and its shape."""
     if _is_packed(value):
         return f"a PackedSequence with data of shape {tuple(value.data.shape)}"
     if isinstance(value, (list, tuple)):

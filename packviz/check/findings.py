@@ -1,4 +1,4 @@
-"""The findings of a check of a model or a batch, as text and as a picture. This module does not need torch."""
+"""Presents the findings of a check of a model or a batch, as text and as a picture. This module does not need torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packviz.draw.sheet import CHAR, Sheet, stack
 from packviz.draw.text import count
 
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
-"""The levels, gravest first, with the mark of each."""
+"""The levels, most serious first, with the mark of each."""
 
 UNDECIDED = "undecided"
 """The rule of a finding that something could not be judged."""
@@ -26,13 +26,14 @@ class Finding(HasText):
     """One result of a check.
 
     Attributes:
-        level: `"error"` (it breaks, or is wrong), `"warning"` (it may be), or `"info"` (good to know).
+        level: `"error"` if something breaks or is wrong, `"warning"` if it may be wrong, or `"info"` if it is worth
+            knowing.
         rule: a short name, the same for every finding of its kind.
-        message: the result.
-        where: a line of the reader's code, or an entry of their data. Empty if there is none.
-        fix: the remedy; code in it can be pasted. Empty if there is nothing to do.
-        indices: the rows of the batch that it is about, for a look at `lengths[i]` and row `i` of `x`; empty if it is
-            about the batch as a whole.
+        message: the text of the finding.
+        where: a line of the user's code, or an entry of the data; empty if there is none.
+        fix: the remedy, which may include code to paste; empty if there is nothing to do.
+        indices: the rows of the batch that it is about, so that you can look at `lengths[i]` and row `i` of `x`; empty
+            if it is about the batch as a whole.
     """
 
     level: str
@@ -66,7 +67,7 @@ class Finding(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Findings(Drawing, Sequence[Finding]):
-    """A sequence of findings, the gravest first, and those of one level in the order in which they were found.
+    """A sequence of findings, most serious first, and within a level in the order in which they were found.
 
     Attributes:
         title: the name of the model or the batch.

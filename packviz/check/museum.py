@@ -1,6 +1,6 @@
-"""The exhibits of the error museum: mistakes with packed sequences, why they happen, and how to fix them.
+"""Provides the exhibits of the error museum: mistakes with packed sequences, their reasons and their fixes.
 
-The texts are in museum.toml. Notebooks 15 and 14 make nearly every mistake happen, `explain` finds the exhibit of an
+The texts are in museum.toml. Notebooks 15 and 14 demonstrate nearly every mistake. `explain` finds the exhibit for an
 error text, and `explain_errors` adds it to an exception.
 """
 
@@ -31,7 +31,7 @@ SECTIONS = {
     "error": "an error that does not say why",
     "surprise": "no bug, but a surprise",
 }  # in the order of the page
-NOTHING = "nothing"  # stands for a message if there is no error
+NOTHING = "nothing"  # replaces the message if there is no error
 TORCH = "2.13"  # the version that gave the messages
 
 
@@ -39,14 +39,14 @@ TORCH = "2.13"  # the version that gave the messages
 class _Rule:
     """A rule that recognises the error text of a mistake.
 
-    The patterns are regular expressions that ignore case. They are searched in the message with its traceback.
+    The patterns are regular expressions that ignore case. They are searched for in the message with its traceback.
 
     Attributes:
-        text: matches the message. If it has groups named `less` and `more`, these must be two widths of the same batch,
-            `less` < `more` < 2 · `less`, because a larger ratio has another cause.
-        near: matches the message or the traceback, too.
-        unless: matches neither of them.
-        unsure: whether other mistakes give this text, too. If other lines come with the message, they must then be
+        text: a pattern that must match the message. If it has groups named `less` and `more`, these must be two widths
+            of the same batch, `less` < `more` < 2 · `less`, because a larger ratio has another cause.
+        near: a pattern that must match the message or the traceback, too.
+        unless: a pattern that must match neither of them.
+        unsure: whether other mistakes produce this text, too. If other lines come with the message, they must then be
             about an RNN, packing, or replicas.
     """
 
@@ -71,17 +71,17 @@ _PACKING = r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Exhibit(Tabled):
-    """One mistake, or one surprise.
+    """A mistake or a surprise that the museum shows.
 
     Attributes:
         name: the name of the mistake.
         section: one of `SECTIONS`.
         why: the reason for the mistake.
         fix: the remedy.
-        says: torch's messages, in the order in which the notebook tries the mistake: the type and the first line.
-        met: other messages with the same cause, each after the device, function or version that gave it.
+        says: torch's messages, each with its type and its first line, in the order in which the notebook provokes them.
+        met: other messages with the same cause, each preceded by the device, function or version that produced it.
         asked: links to questions and issues.
-        words: words that people use for it, if there is no message to search for.
+        words: words that people use for the mistake, if there is no message to search for.
         rules: the rules that recognise its messages.
         notebook: the number of the notebook that shows it; empty if none does.
     """
@@ -99,17 +99,17 @@ class Exhibit(Tabled):
 
     @property
     def number(self) -> int:
-        """The number of the exhibit in its notebook, from 1."""
+        """The number of the exhibit in its notebook, counted from 1."""
         return 1 + [one for one in EXHIBITS if one.notebook == self.notebook].index(self)
 
     @property
     def place(self) -> str:
-        """The exhibit's number and notebook in words."""
+        """The number of the exhibit and of its notebook, in words."""
         return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "shown in no notebook"
 
     @property
     def heading(self) -> str:
-        """The name, after the number if a notebook shows the exhibit."""
+        """The name of the exhibit, preceded by its number if a notebook shows it."""
         return f"{self.number}. {self.name}" if self.notebook else self.name
 
     @property
@@ -135,7 +135,7 @@ class Exhibit(Tabled):
 
     @property
     def table(self) -> Table:
-        """The card of the exhibit."""
+        """The card of the exhibit, as a table."""
         rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)]  # a label is one line
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
@@ -157,7 +157,7 @@ Attempt = Callable[..., Any]
 def exhibit(name: str) -> Iterator[Attempt]:
     """Runs code that makes a mistake, and prints the exhibit's card without its name, with the messages of this run.
 
-    Catches every error, because errors are what the exhibit shows, except a failed assertion.
+    It catches every error except a failed assertion, because errors are what the exhibit shows.
 
     Args:
         name: the name of the exhibit.
@@ -191,11 +191,11 @@ def exhibit(name: str) -> Iterator[Attempt]:
 
 @dataclass(frozen=True, repr=False)
 class Matches(HasText, Sequence[Exhibit]):
-    """The exhibits that `explain` found, the best first.
+    """The exhibits that `explain` found, best match first.
 
     Attributes:
         exhibits: the exhibits; empty if nothing is close.
-        doubt: the reason why the first one may be wrong; empty if it is sure.
+        doubt: the reason why the first one may be wrong; empty if there is no doubt.
     """
 
     exhibits: tuple[Exhibit, ...] = ()
@@ -226,29 +226,29 @@ class Matches(HasText, Sequence[Exhibit]):
         return "\n\n".join([self.summary, *(one.to_text() for one in self)])
 
     def to_html(self) -> str:
-        """Returns the same as HTML, with a table for each exhibit."""
+        """Returns the same content as HTML, with a table for each exhibit."""
         return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
 
     _repr_html_ = to_html
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains an error from packed sequences that was copied after a crash: why it happens, and what to do.
+    """Explains an error from packed sequences that was copied after a crash: why it happens and what to do.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
-    `explain` knows the error texts of some forty mistakes, those of the error museum (notebook 15), and says how sure
-    it is, because several mistakes may share a text. Paste the traceback, too, because the same text may come from an
-    embedding or from packing. `explain` also finds mistakes without an error by words, such as "h_n order". To explain
-    errors when they are raised, together with what was passed, use `pv.explain_errors`.
+    `explain` knows the error texts of some forty mistakes, those of the error museum (notebook 15), and reports how
+    sure it is, because several mistakes may share a text. Paste the traceback, too, because the same text may come from
+    an embedding or from packing. `explain` also finds mistakes without an error by words, such as "h_n order". To
+    explain errors when they are raised, together with what was passed, use `pv.explain_errors`.
 
     Args:
         text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
-        The mistakes, the best match first, or none if nothing is close. `.sure` is True if only one known mistake gives
-        this text; otherwise, `.doubt` says why not. A notebook shows why each mistake happens and what to do, and
-        `print` writes it.
+        The mistakes, best match first; empty if nothing is close. `.sure` is True if only one known mistake produces
+        this text; otherwise, `.doubt` contains the reason for doubt. A notebook shows why each mistake happens and what
+        to do, and `print` writes it as text.
 
     Raises:
         TypeError: `text` is neither a string nor an exception.
@@ -269,7 +269,7 @@ def explain(text: str | BaseException) -> Matches:
 
 
 def match(text: str) -> Matches:
-    """Returns the exhibits with a rule that fits an error text: those that are sure, or else the others."""
+    """Returns the exhibits with a rule that fits an error text: those with a sure rule, or otherwise the others."""
     fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
     sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
     found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
@@ -299,7 +299,7 @@ _IDLE = " and are can does for from got how not the this two what why "
 
 
 def _by_words(text: str) -> Matches:
-    """Returns the exhibits with the words of a text. A word counts more if it is rare in the museum."""
+    """Returns the exhibits that share words with a text. A word counts more if it is rare in the museum."""
     titles = {one: _words(f"{one.name} {one.words}") for one in EXHIBITS}
     bodies = {one: _words(" ".join([one.why, one.fix, *one.texts])) for one in EXHIBITS}
     often = {**Counter(chain(*bodies.values())), **Counter(chain(*titles.values()))}
@@ -311,7 +311,7 @@ def _by_words(text: str) -> Matches:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Returns the meaningful words of a text, without a plural's s."""
+    """Returns the meaningful words of a text, without the s of a plural."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
     return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
 
@@ -320,7 +320,7 @@ def named(name: str) -> Exhibit:
     """Returns the exhibit of this name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no exhibit of this name.
     """
     found = {one.name: one for one in EXHIBITS}
     return found[one_of("name", name, found)]

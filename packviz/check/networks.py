@@ -1,7 +1,7 @@
-"""Small example networks around an LSTM, written as users write them.
+"""Defines small example networks around an LSTM, written the way users write them.
 
 `GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): the compiler accepts
-the first four networks and refuses the last two. `TAGGERS` are for torch's own compilers.
+the first four networks and rejects the last two. `TAGGERS` are for torch's own compilers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Network(nn.Module):
     """A time-first LSTM with a layer before and one after it, for `x` of shape `(T, B, 3)`. Networks add `forward`."""
 
     def __init__(self) -> None:
-        """Draws the weights."""
+        """Creates the layers, with random weights."""
         super().__init__()
         self.before, self.lstm, self.after = nn.Linear(3, 3), nn.LSTM(3, 7), nn.Linear(7, 2)
 
@@ -98,11 +98,11 @@ class MaxOfPadded(Network):
 
 
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
-"""The networks of the guide: four that its compiler accepts, then two that it refuses."""
+"""The networks of the guide: four that its compiler accepts, then two that it rejects."""
 
 
 class ConditionalTagger(Network):
-    """A tagger that packs only if the lengths differ, to be fast."""
+    """A tagger that packs only if the lengths differ, to save time."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -154,7 +154,7 @@ class _MaximumTagger(Network):
     """A maximum over time of outputs that are all negative, so that a padding of 0 would be the largest."""
 
     def __init__(self, masked: bool) -> None:
-        """Makes every output of the LSTM negative. The padding is −inf: by a mask, or by `pad_packed_sequence`."""
+        """Makes every output of the LSTM negative. A mask or `pad_packed_sequence` sets the padding to −inf."""
         super().__init__()
         self.masked = masked
         with torch.no_grad():
@@ -176,7 +176,7 @@ class _WholeTagger(Network):
     """A tagger that packs, runs and pads in one call, which a compiler keeps as it is or leaves out."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
-        """Takes the function that makes this call of the LSTM."""
+        """Takes the function that returns this call for an LSTM."""
         super().__init__()
         self.whole = whole(self.lstm)
 
@@ -187,7 +187,7 @@ class _WholeTagger(Network):
 
 
 def _island(lstm: nn.LSTM) -> Any:
-    """Hides pack, LSTM and pad together from `torch.compile`."""
+    """Hides packing, the LSTM and padding together from `torch.compile`."""
 
     def run(x: Tensor, lengths: Tensor, total_length: int) -> Any:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -219,6 +219,6 @@ def source(network: type[nn.Module]) -> str:
 
 
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns inputs for a network, `x` of shape `(steps, B, 3)` and the lengths, from a generator of its own."""
+    """Returns inputs for a network, `x` of shape `(steps, B, 3)` and the lengths, from their own random generator."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)

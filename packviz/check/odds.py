@@ -1,4 +1,4 @@
-"""Compares where the sequences of a padded batch lie with where the lengths put them, and judges by odds."""
+"""Compares where the sequences in a padded batch are with where the lengths put them, and judges by odds."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from packviz.core.validation import require_dense
 from packviz.draw.text import count
 
 SURE = 0.1
-"""What is less likely by chance than this is reported as a mistake. A larger value gives more than 1 % of false alarms
-on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind of
-data."""
+"""Data that are less likely than this by chance are reported as a mistake. A larger value gives more than 1 % of false
+alarms on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind
+of data."""
 
 RARE = 0.1
-"""The probability that the padding holds different values without a mistake."""
+"""The probability that the padding contains different values without a mistake."""
 
 CERTAIN = 1e-6
-"""What is less likely by chance than this is almost certain, and so an error."""
+"""If data are less likely than this by chance, a mistake is almost certain, and so an error."""
 
 TOO_LONG = "padding inside the length"
 AFTER = "data after the length"
@@ -43,7 +43,7 @@ class Batch:
     def __init__(self, x: Tensor, lengths: Any, batch_first: bool | None) -> None:
         self.order = order(batch_first)
         if not isinstance(x, Tensor):
-            hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
+            hint = "; pass it as packed=…, and the padded batch as x" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
         require_dense("x", x)
         if x.ndim < 2:
@@ -66,40 +66,40 @@ class Batch:
 
     @cached_property
     def n(self) -> IntArray:
-        """`(B,)` the lengths as torch reads them, without what is after the point."""
+        """`(B,)` the lengths as torch reads them, truncated to whole numbers."""
         cut: IntArray = np.trunc(self.values).astype(np.int64)
         return cut
 
     @cached_property
     def filled(self) -> BoolArray:
-        """`(B, T)` true at cells of the padding that hold no NaN."""
+        """`(B, T)` true at cells of the padding that contain no NaN."""
         return ~self.mask & ~self.nan
 
     @cached_property
     def filling(self) -> tuple[Tensor, IntArray, IntArray]:
-        """`(N, …)` the cells of the padding that hold no NaN, and the sequence and the step of each."""
+        """`(N, …)` the cells of the padding that contain no NaN, and the sequence and the step of each."""
         cells = self.x[torch.from_numpy(self.filled).to(self.x.device)].cpu()
         b, t = np.nonzero(self.filled)
         return cells if cells.is_complex() else cells.double(), b, t
 
     @property
     def possible(self) -> bool:
-        """True if every length is one that a sequence of x can have."""
+        """True if every length is possible for a sequence of x."""
         return bool(((self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
 
     @property
     def fits(self) -> bool:
-        """True if every sequence of x has its length, so that data and lengths can be compared."""
+        """True if there is one length for each sequence of x, so that data and lengths can be compared."""
         return len(self.n) == self.size and self.x.numel() > 0
 
     @cached_property
     def mask(self) -> BoolArray:
-        """`(B, T)` true where a cell is real by the lengths."""
+        """`(B, T)` true where a cell is real according to the lengths."""
         return np.arange(self.steps) < self.n[:, None]
 
     @cached_property
     def are_ids(self) -> bool:
-        """True if x holds whole numbers from 0, which do not fall silent at the end of a sequence."""
+        """True if x contains whole numbers of at least 0, such as token ids, which have no silence at the end."""
         x = self.x
         return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool or bool((x < 0).any()))
 
@@ -110,12 +110,12 @@ class Batch:
 
     @cached_property
     def nan(self) -> BoolArray:
-        """`(B, T)` true where a cell holds a NaN."""
+        """`(B, T)` true where a cell contains a NaN."""
         return _on_host(self.x.isnan().any(-1))
 
     @cached_property
     def padding(self) -> BoolArray | None:
-        """`(B, T)` true where a cell holds the value of all padding, or zero if there is no padding."""
+        """`(B, T)` true where a cell has the value of all padding, or zero if there is no padding."""
         if not self.filled.any():
             return self.zero if self.mask.all() else self.nan
         same, cell = self.value(*_last_of(self.filled))
@@ -123,9 +123,9 @@ class Batch:
         return same if same[self.filled].all() and not alone else None
 
     def value(self, b: int, t: int) -> tuple[BoolArray, _Cell | None]:
-        """Returns where cells hold the value of cell `(b, t)`, `(B, T)`, and this cell, unless its value is zero.
+        """Returns a mask `(B, T)` of the cells with the value of cell `(b, t)`, and this cell, or `None` if it is zero.
 
-        Rounding makes no difference, because a linear layer does not round alike in all rows of a batch.
+        It ignores rounding, because a linear layer does not round in the same way in all rows of a batch.
         """
         if self.zero[b, t]:
             return self.zero, None
@@ -140,13 +140,13 @@ class Batch:
 
     @cached_property
     def commonest_end(self) -> _Cell:
-        """A cell of the last step with the value that most sequences have there."""
+        """A cell of the last step, with the value that is most common there."""
         rows = self.x[:, -1].contiguous().view(torch.uint8).cpu().numpy()
         _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
         return int(first[counts.argmax()]), self.steps - 1
 
     def repeats(self, along: int) -> BoolArray:
-        """Returns where a cell has the value of the one before: `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
+        """Returns a mask of the cells that equal the one before, `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
         x = self.x if along else self.x.transpose(0, 1)
         return _on_host((x[:, 1:] == x[:, :-1]).all(-1))
 
@@ -158,16 +158,16 @@ def _on_host(cells: Tensor) -> BoolArray:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Another way to read the batch: some cells are data, and all others hold one value, that of the padding.
+    """Another way to read the batch, in which some cells are data, and all others have one value, that of the padding.
 
     Attributes:
-        finding: what to report if this reading is right.
-        real: `(B, T)` true where the data lie in this reading.
-        same: `(B, T)` true where a cell holds the value.
+        finding: the finding to report if this reading is right.
+        real: `(B, T)` true where the data are in this reading.
+        same: `(B, T)` true where a cell has the padding's value.
         cell: the cell from which the value was taken; `None` for zeros, which need no example.
         along: the axis of time.
-        choices: the logarithm of the number of mistakes of this kind.
-        purpose: another reason for such data, if it looks just like a mistake.
+        choices: the logarithm of the number of possible mistakes of this kind.
+        purpose: a legitimate reason for data that look just like this mistake; empty if there is none.
     """
 
     finding: Finding
@@ -180,11 +180,11 @@ class _Reading:
 
     @cached_property
     def inside(self) -> BoolArray:
-        """`(B, T)` true where data hold the value."""
+        """`(B, T)` true where data have the padding's value."""
         return self.real & self.same
 
     def are_marks(self, batch: Batch) -> bool:
-        """Returns whether these may be end marks: all sequences end in as many, and more of them is chance."""
+        """Returns whether these may be end marks: all sequences end in the same number, and any more may be chance."""
         end, blank = self.real.sum(axis=1), self.same.all(axis=1)
         marks = int((batch.n - end)[~blank].min(initial=batch.steps))
         if self.finding.rule != TOO_LONG or not marks:
@@ -193,18 +193,18 @@ class _Reading:
         return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: Batch, marks: int = 0) -> float:
-        """Returns how likely it is that data hold the value just there by chance, judged by the other data.
+        """Returns the probability that data have the value just there by chance, judged by the other data.
 
-        Assume that data hold the value at some rate, and continue to hold it at another. After `k` of `n` steps that
-        did, the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
+        Assume that data take the value at one rate, and keep it at another. If `k` of `n` steps did so, the next one
+        does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
 
             chance = choices · p(all first cells, after k of n) · p(all further cells, after k' of n')
 
-        The first cell of each run is compared with the `k` of all `n` steps of data that hold the value. The further
-        cells are compared with the `k'` of `n'` steps behind such a step that hold it again, or, if data hold it
-        nowhere, with the steps that repeat the one before. So zeros are strong evidence if data are never zero, and
-        weak evidence if data are sparse, fall silent or stand still. If the lengths leave data in the padding, that has
-        to be chance, too, with the probability `RARE`. As many `marks` at the end of each sequence are not counted.
+        The first cell of each run is compared with the `k` of all `n` steps of data that have the value. The further
+        cells are compared with the `k'` of the `n'` steps after such a step that have it again, or, if data never have
+        it, with the steps that repeat the one before. So zeros are strong evidence if data are never zero, and weak
+        evidence if data are sparse, silent or constant for a while. If the lengths leave data in the padding, that must
+        be chance, too, with probability `RARE`. The last `marks` steps of each sequence are not counted.
         """
         broken = batch.padding is None
         # Padding that is where it should be needs no explanation.
@@ -222,13 +222,13 @@ class _Reading:
 
 
 def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
-    """Returns the log probability that as many more cells are all hits, by Laplace's rule."""
+    """Returns the log probability that `more` further cells are all hits, by Laplace's rule."""
     k, n = int(hits.sum()), int(tried.sum())
     return math.lgamma(k + 1 + more) - math.lgamma(k + 1) - math.lgamma(n + 2 + more) + math.lgamma(n + 2)
 
 
 def judge(batch: Batch) -> Iterator[Finding]:
-    """Yields findings about cells with one and the same value, if they do not lie where the lengths put the padding."""
+    """Yields findings about cells that share one value, if they are not where the lengths put the padding."""
     if batch.x.is_meta:
         yield _undecided("x is on the device meta and has no values", "pass a batch with values")
         return
@@ -251,7 +251,7 @@ def judge(batch: Batch) -> Iterator[Finding]:
 
 
 def _clue(batch: Batch, one: _Reading, chance: float) -> Finding | None:
-    """Returns the finding of a reading, with how sure it is, unless chance explains the data."""
+    """Returns the finding of a reading, with its certainty, unless chance explains the data."""
     found, inside, others = one.finding, int(one.inside.sum()), count(int(one.real.sum()), "other step")
     marks = one.are_marks(batch)
     if chance < SURE and not marks and found.level != "info":
@@ -265,17 +265,17 @@ def _clue(batch: Batch, one: _Reading, chance: float) -> Finding | None:
         message = f"{found.message} This is {sure}: of {others}, {inside or 'none'} {are} like padding."
         return replace(found, level="error" if certain else found.level, message=message)
     if found.rule == TOO_LONG and (chance < SURE or not inside):
-        why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
-        return replace(found, level="info", message=f"{found.message} They may as well be {why}.")
+        why = "end marks: every sequence ends like this" if marks else f"data that end so: {others} do not exclude this"
+        return replace(found, level="info", message=f"{found.message} They may also be {why}.")
     return None
 
 
 def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
-    """Returns what the data do not show, beside the clue that they give."""
+    """Returns a finding about what the data do not show, apart from the clue that they give."""
     if batch.padding is None:
         return None if clue and clue.level != "info" else _undecided(*_uneven(batch))
     if batch.padding.all() and not batch.mask.all():
-        return _undecided("x holds the same everywhere, so its padding looks like data", "pass a batch with data in it")
+        return _undecided("x is the same everywhere, so its padding looks like data", "pass a batch with data in it")
     square = batch.size == batch.steps > 1
     if batch.mask.all() and batch.steps > 1 and not clue:
         message = f"Every length is T = {batch.steps}, so x has no padding to judge them by, and no value at its ends"
@@ -297,7 +297,7 @@ _UNEVEN = "the padding is not constant"
 
 
 def _uneven(batch: Batch) -> tuple[str, str]:
-    """Returns a reason for padding that is not constant, and which tensor to give instead."""
+    """Returns a reason for padding that is not constant, and a fix: the tensor to pass instead."""
     if batch.filled.sum() == 1:
         return "the padding is a single cell, and not zero, so nothing is like it", "pass a batch with more padding"
     why = "as after a convolution, attention, or an RNN over padded data, or dropout on top of another layer"
@@ -306,7 +306,7 @@ def _uneven(batch: Batch) -> tuple[str, str]:
 
 
 def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
-    """Returns a reason and a fix, if a pattern in padding that is not constant shows that it holds no data."""
+    """Returns a reason and a fix, if a pattern in padding that is not constant shows that it is not data."""
     cells, b, t = batch.filling
     if batch.x.is_floating_point() and _dropped(cells):
         return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
@@ -322,7 +322,7 @@ def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
 
 
 def _alike(cells: Tensor, group: IntArray) -> bool:
-    """Returns whether all cells of a group hold the same, and groups of several cells differ."""
+    """Returns whether all cells of a group are the same, and groups of several cells differ."""
     _, first, which, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
     several = cells[first[size > 1]]
     one_each = torch.allclose(cells, cells[first[which]], rtol=1e-6, atol=1e-6)
@@ -330,16 +330,16 @@ def _alike(cells: Tensor, group: IntArray) -> bool:
 
 
 def _dropped(cells: Tensor) -> bool:
-    """Returns whether every feature of these cells is zero or one number."""
+    """Returns whether every feature of these cells is either zero or one fixed number."""
     big = cells.amax(0).where(cells.amax(0) > 0, cells.amin(0))
     zero = cells[:, big != 0] == 0
     partly = bool((zero.any(1) & ~zero.all(1)).any()) and bool(((~zero).sum(1) > 1).any())  # unlike one-hot vectors
-    again = (~zero).sum() - zero.shape[1]  # how many of the numbers occurred before
+    again = (~zero).sum() - zero.shape[1]  # the number of values that occurred before
     return partly and bool(again > 2) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
 
 
 def _readings(batch: Batch) -> Iterator[_Reading]:
-    """Yields every other way to read the batch in which all padding holds one value."""
+    """Yields every other way to read the batch in which all padding has one value."""
     if batch.padding is not None:
         yield from _ending(batch, batch.padding, None)
         same, cell = batch.value(*batch.commonest_end)
@@ -359,7 +359,7 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
 
 
 def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
-    """Yields a reading in which the sequences lie elsewhere, if all other cells hold one value."""
+    """Yields a reading in which the sequences are elsewhere, if all other cells have one value."""
     same, cell = batch.value(*_last_of(~real))
     if same[~real].all():
         astray = real & ~batch.mask
@@ -371,11 +371,11 @@ def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, alo
 def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Reading]:
     """Yields readings in which the sequences end elsewhere, if this value is the padding.
 
-    There are two: one in which all of them do, and one in which only those do that are longer.
+    There are two: one in which all sequences do, and one in which only the longer ones do.
     """
     n, steps = batch.n, batch.steps
     data = ~same[:, ::-1]
-    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row that holds nothing else shows nothing
+    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row without another value shows nothing
     for read in (ends, np.maximum(n, ends)):
         if (read == n).all():
             continue
@@ -385,7 +385,7 @@ def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Read
         if np.array_equal(np.sort(read), np.sort(n)):
             choices = min(choices, math.lgamma(len(n) + 1))
             message = f"In another order, these lengths fit the data: {at} end at {read[b]}."
-            fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
+            fix = "give the lengths in the order of x; if you sorted one of the two, sort the other in the same way"
             found = about(read != n, "error", "lengths in another order", message, fix)
         elif late.any():
             found, purpose = _cut(batch, read, cell, at), _purpose(batch, read, cell)
@@ -423,7 +423,7 @@ def _overlong(batch: Batch, read: IntArray, at: str) -> Finding:
 
 
 def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
-    """Returns what may put data behind the lengths without a mistake; empty if nothing does."""
+    """Returns a possible reason for data after the lengths other than a mistake; empty if there is none."""
     n, late, by = batch.n, read > batch.n, int((read - batch.n).max())
     if batch.x.is_floating_point() and cell and np.array_equal(np.minimum(n + by, batch.steps), read):
         return "x comes from a convolution, which spreads data that far"  # its bias makes padding that is not zero
@@ -435,7 +435,7 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
 
 
 def _choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> float:
-    """Returns the log number of mistakes of this kind: giving lengths `n` for data that end as in `read`."""
+    """Returns the log of the number of possible mistakes like lengths `n` for data that end as in `read`."""
     wrong, other = read != n, max(batch.steps - 1, 1)
     choices = math.comb(len(n), many := int(wrong.sum())) * other**many
     same = (n == n[0]).all()

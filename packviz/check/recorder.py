@@ -1,6 +1,7 @@
 """Records which torch functions a network calls, from which line, and which values Python reads.
 
-A `torch.overrides.TorchFunctionMode` sees every torch function that is called. `static` compares the records of runs.
+A `torch.overrides.TorchFunctionMode` sees every torch function that is called. `static` compares the records of several
+runs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SIZES = {"shape", "size", "__len__"}
 _MAKES = {"tensor", "as_tensor", "Tensor", "LongTensor", "IntTensor", "FloatTensor", "BoolTensor"}
 _OF_RNNS = ("torch.nn.utils.rnn", "torch.nn.modules.rnn", "torch.ao.nn.quantized", "packviz.ops.")
 _INDIRECT = {"torch._tensor", "torch.overrides"}
-# The code tells these functions from the reader's, whatever the paths are.
+# The code distinguishes these functions from the user's, whatever the paths are.
 _PACKING = {getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES}
 
 
@@ -38,8 +39,8 @@ class Event(NamedTuple):
 
     Attributes:
         name: the name of the function, or of the packing function or `pv.run` that calls it.
-        where: the line of the reader's code that led to the call.
-        direct: whether that line itself makes the call, and not something in torch.
+        where: the line of the user's code that led to the call.
+        direct: whether that line itself makes the call, rather than code in torch.
         in_rnn: whether code for RNNs or packing makes the call.
         value: the value that Python reads, as text; empty if it reads none.
         shapes: the shapes of the tensors that the function takes and returns.
@@ -71,7 +72,7 @@ class Recorder(TorchFunctionMode):
 
     @property
     def packed(self) -> list[list[int]]:
-        """The lengths of each line that packs, sorted."""
+        """The lengths that each line packs with, sorted."""
         found = {one.where: one.arguments for one in self.events if one.arguments.keys() & {"lengths", "sequences"}}
         lengths = [one.get("lengths", one.get("sequences")) for one in found.values()]
         return [sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in some) for some in lengths]
@@ -146,7 +147,7 @@ def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
 
 
 def site(path: str, line: int, module: str = "") -> str:
-    """Returns a line of code as `my/model.py, line 7: return x`, without a path if it is in no file."""
+    """Returns a line of code as `my/model.py, line 7: return x`, without a path if the code is not in a file."""
     name = shown_path(path, module) if Path(path).is_file() and "ipykernel" not in path else ""
     return f"{name}{', ' * bool(name)}line {line}: {linecache.getline(path, line).strip()}"
 
@@ -156,7 +157,7 @@ def _site_of(frame: FrameType) -> str:
 
 
 def shown_path(path: str, module: str) -> str:
-    """Returns a path from the working directory if it is below that, else from its package, else in full."""
+    """Returns a path relative to the working directory if it is inside, else relative to its package, else in full."""
     path = os.path.abspath(path)
     if path.startswith(os.path.join(os.getcwd(), "")):
         return os.path.relpath(path)
@@ -166,7 +167,7 @@ def shown_path(path: str, module: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """Returns a value as text; of many numbers, only how many they are and a hash."""
+    """Returns a value as text; for many numbers, only their count and a hash."""
     numbers = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
     few = numbers.size < 100
     return str(numbers.tolist()) if few else f"{numbers.size} numbers ({hash(numbers.tobytes()) % 10**6})"

@@ -1,4 +1,4 @@
-"""Compares an RNN on a padded and on a packed batch: which outputs, final states and gradients agree."""
+"""Compares an RNN's outputs, final states and gradients on a padded batch with those on a packed batch."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Difference:
         axis: the axis of the sequences in the arrays below; `None` if there is none.
         absolute: the largest absolute difference of any feature of the cell. It is NaN if one of the two is NaN; if
             both are, they agree.
-        relative: the 2-norm of the difference over the 2-norm of the packed vector; infinite if only the packed vector
-            is zero.
-        differs: true where `absolute` is over `tolerance · scale`, or NaN.
-        scale: `(B,)` the largest finite magnitude of each packed sequence, or `()` that of a weight tensor. Sequences
-            have scales of their own, because a large one must not hide what is wrong in a small one.
+        relative: the 2-norm of the difference, divided by the 2-norm of the packed vector; infinite if only the packed
+            vector is zero.
+        differs: true where `absolute` is greater than `tolerance · scale`, or NaN.
+        scale: `(B,)` the largest finite magnitude of each packed sequence, or `()` that of a weight tensor. Each
+            sequence has its own scale, because a large one must not hide an error in a small one.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Difference:
 
 
 class Agreement(HasText):
-    """The answer for each of `RESULTS`, whether padded and packed agree: `agrees.h_n` or `agrees["h_n"]`.
+    """The agreement of padded and packed for each of `RESULTS`, as in `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist raises an error, and so does a result that the comparison does not have, such as
     `outputs_reverse` with one direction, or `c_n` of a GRU, because neither True nor False would be right.
@@ -121,8 +121,8 @@ class StatesComparison(Drawing):
     """The results of an RNN of `L` layers and `D` directions on a padded batch, compared with those on a packed one.
 
     Attributes:
-        rnn: the text of the module.
-        layout: the lengths and `T` of the batch.
+        rnn: the module as text.
+        layout: the layout of the batch, with its lengths and `T`.
         dtype: the dtype of the weights.
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
         padded: the results on the padded batch.
@@ -132,8 +132,8 @@ class StatesComparison(Drawing):
         c_n: `(L, D, B)` the difference of the final cell states; `None` unless the RNN is an LSTM.
         batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
         h_0: `(L·D, B, H)` the initial hidden states.
-        gradients: for each of `LOSSES`, the differences of the gradients to `"x"`, `(B, T)`, and to each trainable
-            parameter by its name; empty without `gradients=True`.
+        gradients: for each of `LOSSES`, the differences of the gradients with respect to `"x"`, `(B, T)`, and to each
+            trainable parameter by its name; empty without `gradients=True`.
         notes: further remarks, such as that dropout was left out.
     """
 
@@ -153,7 +153,7 @@ class StatesComparison(Drawing):
 
     @cached_property
     def agrees(self) -> Agreement:
-        """The answer for each result, whether padded and packed agree: `comparison.agrees.h_n`."""
+        """The agreement of padded and packed for each result, as in `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
         agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
         absent = {
@@ -163,7 +163,7 @@ class StatesComparison(Drawing):
         return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
 
     def needs_packing(self, name: str) -> bool:
-        """Returns whether padded and packed differ in a result, so that only packing gives the right one.
+        """Returns whether padded and packed differ in a result, so that only packing makes it right.
 
         Args:
             name: one of `RESULTS`.
@@ -178,7 +178,7 @@ class StatesComparison(Drawing):
 
     @property
     def verdict(self) -> str:
-        """A summary of what packing is needed for on this batch, and what not."""
+        """A summary of the results for which this batch needs packing, and of those for which it does not."""
         if not self.layout.n_padding and not any(finding.count for finding in self._findings):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
@@ -218,7 +218,7 @@ class StatesComparison(Drawing):
 
     @property
     def _halves(self) -> list[str]:
-        """The words for the half of the outputs that each direction makes; empty if there is only one."""
+        """The words for the half of the outputs that each direction computes; empty if there is only one."""
         return [f", {name} half" for name in DIRECTIONS] if self.outputs.absolute.shape[2] > 1 else [""]
 
     @property
@@ -230,7 +230,7 @@ class StatesComparison(Drawing):
         return list(self._find())
 
     def _find(self) -> Iterator[_Finding]:
-        """Yields every difference, with real steps and padding apart."""
+        """Yields every difference, separately for real steps and padding."""
         mask = self.layout.mask
         for d, half in enumerate(self._halves):
             here, names = np.arange(len(self._halves)) == d, ("outputs", f"outputs_{DIRECTIONS[d]}")
@@ -284,8 +284,8 @@ def compare(
 ) -> StatesComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    `compare` leaves out dropout, which draws other numbers in the two runs, so that nothing would agree. Apart from
-    that, it uses the module as it is. The module's mode, every `.grad` and torch's random state are restored.
+    `compare` leaves out dropout, because it draws different numbers in the two runs, so that nothing would agree. Apart
+    from that, it uses the module as it is. The module's mode, every `.grad` and torch's random state are restored.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any layers, directions, `proj_size`, dtype and device.
@@ -298,12 +298,12 @@ def compare(
             Defaults to `packviz.ops.tolerance.of_states` for the dtype and the device.
 
     Returns:
-        A `StatesComparison`: `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and `.verdict` sums up. A
-        notebook draws it, and `print` writes its text.
+        A `StatesComparison`: its `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and its `.verdict` is a
+        summary. A notebook draws it, and `print` writes its text.
 
     Raises:
         TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
-        ValueError: shapes, dtypes or devices do not fit each other, or a length is not valid.
+        ValueError: shapes, dtypes or devices do not fit together, or a length is not valid.
 
     Examples:
         >>> import packviz as pv, torch
@@ -371,8 +371,8 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
     """Yields remarks on what a comparison of this module leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
         yield (
-            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
-            " padded than packed."
+            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws different"
+            " numbers for padded and for packed data."
         )
     if gradients and not all(p.requires_grad for p in rnn.parameters()):
         yield "Frozen parameters have no gradient and were not compared."
@@ -382,7 +382,8 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
 class _Finding:
     """One line of a comparison: how many cells of a result differ, and by how much.
 
-    `names` are the `RESULTS` that it is part of. There are none at padding, where nothing is wrong or right.
+    `names` are the `RESULTS` that it is part of. At padding, it is part of no result, because nothing is wrong or right
+    there.
     """
 
     name: str
@@ -437,7 +438,7 @@ def _merged(findings: list[_Finding], every: list[_Finding]) -> str:
 
 @contextmanager
 def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool) -> Iterator[None]:
-    """Sets the order of dimensions, no dropout, and gradients or not; restores the module and the random state."""
+    """Sets `batch_first` and gradients, and disables dropout; then restores the module and the random state."""
     modes = [(module, module.training) for module in rnn.modules()]
     dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
@@ -459,7 +460,7 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
 
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
-    """Runs the RNN on the batch, padded or packed, its output padded to `layout.max_len` either way."""
+    """Runs the RNN on the padded or packed batch. Either way, its output is padded to `layout.max_len`."""
     batch: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
@@ -472,7 +473,7 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
 
 
 def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, dict[str, Tensor]]:
-    """Returns the gradients of each loss, to `"x"` as `(B, T, I)`, and to each trainable parameter, flat."""
+    """Returns each loss's gradients with respect to `"x"`, as `(B, T, I)`, and to each trainable parameter, flat."""
     weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
     mask = torch.tensor(layout.mask if rnn.batch_first else layout.mask.T.copy(), device=x.device)
     results = {"outputs": run.output[mask], "h_n": run.h_n}  # an index, because 0 · NaN would be NaN

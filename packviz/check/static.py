@@ -1,8 +1,8 @@
-"""Reports which of torch's compilers take a network that packs, and whether they are right, by trying them.
+"""Tries torch's compilers on a network that packs, and reports which accept it and give the right results.
 
-Each backend captures the network on the reader's example. The captured network and the network itself then run on
-other lengths of the same shape, and their results are compared. If they differ, two recorded runs show the lines where
-a value of the lengths becomes a constant, a shape or a branch.
+Each backend captures the network on the user's example. The captured network and the network itself then run on other
+lengths of the same shape, and their results are compared. If they differ, two recorded runs show the lines where a
+value of the lengths becomes a constant, a shape or a branch.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _MOST_LINES = 24  # of code that is shown
 
 @dataclass(frozen=True, repr=False)
 class StaticCheck(Findings):
-    """The findings of `check_static`, and the results behind them.
+    """The findings of `check_static`, and the results on which they are based.
 
     Attributes:
-        backends: the result of each backend that was asked for.
-        notes: which inputs hold lengths, what was compared, and what was not tried.
+        backends: the result of each backend that was requested.
+        notes: remarks about which inputs contain lengths, what was compared, and what was not tried.
         code: the lines of the network's `forward`, as in `packviz.draw.listing`; empty if it is long or cannot be read.
     """
 
@@ -66,7 +66,7 @@ class StaticCheck(Findings):
 
     @property
     def rows(self) -> list[list[str]]:
-        """The table: whether each backend takes the network and gives the same results, and if not, for which input."""
+        """The rows of the table: whether each backend accepts the network, and on which input its results differ."""
         head = ["backend", "takes it", "same", "difference", "shown by"]
         return [head, *(one.cells for one in self.backends)] if self.backends else []
 
@@ -90,35 +90,35 @@ def check_static(
     dynamic: bool = False,
     lengths_at: str | Iterable[str] | None = None,
 ) -> StaticCheck:
-    """Reports which backends capture a network rightly for other lengths, and which of its lines keep a length.
+    """Reports which backends capture a network correctly for other lengths, and which of its lines keep a length.
 
     `check_static` runs the network in eval mode and without gradients, on copies of the inputs: on the example, and on
-    other lengths of the same shape (another order, all equal, all of 1, random). What each backend captured on the
-    example must give what the network gives, on all of them. Afterwards, modes, attributes, buffers and the random
-    state of torch, numpy and Python are restored, but not what `forward` does to other Python objects.
+    other lengths of the same shape (another order, all equal, all of 1, random). On all of them, the network that a
+    backend captured on the example must give the same results as the original. Afterwards, modes, attributes, buffers
+    and the random state of torch, numpy and Python are restored, but not what `forward` does to other Python objects.
 
     Args:
-        module: any network, also a scripted or a quantized one.
+        module: any network, including a scripted or a quantized one.
         example_inputs: a tuple of its positional arguments, or a dict of keyword arguments.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
             `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, the others up to several seconds.
         dynamic: whether the batch size and the number of time steps may vary, too.
-        lengths_at: the inputs that hold lengths, if they are not found: `"lengths"`, or a path such as
-            `"batch['lengths']"`; empty if no input holds any. By default, everything that can be read as lengths: whole
-            numbers, parts of T, masks, token ids padded with 0 or 1, packed sequences.
+        lengths_at: the inputs that contain lengths, if they are not found: `"lengths"`, or a path such as
+            `"batch['lengths']"`; empty if no input contains any. Defaults to everything that can be read as lengths:
+            whole numbers, parts of T, masks, token ids padded with 0 or 1, packed sequences.
 
     Returns:
-        The findings. `ok` is True only if every backend that was asked for took the network and gave the same results.
+        The findings. `ok` is True only if every requested backend accepted the network and gave the same results.
         Errors are named after the backend. `constant` names a further line that keeps a length, and `undecided` means
         that no other lengths could be tried. The warnings `size`, `total_length`, `unsorted` and `padding_value` are
-        about one compiler that was not run.
+        about compilers that were not run.
 
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is neither a tuple nor a dict.
         ValueError: the inputs do not fit the network's `forward`, a backend or a place does not exist, or the network
             cannot be run, because it is a generator or a lazy module without sizes.
-        Exception: whatever the network raises on the example.
+        Exception: any error that the network raises on the example.
 
     Examples:
         >>> import packviz as pv, torch
@@ -148,7 +148,7 @@ def check_static(
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
-    """Returns the arguments of a call, if they fit."""
+    """Returns the arguments of a call, if they fit the network's `forward`."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
     name = type(module).__name__
@@ -211,7 +211,7 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
 
 
 def _is_closed(leaf: Any) -> bool:
-    """Returns whether a leaf is an object that may hold lengths in a place where none are looked for."""
+    """Returns whether a leaf is an object that may contain lengths in a place that is not searched."""
     known = (Tensor, np.ndarray, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module, type)
     return not (leaf is None or isinstance(leaf, known) or is_list(leaf) or leaf in ([], ()) or callable(leaf))
 
@@ -223,7 +223,7 @@ def _may_hold_lengths(leaf: Any) -> bool:
     return is_list(leaf) or type(leaf) is int
 
 
-# Errors of the backends that were asked for.
+# Errors of the backends that were requested.
 
 _NAMES = {"trace": "torch.jit.trace", "export": "torch.export", "compile": "torch.compile(fullgraph=True)",
           "onnx": "torch.onnx.export(dynamo=True)", "onnx_legacy": "torch.onnx.export(dynamo=False)"}  # fmt: skip
@@ -270,7 +270,7 @@ def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
 
 
 def _line_of(error: BaseException | None) -> str:
-    """Returns the innermost line of the reader's code that an error names, in its traceback or in its text."""
+    """Returns the innermost line of the user's code that an error names, in its traceback or in its text."""
     frames = [one for one in traceback.walk_tb(error.__traceback__ if error else None) if is_readers(one[0])]
     lines = [site(one.f_code.co_filename, line, str(one.f_globals.get("__name__"))) for one, line in frames]
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
@@ -340,7 +340,7 @@ def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: 
 
 
 def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:
-    """Returns the lines of a short `forward` that can be read, those with a finding marked."""
+    """Returns the lines of a short `forward` that can be read, and marks those with a finding."""
     try:
         forward = inspect.unwrap(type(module).forward)
         lines, first = inspect.getsourcelines(forward)

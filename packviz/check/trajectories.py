@@ -1,4 +1,4 @@
-"""How a padded hidden state leaves the packed one, step by step."""
+"""Draws how a padded hidden state departs from the packed one, step by step."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from packviz.draw.curves import Trajectory
 def trajectory(comparison: StatesComparison, direction: str = "forward", unit: int | None = None) -> Trajectory:
     """Draws how far the padded hidden state of the last layer is from the packed one, step by step.
 
-    Packed, a sequence keeps its state after its end; in the reverse direction it has its initial state before it.
+    In a packed batch, a sequence keeps its state after its end. In the reverse direction, it is still in its initial
+    state there.
 
     Args:
-        comparison: what `pv.compare` returned.
+        comparison: the result of `pv.compare`.
         direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-        unit: draws one of its units instead, padded and packed; of the whole state the length (2-norm) of the
-            difference if not given.
+        unit: index of one unit of the state to draw, padded and packed. Defaults to drawing the length (2-norm) of the
+            difference of the whole state.
 
     Raises:
         ValueError: there is no such direction, or no such unit.

@@ -1,9 +1,9 @@
-"""Runs a network on other lengths than the example's: finds the inputs that hold lengths, and writes others like them.
+"""Finds the inputs of a network that contain lengths, and runs it on others like them with different lengths.
 
-This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, parts of T
-from 0 to 1, masks of either sense, token ids padded with 0 or 1, and a PackedSequence. It varies all of them together,
-or one by one if the network refuses that. Varying an input that holds no lengths does no harm: a captured network that
-keeps its values is wrong, too.
+This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, parts of T from
+0 to 1, masks of either sense, token ids padded with 0 or 1, and a PackedSequence. It varies all of them together, or
+one by one if the network does not accept that. Varying an input that contains no lengths does no harm, because a
+captured network that keeps its values is wrong, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the contents of such a
 
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """Changes every leaf of a nest: each tensor, list of whole numbers, and any other object that holds no tensors."""
+    """Changes every leaf of a nest: each tensor, list of whole numbers, and other object that contains no tensors."""
     if isinstance(value, Mapping):
         new: Any = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for key, one in value.items():
@@ -71,7 +71,7 @@ def tensors(nest: Mapping[str, Any]) -> list[Tensor]:
 
 
 def replaced(inputs: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the inputs with copied tensors, and with other leaves in place of those of these names."""
+    """Returns the inputs with copied tensors, and with some leaves replaced by those in `other` of the same name."""
 
     def change(name: str, leaf: Any) -> Any:
         return other[name] if name in other else leaf.clone() if isinstance(leaf, Tensor) else leaf
@@ -91,7 +91,7 @@ class Runner:
         self.module, self.signature = module, signature
 
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """Returns what a function gives for the arguments of a call with these inputs, and restores all state."""
+        """Calls a function with the bound arguments of a call with these inputs, then restores all state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
         held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
@@ -104,7 +104,7 @@ class Runner:
         return leaves({"output": self(inputs, self.forward)})
 
     def forward(self, call: inspect.BoundArguments) -> Any:
-        """Calls the network. The frames above this one do not belong to the reader."""
+        """Calls the network. The frames above this one are not the user's code."""
         return self.module(*call.args, **call.kwargs)
 
 
@@ -139,9 +139,9 @@ class Reading(NamedTuple):
 
     Attributes:
         name: the name of the input.
-        form: how the input holds the lengths, such as `whole numbers` or `a mask`.
+        form: the form of the lengths in the input, such as `whole numbers` or `a mask`.
         lengths: the lengths of the example.
-        write: makes an input of the same form with other lengths, as leaves by their names.
+        write: a function that takes other lengths, and returns an input of the same form as leaves by their names.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Reading(NamedTuple):
 
 
 def readings(inputs: Mapping[str, Any]) -> list[Reading]:
-    """Returns the ways in which the inputs may be read as lengths, the likeliest of each input first."""
+    """Returns the ways in which the inputs may be read as lengths, the most likely one of each input first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
     packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
@@ -215,9 +215,9 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
 
 
 def others(lengths: list[int]) -> list[list[int]]:
-    """Returns other lengths up to the same maximum, beginning with those in the same order, which most networks take.
+    """Returns other lengths up to the same maximum, beginning with those in the same order, which most networks accept.
 
-    The first ones are equal if the given ones are not, and the other way round. They have another maximum and another
+    The first ones are all equal if those of the example are not, and vice versa. They have another maximum and another
     sum if possible, because equal sums would hide a sum that a captured network keeps.
     """
     batch, top, drawn = len(lengths), max(lengths), random.Random(0)
@@ -241,11 +241,11 @@ def others(lengths: list[int]) -> list[list[int]]:
 
 
 class Trial(NamedTuple):
-    """Inputs that the network takes.
+    """Inputs that the network accepts.
 
     Attributes:
-        name: what they are called, such as `lengths [5, 3]`.
-        inputs: their values.
+        name: the name of these inputs, such as `lengths [5, 3]`.
+        inputs: the values of the inputs.
         outputs: the leaves of the network's result.
     """
 
@@ -259,8 +259,8 @@ class Trials(NamedTuple):
 
     Attributes:
         varied: the readings that were varied.
-        tried: the inputs that the network took; the first is the example.
-        refused: the errors that the other inputs raised, by their names.
+        tried: the inputs that the network accepted; the first is the example.
+        refused: the errors that the other inputs raised, by the names of the inputs.
     """
 
     varied: list[Reading]
@@ -269,12 +269,12 @@ class Trials(NamedTuple):
 
 
 def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: bool = False) -> Trials:
-    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on another size of batch.
+    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on a batch of another size.
 
     Args:
-        run: runs the network.
+        run: the `Runner` of the network.
         inputs: the example.
-        found: the ways to read them as lengths, the likeliest first.
+        found: the ways to read the inputs as lengths, most likely first.
         sized: whether to try one more sequence, and more time steps.
     """
     together = [one for i, one in enumerate(found) if one.name not in {other.name for other in found[:i]}]
@@ -342,7 +342,7 @@ def _larger(leaf: Any, at: Mapping[int, int], more: tuple[int, int]) -> Any:
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Returns whether a leaf is a dense tensor or an array, of real numbers and not empty."""
+    """Returns whether a leaf is a dense tensor or an array that contains real numbers and is not empty."""
     if isinstance(leaf, Tensor):
         return leaf.layout == torch.strided and not (leaf.is_meta or leaf.is_complex()) and leaf.numel() > 0
     return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" and leaf.size > 0
@@ -372,7 +372,7 @@ def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
 
 
 def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
-    """Returns the largest difference and its description, or 0 if none exceeds that part of the largest value."""
+    """Returns the largest difference and its description, or 0 if none exceeds `tolerance` of the largest value."""
     if [name for name, _ in want] != [name for name, _ in got]:
         return float("inf"), f"gives {len(got)} results and not {len(want)}"
     worst = 0.0, ""

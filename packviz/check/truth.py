@@ -20,11 +20,11 @@ from packviz.draw.text import count
 
 @dataclass(frozen=True)
 class Answer:
-    """The results of an RNN that are right if it runs padded or packed.
+    """The results of an RNN that are right when it runs on padded data, or on packed data.
 
     Attributes:
-        layers: 1 or 2.
-        directions: 1 or 2.
+        layers: number of layers, 1 or 2.
+        directions: number of directions, 1 or 2.
         method: `"padded"` or `"packed"`.
         right: for each of `QUESTIONS`, whether the result equals that of each sequence run alone; `None` if this RNN
             has no such result.
@@ -56,11 +56,11 @@ QUESTIONS = {
 
 @dataclass(frozen=True, repr=False)
 class TruthTable(Tabled):
-    """The results of an RNN that are right, padded and packed. The oracle is each sequence run alone.
+    """A table of the results of an RNN that are right, padded and packed: those that equal each sequence run alone.
 
     Attributes:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        answers: one for each of {one direction, bidirectional} × {1, 2 layers} × {padded, packed}.
+        answers: one `Answer` for each of {one direction, bidirectional} × {1, 2 layers} × {padded, packed}.
     """
 
     cell: str
@@ -68,7 +68,7 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table, with a sign and a word for each question, method and RNN, and what follows from it."""
+        """The table with a sign and a word for each question, method and RNN, followed by the conclusions."""
         padded, packed = ([a for a in self.answers if a.method == method] for method in ("padded", "packed"))
         asked = [q for q in QUESTIONS if any(a.right[q] is not None for a in self.answers)]
         rows = [
@@ -95,7 +95,7 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
         bias: whether the RNNs have biases. Without them, an RNN in its initial state that reads zeros stays there.
 
     Raises:
-        ValueError: there is no such cell.
+        ValueError: `cell` is none of these.
     """
     one_of("cell", cell, GATES)
     layout = Layout([5, 3, 2])
@@ -113,7 +113,7 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
 
 
 def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> dict[str, bool | None]:
-    """Returns which results of a batch-first run are those of each sequence alone."""
+    """Returns which results of a batch-first run equal those of each sequence run alone."""
     equal = partial(torch.allclose, atol=1e-5)
     h_n = torch.cat([one.h_n for one in alone], dim=1)
     real, outputs = result.output[torch.tensor(layout.mask)], torch.cat([one.output[0] for one in alone])

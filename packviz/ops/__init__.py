@@ -1,1 +1,1 @@
-"""Functions on tensors that need only torch: helpers, drop-in packing, and fast methods of running an RNN."""
+"""Functions on tensors that need only torch: helpers, drop-in packing, and fast ways to run an RNN."""

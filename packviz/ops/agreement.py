@@ -1,4 +1,4 @@
-"""Compares results: how far they are apart, and whether they agree."""
+"""Measures how far apart results are, and checks whether they agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
     """Returns the largest difference, relative to the largest finite value of `theirs`.
 
-    It is infinite if a value is NaN, or infinite in only one of the two.
+    The result is infinite if a value is NaN, or if it is infinite in only one of the two tensors.
     """
     if not theirs.numel():
         return 0.0
@@ -26,16 +26,16 @@ def relative_difference(ours: Tensor, theirs: Tensor) -> float:
 def relative_error(
     ours: Sequence[Tensor], theirs: Sequence[Tensor], allowed: Callable[[torch.dtype], float]
 ) -> tuple[float, int | None]:
-    """Compares two lists of results, one after the other.
+    """Compares two lists of results, pair by pair.
 
     Args:
         ours: the results to check.
         theirs: the results they should equal.
-        allowed: returns the largest error that rounding explains, for the dtype of a result.
+        allowed: a function that returns the largest error that rounding explains, for the dtype of a result.
 
     Returns:
-        The largest `relative_difference`, and `None`. If some results differ by more than is allowed, it returns the
-        largest difference among these, and the index of the first of them.
+        A pair: the largest `relative_difference` and `None`; or, if some results differ by more than is allowed, the
+        largest difference among these and the index of the first of them.
     """
     pairs = list(zip(ours, theirs, strict=True))
     errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
@@ -44,12 +44,12 @@ def relative_error(
 
 
 def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
-    """Copies every tensor in nested tuples, lists and dicts to the CPU, by names such as `result[0]['loss']`.
+    """Returns CPU copies of the tensors in nested tuples, lists and dicts, by names such as `result[0]['loss']`.
 
     Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is left out.
 
     Raises:
-        TypeError: it contains anything else.
+        TypeError: `nested` contains anything else.
     """
     if nested is None:
         return {}
@@ -68,11 +68,11 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
 
 
 def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]) -> float:
-    """Checks that several functions return the same as the first of them.
+    """Checks that several functions return the same results as the first of them.
 
     Args:
-        results: by name of the function, its result as `leaves` returns it.
-        allowed: returns the largest error that rounding explains, for the dtype of a result.
+        results: the result of each function, as `leaves` returns it, by the function's name.
+        allowed: a function that returns the largest error that rounding explains, for the dtype of a result.
 
     Returns:
         The largest relative error.

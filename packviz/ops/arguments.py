@@ -1,4 +1,4 @@
-"""Checks that an RNN, a padded batch and an initial state fit each other, for every function that runs an RNN."""
+"""Checks that an RNN, a padded batch and an initial state fit together, for every function that runs an RNN."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
     """Requires three dimensions, the last of which is the RNN's `input_size`.
 
     Raises:
-        ValueError: the shape is different.
+        ValueError: the shape does not fit.
     """
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
@@ -65,4 +65,4 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
         if state.device != x.device:
             raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
+            raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}: convert it")

@@ -1,10 +1,11 @@
-"""Predicts the time of a run by each method with a small model, and chooses a method.
+"""Predicts with a small model how long each method takes to run a batch, and chooses a method.
 
-A run takes some time for each layer and direction, and in each of these for every call of a kernel, every time step and
-every cell. Some of these times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures
-them, on the CPU for one number of torch's threads at a time, because two threads halve the time of a large product, but
-not that of a step or of a copy. The model uses the constants measured with the nearest number of threads. They come
-from the files in `packviz/ops`, until `Costs.use` replaces them. Without measured constants, nothing is predicted.
+A run takes some time for each layer and direction, and within these for every kernel call, every time step and every
+cell. Some of these times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures them.
+On a CPU, it measures one number of torch threads at a time, because two threads halve the time of a large matrix
+product, but not that of a step or a copy. The model uses the constants measured with the nearest number of threads.
+They come from the files in `packviz/ops`, until `Costs.use` replaces them. Without measured constants, nothing is
+predicted.
 """
 
 from __future__ import annotations
@@ -54,24 +55,25 @@ TERMS: Mapping[str, Term] = MappingProxyType(
     }
 )
 """The terms of the model, by name. The last two describe torch's packed backward pass on the CPU, which goes through
-all cells at every step, and cuDNN, which works on several layers and directions at the same time if it gets all."""
+all cells at every step, and cuDNN, which works on several layers and directions at the same time if it gets all of
+them."""
 
 NEAR = 1.05
-"""Predictions err by a few per cent. Among methods whose times differ by less than this factor, the simplest is chosen:
-torch's own kernel on the whole batch, if it is one of them."""
+"""Predictions are off by a few per cent. Among methods whose times differ by less than this factor, the simplest is
+chosen: torch's own kernel on the whole batch, if it is one of them."""
 
 _VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
 class Costs(HasText):
-    """The constants of the model for one kind of device; on the CPU, for one number of threads.
+    """The constants of the model for one kind of device and, on a CPU, for one number of threads.
 
     Attributes:
         device: `"cpu"` or `"cuda"`.
-        seconds: the constants of `TERMS` by name, for each key such as `"fused LSTM training"`; omitted ones are 0. A
-            key consists of how the RNN runs (see `key`), its mode, and `training` if there is a backward pass, or else
-            `forward`.
+        seconds: for each key, such as `"fused LSTM training"`, the constants of `TERMS` by name; omitted ones are 0. A
+            key consists of the way in which the RNN runs (see `key`), its mode, and `training` if there is a backward
+            pass, or otherwise `forward`.
         provenance: the machine and conditions of the measurement; empty if nothing was measured.
     """
 
@@ -85,14 +87,15 @@ class Costs(HasText):
         return int(self.provenance.get("threads", 0)) if self.device == "cpu" else 0
 
     def measured_on(self, mode: str) -> Mapping[str, Any]:
-        """Returns the provenance of the constants of a mode: `calibrate` may measure some and copy the others."""
+        """Returns the provenance of a mode's constants. `calibrate` may measure some modes and copy the others."""
         taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(mode, self.provenance)
         return taken_over
 
     def use(self) -> None:
         """Makes `method="auto"` use these constants for the rest of this process.
 
-        They replace the constants measured with the same number of threads. If threads don't matter, they replace all.
+        They replace the constants measured with the same number of threads. If threads don't matter, they replace all
+        constants.
         """
         known = _known(self.device)
         if not self.threads:
@@ -143,18 +146,18 @@ def origin(provenance: Mapping[str, Any]) -> str:
 
 
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
-    """Returns the amount of each of `TERMS` in a run, from its calls, time steps and cells in every layer."""
+    """Computes the amount of each of `TERMS` in a run from the number of calls, time steps and cells in every layer."""
     counts = {"fixed": 1, "call": calls, "step": steps, "cell": cells, "square": steps * cells}
     return {name: share(spec) * counts[rate] for name, (rate, share) in TERMS.items()}
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(HasText):
-    """The method to run a batch by, and the reason.
+    """The method chosen for a batch, and the reason for it.
 
     Attributes:
         method: the method to use.
-        cuts: its cuts in time; `(0, T)` if the batch is not cut.
+        cuts: the time steps at which it cuts the batch, with 0 and `T`; `(0, T)` if the batch is not cut.
         seconds: the predicted time of each method that may be the fastest; empty if a rule decides.
         reason: the rule that decides, or the machine on which the constants behind the predictions were measured.
     """
@@ -174,15 +177,15 @@ class Plan(HasText):
 
 
 def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu") -> str:
-    """Returns the key of `Costs.seconds` under which a method has its constants.
+    """Returns the key of a method's constants in `Costs.seconds`.
 
     Args:
-        method: `"packed"` and `"split"` have constants of their own, and so has `"whole"`, which is padded data without
-            padding. The rectangles of `"padded"` and `"staircase"` run on the `fused` kernel, or on torch's other
-            kernels, whose constants are called `rectangles`.
+        method: the name of the method. `"packed"` and `"split"` have their own constants, and so does `"whole"`, which
+            is a padded batch without padding. The rectangles of `"padded"` and `"staircase"` run on the `fused` kernel,
+            or on torch's other kernels, whose constants are called `rectangles`.
         spec: the RNN.
         training: whether there is a backward pass.
-        fused: as in `rates`.
+        fused: whether torch has a kernel for padded data (see `rates`).
         device: `"cpu"` or `"cuda"`.
     """
     if method in ("padded", "staircase"):
@@ -194,7 +197,7 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 def rates(
     spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
 ) -> Mapping[str, Rates]:
-    """Returns the cost of calls, steps and cells by each method, for all layers and directions of an RNN together.
+    """Returns the cost of calls, steps and cells for each method, summed over all layers and directions of an RNN.
 
     Args:
         spec: the RNN.
@@ -229,12 +232,12 @@ def choose(
     fused: bool = True,
     threads: int = 1,
 ) -> Plan:
-    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that is as `NEAR`.
+    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method within `NEAR` of them.
 
-    The choice is deterministic and measures nothing. In three cases, torch's own kernel runs the batch without a
+    The choice is deterministic, and nothing is measured. In three cases, torch's own kernel runs the batch without a
     prediction. First, equal lengths leave nothing to pack. Second, a GRU on a CPU gains nothing in the forward pass
-    from running step by step: with 23 ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed
-    data, and 1.00 times in the median. Third, there may be no measured constants.
+    from running step by step. On 23 ragged batches, this took 0.92 to 1.27 times as long as torch's kernel for packed
+    data, with a median of 1.00. Third, there may be no measured constants.
 
     Args:
         rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may grow without bound in
@@ -242,8 +245,8 @@ def choose(
         lengths: `(B,)` lengths in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: as in `rates`.
-        threads: as in `rates`.
+        fused: whether torch has a kernel for padded data (see `rates`).
+        threads: number of torch threads, on a CPU.
     """
     steps = max(lengths)
     on_fused = device == "cpu" and fused and _is_fusable(rnn, training, device)
@@ -263,7 +266,7 @@ def _by_rule(method: str, steps: int, rule: str) -> Plan:
 def weighed(
     spec: Spec, lengths: tuple[int, ...], training: bool, device: str, fused: bool, threads: int, relu: bool
 ) -> Plan:
-    """Chooses a method by predicted times, if there are measured constants. See `choose`."""
+    """Chooses a method by its predicted time, if there are measured constants. See `choose`."""
     steps, equal = max(lengths), max(lengths) == min(lengths)
     each = rates(spec, training, device, fused, threads)
     if not each:
@@ -294,9 +297,9 @@ def weighed(
 
 
 def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, ...]:
-    """Returns the cuts of the fastest staircase, by prediction. The other arguments are those of `choose`.
+    """Returns the cuts of the staircase that should be fastest. The other arguments are those of `choose`.
 
-    Without measured constants, it is the staircase with the fewest cells among those with at most four rectangles.
+    Without measured constants, this is the staircase with the fewest cells among those with at most four rectangles.
     """
     if each := rates(spec, *place):
         return best_cuts(lengths, each["staircase"])
@@ -309,10 +312,11 @@ def in_force(device: str, threads: int = 1) -> Costs:
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        threads: number of torch threads, on a CPU. The constants of the number with the nearest ratio to it are used.
+        threads: number of torch threads, on a CPU. If this number was not measured, the constants of the nearest
+            number, by ratio, are used.
 
     Returns:
-        The constants; they are empty if nothing was measured.
+        The constants, which are empty if nothing was measured.
     """
     known = _known(device)
     nearest = min(known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0)
@@ -334,7 +338,7 @@ def _known(device: str) -> dict[int, Costs]:
 
 
 def _gpu_name() -> str:
-    """Returns the name of the GPU in use; empty without a GPU."""
+    """Returns the name of the GPU in use, or an empty string if there is none."""
     import torch  # noqa: PLC0415 - nothing else here needs it
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else ""

@@ -22,11 +22,11 @@ class _Cells:
     """Rectangles of cells whose rows may be anywhere in a tensor."""
 
     def __init__(self, rectangles: Sequence[tuple[int, int, Tensor, Tensor]], n_rows: int) -> None:
-        """Keeps the rectangles, and the number of rows of the tensor.
+        """Stores the rectangles, and the number of rows of the tensor.
 
         Args:
-            rectangles: for each rectangle, its `t` time steps, its `n` sequences, `(t · n,)` the row of the tensor for
-                each cell, all different, and the indices of the cells that are padding.
+            rectangles: for each rectangle, the number of its time steps `t`, the number of its sequences `n`, the row
+                of the tensor for each cell, `(t · n,)`, all different, and the indices of the cells that are padding.
             n_rows: number of rows of the tensor.
         """
         self._rectangles, self._n_rows = rectangles, n_rows
@@ -49,7 +49,7 @@ class _Cells:
 
     @cached_property
     def _origin(self) -> Tensor:
-        """`(n_rows,)` the cell that goes to each row of the tensor, or the number of cells at padding."""
+        """`(n_rows,)` the index of the cell that goes to each row of the tensor; at padding, the number of cells."""
         with torch.inference_mode(False):  # otherwise autograd could not save it
             rows = torch.cat([own for _, _, own, _ in self._rectangles])
             cells, start = torch.arange(len(rows), device=rows.device), 0
@@ -60,15 +60,15 @@ class _Cells:
 
 
 class _Whole:
-    """Rectangles that all have every sequence, in the caller's order. They are slices of a padded batch.
+    """Rectangles that all contain every sequence, in the caller's order. They are slices of a padded batch.
 
-    It has the methods of `_Cells`. If there is one rectangle, a tensor may hold the features of two directions.
+    It has the methods of `_Cells`. If there is only one rectangle, a tensor may hold the features of two directions.
     """
 
     def __init__(
         self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]
     ) -> None:
-        """Keeps the shape of the batch and the time steps of each rectangle.
+        """Stores the shape of the batch and the time steps of each rectangle.
 
         Args:
             shape: the shape of the batch.
@@ -110,14 +110,15 @@ class _Whole:
 
 
 class Grid:
-    """The cells of a staircase: rectangle after rectangle, each time-major, the longest sequences first.
+    """The cells of a staircase, rectangle by rectangle, each time-major, with the longest sequences first.
 
-    If every rectangle has all sequences, they stay in the caller's order, because nothing has to be sorted.
+    If every rectangle contains all sequences, they stay in the caller's order, because nothing has to be sorted.
 
     Attributes:
         rectangles: `(first step, step after the last, sequences)` for each rectangle.
         waste: the indices of the cells that are padding, for each rectangle.
-        ends: for each rectangle, the last cells of the sequences that end in it, and the number of sequences after it.
+        ends: for each rectangle, the last cells of the sequences that end in it, and the number of sequences that
+            continue.
         order: `(B,)` the caller's index of the sequence at each rank; `None` if that is the caller's order.
         rank: `(B,)` the rank of each sequence, which is the inverse of `order`.
     """
@@ -149,11 +150,11 @@ class Grid:
         )
 
     def source(self, shape: Padded, direction: int) -> _Cells | _Whole:
-        """Locates the cells of a direction in a padded batch. The reverse one (1) begins at each sequence's end."""
+        """Locates the cells of a direction in a padded batch. Direction 1, reverse, begins at each sequence's end."""
         return self._found(shape, range(direction, direction + 1), 1)
 
     def target(self, shape: Padded, directions: int) -> _Cells | _Whole:
-        """Locates the cells of all directions, one after the other, in a padded batch of rows `(…, …, D)`."""
+        """Locates the cells of all directions, one direction after the other, in a padded batch `(…, …, D)`."""
         return self._found(shape, range(directions), directions)
 
     def _found(self, shape: Padded, which: range, directions: int) -> _Cells | _Whole:
@@ -185,14 +186,14 @@ class Grid:
 
 
 def taken(x: Tensor, features: int, cells: _Cells | _Whole) -> Sequence[Tensor]:
-    """Calls `cells.take`, so that it can be differentiated any number of times."""
+    """Calls `cells.take` in a way that can be differentiated any number of times."""
     take, shape = (lambda x: tuple(cells.take(x, features))), x.shape
     found: Sequence[Tensor] = mapped(take, take, lambda *values: cells.put(values, shape, 0.0), x)
     return found
 
 
 def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: _Cells | _Whole, padding_value: float) -> Tensor:
-    """Calls `cells.put`, so that it can be differentiated any number of times."""
+    """Calls `cells.put` in a way that can be differentiated any number of times."""
     features = values[0].shape[-1]
     found: Tensor = mapped(
         lambda *values: cells.put(values, shape, padding_value),

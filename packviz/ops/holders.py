@@ -23,8 +23,8 @@ class _Place(NamedTuple):
     """A place that holds a function.
 
     Attributes:
-        name: its name, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
-        owner: returns the object or the dict that holds the function. It does not keep an object alive.
+        name: the name of the place, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
+        owner: a function that returns the object or the dict that holds the function, without keeping an object alive.
         key: the name of the attribute, or the key of the entry; `None` if the function cannot be replaced.
     """
 
@@ -64,9 +64,9 @@ def thawed() -> Iterator[None]:
 
 
 def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
-    """Returns each function with each place that holds it, except those in packviz.
+    """Returns the places that hold each function, except those in packviz, as pairs of function and place.
 
-    In torch, it returns attributes of modules only. It does not find local variables of running functions.
+    In torch itself, it finds only attributes of modules. It does not find local variables of running functions.
     """
     gc.collect()  # garbage needs no name
     search = _Search(functions)
@@ -75,7 +75,7 @@ def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
 
 class _Search:
     def __init__(self, functions: list[FunctionType]) -> None:
-        self._above: dict[int, list[Any]] = {}  # by id of an object, what holds it
+        self._above: dict[int, list[Any]] = {}  # the objects that hold an object, by its id
         self._known: dict[int, list[str]] = {}
         frontier: list[Any] = functions
         holders: list[Any] = []
@@ -111,8 +111,8 @@ class _Search:
 def _root(one: Any) -> str | None:
     """Returns the name of a module, a class, a function or an object, or an empty string to leave it out.
 
-    It is `None` for containers, and for functions and objects that torch or the standard library made for others. These
-    are named after the objects that hold them.
+    The result is `None` for containers, and for functions and objects that torch or the standard library made for
+    others. These are named after the objects that hold them.
     """
     if isinstance(one, dict):
         module = name = str(one["__name__"]) if "__name__" in one and {"__builtins__", "__spec__"} & one.keys() else ""
@@ -133,7 +133,7 @@ def _root(one: Any) -> str | None:
 def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
     """Returns how an object holds a value: the addition to its name, and the key if the value can be replaced.
 
-    It runs no property and no `__setattr__` of the user.
+    It does not run the user's properties or `__setattr__`.
     """
     if isinstance(owner, (list, tuple)):
         return [(f"[{i}]", None) for i, each in enumerate(owner) if each is value]

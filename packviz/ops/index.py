@@ -1,8 +1,8 @@
-"""Converts between a padded batch and its packed data, as a linear map and its transpose.
+"""Converts between a padded batch and its packed data, using a linear map and its transpose.
 
-torch copies block by block, with a kernel per distinct length. A `Route` gathers by an index tensor, with one kernel in
-each direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch. It is kept for the
-next function that handles the batch.
+torch copies block by block, with a kernel for each distinct length. A `Route` gathers with an index tensor, which takes
+one kernel in each direction, and no extra time to reorder the sequences. An `Index` builds the routes of a batch, and
+is kept for the next function that handles the batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether operators on a tensor run at once, on a supported device and outside of CUDA graph capture.
+    """Returns whether operators on a tensor run immediately: on a supported device, outside of CUDA graph capture.
 
     A graph would keep reading indices at addresses that stay valid for the next few batches only.
     """
@@ -33,7 +33,7 @@ def is_at_hand(x: Tensor) -> bool:
 
 
 def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
-    """Returns indices as tensors on a device. They go there in one copy, without waiting for it."""
+    """Returns indices as tensors on a device, copied there all at once without waiting for the device."""
     with torch.inference_mode(False):  # otherwise autograd could not save them
         if device.type == "cpu":
             return [torch.from_numpy(each) for each in values]
@@ -48,7 +48,7 @@ class Route:
 
     Attributes:
         rows: `(N,)` the cell of each packed row.
-        n_cells: number of cells; more than `N` with padding.
+        n_cells: number of cells, which is more than `N` if there is padding.
     """
 
     def __init__(self, rows: Tensor, n_cells: int) -> None:
@@ -85,18 +85,18 @@ class _Linear(torch.autograd.Function):
 
 
 def needs_grad(x: Tensor) -> bool:
-    """Returns whether results computed from a tensor get a gradient."""
+    """Returns whether results that are computed from a tensor will have a gradient."""
     return x.requires_grad and torch.is_grad_enabled()
 
 
 def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Callable[..., Any], *inputs: Tensor) -> Any:
-    """Calls an affine map, so that it can be differentiated any number of times.
+    """Calls an affine map in a way that can be differentiated any number of times.
 
     Args:
         call: the map.
-        linear: its linear part, which is also the gradient of `transpose`.
+        linear: the linear part of the map, which is also the gradient of `transpose`.
         transpose: the gradient of the map.
-        inputs: tensors.
+        inputs: the tensors that the map takes.
 
     Returns:
         The result of the map, which is a tensor or a tuple of tensors.
@@ -107,12 +107,12 @@ def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Call
 
 
 def packed_rows(cells: Tensor, route: Route) -> Tensor:
-    """Calls `route.pack`, so that it can be differentiated any number of times."""
+    """Calls `route.pack` in a way that can be differentiated any number of times."""
     return mapped(route.pack, route.pack, lambda rows: route.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
 
 
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
-    """Calls `route.pad`, so that it can be differentiated any number of times."""
+    """Calls `route.pad` in a way that can be differentiated any number of times."""
     found: Tensor = mapped(lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows)
     return found
 
@@ -123,7 +123,8 @@ class Index:
     Attributes:
         sizes: `(max(lengths),)` number of sequences at each time step.
         lengths: `(B,)` length of each sequence, in the caller's order, on the CPU.
-        order: `(B,)` the caller's index of the sequence at each rank; `None` if they come longest first already.
+        order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are already sorted,
+            longest first.
         device: the device of `order` and of the routes.
         n_rows: `N`, the number of real cells.
     """
@@ -160,12 +161,12 @@ class Index:
 
 
 def is_falling(values: list[int]) -> bool:
-    """Returns whether numbers never grow and are at least 1, like lengths by rank or sequences by time step."""
+    """Returns whether numbers never increase and are at least 1, like sorted lengths or the sizes of time steps."""
     return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
 
 
 def falling_sizes(packed: PackedSequence) -> list[int]:
-    """Returns the `batch_sizes`, or an empty list if packing could not have made them for this data."""
+    """Returns the `batch_sizes`, or an empty list if packing could not have produced them for this data."""
     data, sizes = packed.data, packed.batch_sizes
     if not (data.numel() and sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1):
         return []
@@ -183,8 +184,8 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
     Args:
         ranked: `(B,)` lengths on the CPU, longest first (see `is_falling`).
-        order: `(B,)` the caller's index of each of them, on the CPU; `None` if the caller gave them in this order.
-        sorted_indices: `order` on the device.
+        order: `(B,)` the caller's index of each of them, on the CPU; `None` if the caller passed them in this order.
+        sorted_indices: the same as `order`, on the device.
         device: the device of the batch.
     """
     lengths = ranked.clone()
@@ -195,9 +196,9 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
-    """Returns the index of a packed batch, kept or newly made. Its `batch_sizes` must be falling.
+    """Returns the kept index of a packed batch, or a new one. Its `batch_sizes` must never increase.
 
-    It is `None` if `unsorted_indices` is not a permutation of the sequences, or is on another device.
+    The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is on another device.
     """
     if (index := kept(packed)) is not None:
         return index
@@ -222,14 +223,14 @@ def kept(packed: PackedSequence) -> Index | None:
 
 
 def keep(index: Index, packed: PackedSequence) -> None:
-    """Keeps an index as long as the `batch_sizes` tensor, which an RNN passes on from its input to its output."""
+    """Keeps an index as long as the `batch_sizes` tensor exists. An RNN passes this tensor on from input to output."""
     versions = _versions(packed)
     if versions is not None:
         _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Returns numbers that change with every change in place; `None` if torch does not count the changes."""
+    """Returns numbers that change with every in-place change, or `None` if torch does not count such changes."""
     found = tuple(0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices))
     return None if None in found else found
 

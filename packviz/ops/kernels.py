@@ -1,4 +1,4 @@
-"""Runs one layer of an `nn.RNN`, `nn.GRU` or `nn.LSTM` by torch's own kernels."""
+"""Runs one layer of an `nn.RNN`, `nn.GRU` or `nn.LSTM` with torch's own kernels."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Result = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Layer(NamedTuple):
-    """One layer, with all of its directions.
+    """One layer of an RNN, with all of its directions.
 
     Attributes:
         mode: the RNN's `mode`.
-        bias: whether there are biases.
+        bias: whether the layer has biases.
         weights: for each direction, the weights of the input and of the state, the two biases, and the weights of the
             projection, in torch's order.
     """
@@ -32,12 +32,12 @@ class Layer(NamedTuple):
 
     @property
     def directions(self) -> int:
-        """`D`: 2 if bidirectional, else 1."""
+        """The number of directions, `D`: 2 if the layer is bidirectional, else 1."""
         return len(self.weights)
 
     @property
     def output_size(self) -> int:
-        """`P`, the number of features of one direction's output: that of the projection, or else `H`."""
+        """`P`, the number of features of one direction's output: the size of the projection, or `H` without one."""
         return self.weights[0][1].shape[1]
 
     @property
@@ -113,10 +113,10 @@ def rectangle(
 
 
 def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Returns one direction's weights in the memory layout that cuDNN needs: one after the other, from its start.
+    """Returns one direction's weights in the layout that cuDNN needs: one after the other in one piece of memory.
 
-    Modules lay out the weights of all layers in this way. Otherwise torch warns, and copies them at every call. cuDNN
-    needs the projection before the biases, and space for biases even if there are none.
+    Modules lay out the weights of all layers in this way. Without this layout, torch warns and copies them at every
+    call. cuDNN needs the projection before the biases, and space for biases even if there are none.
     """
     matrices, biases = weights[:2], weights[2:4] if len(weights) > 3 else ()
     laid = [*matrices, *weights[len(matrices) + len(biases) :], *biases]
@@ -135,12 +135,12 @@ def gradients_again(
     inputs: Sequence[Tensor | None],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """Computes the gradients of a function by operators that can be differentiated again, for a `backward`.
+    """Computes the gradients of a function in a `backward`, with operators that can be differentiated again.
 
     Args:
-        function: computes the results from the inputs once more, by such operators.
+        function: a function that computes the results from the inputs again, with such operators.
         inputs: the inputs of the function.
-        gradients: the gradients of its results.
+        gradients: the gradients of the function's results.
     """
     # One input may be computed from another, such as a state from the weights. With views of the inputs, gradients
     # reach each input through this function only, so nothing is counted twice.
@@ -189,7 +189,7 @@ def _fused(
 
 
 def _plain(reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-    """Computes the same by torch's kernel for packed data, which can be differentiated any number of times."""
+    """Computes the same results by torch's kernel for packed data, which can be differentiated any number of times."""
     along, sizes = x.flip(0) if reverse else x, torch.full((x.shape[0],), x.shape[1], device="cpu")
     options = len(weights) == 4, 1, 0.0, True, False
     with torch.autocast("cpu", enabled=False):

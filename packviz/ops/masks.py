@@ -1,10 +1,10 @@
-"""The everyday helpers for a padded batch: a mask, a loss and an alignment.
+"""Provides the everyday helpers for a padded batch: a mask, a loss and an alignment.
 
-They take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and never
-guess from zeros. A sequence may be empty.
+The helpers take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and
+never guess the lengths from zeros. A sequence may be empty.
 
-Nothing here waits for an accelerator, except `align` with `check_padding`. Sizes come from shapes. The values of
-lengths and masks are checked only if reading them is free: in a list, or on the CPU outside of compilation. The
+Nothing here waits for an accelerator, except `align` with `check_padding`. They read sizes from shapes only. The values
+of lengths and masks are checked only if reading them is free: in a list, or on the CPU outside of compilation. The
 docstrings describe the result for values that could not be checked and are out of range.
 """
 
@@ -104,8 +104,8 @@ def masked_loss(
     Args:
         loss: a function of `torch.nn.functional` such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or
             `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
-            Or the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other number per cell, such as
-            `(prediction == target).float()` for an accuracy. Sequences start at step 0.
+            It can also be the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`, or any other number per
+            cell, such as `(prediction == target).float()` for an accuracy. Sequences start at step 0.
         *tensors: for a function, the predictions and the targets (and any other tensors it takes); then, in both ways
             of calling, the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets
             them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the third dimension, as in
@@ -114,7 +114,7 @@ def masked_loss(
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
             equals `T` (but not while compiling).
         reduction: `"mean"` divides the sum over all real cells by their number, so every token has the same weight in
-            every sequence. `"sum"` does not divide; with several workers, add up the sums and divide by the tokens of
+            every sequence. `"sum"` returns the sum; with several workers, add up the sums and divide by the tokens of
             all of them. `"sequence"` returns the mean of each sequence. For class indices, the means of
             `F.cross_entropy` and `F.nll_loss` are weighted, as in torch: cells with `ignore_index` do not count, and
             others count with the `weight` of their class.
@@ -124,14 +124,14 @@ def masked_loss(
         A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. For an empty sequence, or if all sequences are
         empty, it is 0 with zero gradient. A length that could not be checked and is over `T` counts as `T`.
 
-        The padding has no influence, even if it holds NaN, infinity or a class that does not exist, and its gradient is
-        exactly zero. If `loss` is a result, this covers only the loss itself: at a *prediction* of NaN, most losses
+        The padding has no influence, even if it contains NaN, infinity or a class that does not exist, and its gradient
+        is exactly zero. If `loss` is a result, this covers only the loss itself: at a *prediction* of NaN, most losses
         turn that zero gradient into NaN again. Pass the function instead.
 
     Raises:
         TypeError: `loss` is neither a function nor a tensor, or the arguments after it do not fit it.
-        ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do not fit each other,
-            or `reduction` is unknown.
+        ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do not fit together, or
+            `reduction` is unknown.
 
     Examples:
         >>> import packviz as pv, torch
@@ -142,7 +142,7 @@ def masked_loss(
     if lengths is None and tensors:
         *tensors, lengths = tensors  # type: ignore[assignment]
     if isinstance(lengths, bool):
-        raise TypeError(f"batch_first must be given by name: batch_first={lengths}")
+        raise TypeError(f"batch_first must be passed by name: batch_first={lengths}")
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
     is_function = callable(loss) and not isinstance(loss, (Tensor, Module))
     _check_call(loss, is_function, tensors, lengths, options)
@@ -252,7 +252,7 @@ def align(
             closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as packing needs it) or `"left"`.
         source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`, so aligning twice loses
-            data (`check_padding` finds this). If both sides are equal, only the padding and the width change. Not
+            data (`check_padding` finds this). If both sides are equal, only the padding and the width change. It is not
             allowed with a mask.
         max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
@@ -264,9 +264,9 @@ def align(
             device. Without it, nothing is read from an accelerator.
 
     Returns:
-        `x` with its padding moved, and with `max_len` time steps. Lengths that could not be checked and are over
-        `max_len` lose steps: with the padding on the right the last ones, on the left the first ones. In a mask
-        that could not be checked, anything but 0 counts as 1.
+        `x` with its padding moved, and with `max_len` time steps. Sequences whose lengths could not be checked and are
+        over `max_len` lose steps: the last ones if the padding is on the right, and the first ones if it is on the
+        left. In a mask that could not be checked, anything but 0 counts as 1.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
@@ -315,7 +315,7 @@ def align(
 
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns the lengths, and the mask if `lengths` is one, which has two dimensions."""
+    """Returns the lengths, and also the mask if `lengths` is one, because it has two dimensions."""
     require_dense("lengths", lengths)
     try:
         values = _as_tensor(lengths)
@@ -333,13 +333,13 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, side: Side, value: Any) -> None:
-    """Checks that the data of each sequence spans exactly its first to its last cell without the padding's value.
+    """Checks that each sequence reaches exactly from its first to its last cell that is not the padding's value.
 
     Raises:
-        ValueError: a sequence differs.
+        ValueError: in some sequence this is not the case.
     """
     if not isinstance(value, Real) or (isinstance(value, bool) and x.dtype != torch.bool):
-        raise TypeError(f"check_padding is {value!r}; give the value that the padding holds, such as 0")
+        raise TypeError(f"check_padding is {value!r}; give the value of the padding, such as 0")
     cells = (x if batch.batch_first else x.transpose(0, 1)).detach().cpu()
     # Fractions are compared in the precision of x, as in 0.1. Whole numbers are not: in uint8, 300 would become 44.
     dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.float64
@@ -371,7 +371,7 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
 
 
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
-    """Returns `rows[index]` where `real`, and padding elsewhere. It copies whole rows, and so does its gradient."""
+    """Returns `rows[index]` where `real` is True, else padding. It copies whole rows, and so does its gradient."""
     if rows.shape[0] == 0:
         return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
     taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
@@ -384,7 +384,7 @@ def _is_real(n: Tensor, steps: int) -> Tensor:
 
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
-    """Returns a mask of two dimensions in a shape that broadcasts with a tensor of `ndim` dimensions."""
+    """Reshapes a mask of two dimensions so that it broadcasts with a tensor of `ndim` dimensions."""
     return mask.reshape(*mask.shape, *(1,) * (ndim - 2))
 
 
@@ -418,7 +418,7 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     """Returns `(B,)` lengths as an int64 tensor on their own device, or on the CPU for a list.
 
     Raises:
-        ValueError: they are not whole numbers, or not one-dimensional.
+        ValueError: the lengths are not whole numbers, or not one-dimensional.
     """
     if torch.compiler.is_compiling():
         lengths = _as_tensor(lengths)
@@ -445,10 +445,10 @@ def _as_tensor(values: Any) -> Tensor:
 
 
 def time_steps(value: int, name: str) -> int:
-    """Returns a number of time steps.
+    """Checks a number of time steps, and returns it.
 
     Raises:
-        ValueError: it is not a whole number of at least 0.
+        ValueError: `value` is not a whole number of at least 0.
     """
     whole = isinstance(value, (int, torch.SymInt)) or (hasattr(value, "__index__") and not isinstance(value, Tensor))
     if isinstance(value, bool) or not whole or value < 0:
@@ -468,7 +468,7 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether values can be read at once: on the CPU, and not in a tracer's subclass without values."""
+    """Returns whether values can be read at once: they are on the CPU and not in a tracer's subclass without values."""
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
 
 

@@ -1,4 +1,4 @@
-"""Runs an RNN on a padded batch as a module that is one operator for a compiler.
+"""Provides a module that runs an RNN on a padded batch, and that compilers see as one operator.
 
 The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile everything around it. So
 the code inside may depend on the lengths.
@@ -32,16 +32,16 @@ _TAKEN = (
 
 
 class Ragged(nn.Module):
-    """An RNN that takes a padded batch and its lengths: `run` as a module, without a graph break.
+    """An RNN that takes a padded batch and its lengths, and does the same as `run`, without a graph break.
 
     It replaces the RNN: write `self.lstm = pv.Ragged(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN → pad.
-    It has the RNN's parameters under the RNN's names, so checkpoints of one load into the other. It also has the RNN's
-    attributes and methods, such as `hidden_size` and `flatten_parameters()`.
+    It has the RNN's parameters under the RNN's names, so a checkpoint of either loads into the other. It also has the
+    RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
 
-    Under `torch.compile` and `torch.export` it is one operator, or one per layer with dropout between layers. A model
-    that contains it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is always
-    "auto", and under autocast it computes in the dtype of its weights. The backward pass repeats the forward pass, and
-    cannot be differentiated again. Before you load a saved program, `import packviz.ops.operator`.
+    Under `torch.compile` and `torch.export` it is one operator, or one per layer if there is dropout between layers. A
+    model that contains it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is
+    always "auto", and under autocast it computes in the dtype of its weights. The backward pass repeats the forward
+    pass, and cannot be differentiated again. Before you load a saved program, `import packviz.ops.operator`.
 
     Attributes:
         rnn: the RNN.
@@ -56,7 +56,7 @@ class Ragged(nn.Module):
     """
 
     def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Sequence[int] = "auto") -> None:
-        """Wraps an RNN, without a copy.
+        """Wraps an RNN without copying it.
 
         Raises:
             TypeError: `rnn` is not an RNN.
@@ -89,8 +89,8 @@ class Ragged(nn.Module):
         results equal to those without a compiler.
 
         Raises:
-            RuntimeError: it is exported to ONNX, which has no such operator; or, while compiling, the RNN has hooks or
-                its own `forward`.
+            RuntimeError: the module is exported to ONNX, which has no such operator; or, while compiling, the RNN has
+                hooks or its own `forward`.
         """
         how: Any = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
         if not torch.compiler.is_compiling():
@@ -128,7 +128,7 @@ class Ragged(nn.Module):
         return x, (h_n, c_n) if own["mode"] == "LSTM" else h_n
 
     def _weight(self, name: str) -> Tensor:
-        """Returns a weight without access to the RNN."""
+        """Returns a weight without accessing the RNN."""
         own = parameters(self)
         return own[name] if name in own else self.parametrizations[name]()  # type: ignore[no-any-return]
 
@@ -144,7 +144,7 @@ class Ragged(nn.Module):
         return self
 
     def train(self, mode: bool = True) -> Ragged:
-        """Sets training mode, also for the RNN."""
+        """Sets the training mode of this module and of the RNN."""
         self.rnn.train(mode)
         return super().train(mode)
 
@@ -210,7 +210,7 @@ def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) 
 
 @functools.lru_cache(maxsize=64)
 def _hollow(thread: int, mode: str, projection: int, *sizes: Any) -> nn.RNNBase:
-    """Returns an RNN without weights, one for each thread."""
+    """Returns an RNN without weights. Each thread has its own."""
     kind, _, nonlinearity = mode.partition("_")
     settings: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     settings |= {"proj_size": projection} if projection else {}
@@ -255,7 +255,7 @@ def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     schema=f"(Tensor output, Tensor h_n, Tensor c_n, {_TAKEN}) -> Tensor[]",
 )
 def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
-    """Computes the gradients of x, the initial states and the weights by torch's autograd."""
+    """Computes the gradients of x, the initial states and the weights with torch's autograd."""
     gradients, (x, lengths, h_0, c_0, weights, *settings) = taken[:3], taken[3:]
     own: Any = [t if t is None else t.detach().requires_grad_() for t in (x, h_0, c_0, *weights)]
     x, h_0, c_0, *weights = own
@@ -275,7 +275,7 @@ def _gradient_shapes(*taken: Any) -> list[Tensor]:
 
 
 def _separate(made: Iterable[Tensor], taken: Sequence[Tensor | None]) -> list[Tensor]:
-    """Makes results contiguous, and copies those that share memory with another one or with an argument."""
+    """Makes results contiguous, and copies those that share memory with another result or with an argument."""
     seen, found = {storage(one) for one in taken if one is not None}, []
     for one in made:
         one = one.contiguous()

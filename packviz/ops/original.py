@@ -1,4 +1,4 @@
-"""torch's own packing and unpacking, also while `pv.patch_torch()` has put packviz's functions under torch's names."""
+"""Provides torch's own packing and unpacking, even while `pv.patch_torch()` puts packviz's under torch's names."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""torch's packing and unpacking, with a backward pass whose time is proportional to the data.
+"""Packs and unpacks as torch does, with a backward pass whose time is proportional to the amount of data.
 
-Four functions have the arguments and the results of their namesakes in `torch.nn.utils.rnn`, bit for bit. The
-`PackedSequence` is torch's own, so both kinds can be mixed. There is **one deviation**: a length beyond the time steps
-of the input is a ValueError. torch accepts it and returns less data than `batch_sizes` states, which leads to various
-errors later.
+Four functions take the arguments of their namesakes in `torch.nn.utils.rnn`, and return the same results, bit for bit.
+The `PackedSequence` is torch's own, so you can mix packviz's functions and torch's. There is **one difference**: a
+length greater than the input's number of time steps raises a ValueError. torch accepts it and returns less data than
+`batch_sizes` states, which leads to various errors later.
 
-torch's own functions do the work if they are faster (on a CPU without a gradient, or for a small batch) and if they
-reject the input, so that the error is theirs. They also do it in cases that the functions here don't support: tracing,
-scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of `Tensor`, complex numbers, CUDA graph
-capture, and devices other than CPU and CUDA. Nothing here waits for a GPU, except padding a batch that was not packed
-here. Under `torch.compile` each of the four is a graph break, as in torch. `unpack_to_length` pads to any width.
+torch's own functions do the work if they are faster (on a CPU without a gradient, or for a small batch), and if they
+reject the input, so that the error is torch's. They also do the work in cases that the functions here don't support:
+tracing, scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of `Tensor`, complex numbers, CUDA
+graph capture, and devices other than CPU and CUDA. Nothing here waits for a GPU, except unpacking a batch that was not
+packed here. Under `torch.compile` each of the four is a graph break, as in torch. `unpack_to_length` pads to any width.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def pack_padded_sequence(
         input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
         lengths: `(B,)` whole numbers from 1 to `T`, in a list or on the CPU.
         batch_first: whether the batch is the first dimension of `input`.
-        enforce_sorted: whether the sequences must come longest first. If not, torch's own sort sorts them.
+        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort is used.
 
     Returns:
-        The same as torch, bit for bit.
+        The same result as torch's, bit for bit.
 
     Raises:
         ValueError: a length is greater than `T`, which torch accepts.
-        RuntimeError: torch raises this error for the same input, with the same text. Other errors are torch's, too.
+        RuntimeError: torch raises this error for the same input, with the same text. Other errors are also torch's.
 
     Examples:
         >>> import packviz as pv, torch
@@ -67,20 +67,21 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Unpacks to a padded batch, as `torch.nn.utils.rnn.pad_packed_sequence` does.
+    """Unpacks into a padded batch, as `torch.nn.utils.rnn.pad_packed_sequence` does.
 
     Args:
-        sequence: a `PackedSequence` that was packed here, by torch or by hand, or that an RNN returned.
+        sequence: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
         batch_first: whether the batch is the first dimension of the result.
         padding_value: value that fills the padding.
-        total_length: number of time steps of the result. Defaults to those of the longest sequence.
+        total_length: number of time steps of the result. Defaults to the length of the longest sequence.
 
     Returns:
-        The same as torch, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, in the order of sequences before
-        packing, and their lengths `(B,)` on the CPU.
+        The same result as torch's, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, in the order of
+        sequences before packing, and their lengths `(B,)` on the CPU.
 
     Raises:
-        ValueError: `total_length` is below the longest sequence, as in torch. Other errors are torch's, too.
+        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are also
+            torch's.
 
     Examples:
         >>> import packviz as pv, torch
@@ -99,13 +100,13 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
     Args:
         sequences: tensors `(L, …)`, each with its own length `L`.
-        enforce_sorted: whether the sequences must come longest first. If not, torch's own sort sorts them.
+        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort is used.
 
     Returns:
-        The same as torch, bit for bit.
+        The same result as torch's, bit for bit.
 
     Raises:
-        RuntimeError: torch raises this error for the same input. Other errors are torch's, too.
+        RuntimeError: torch raises this error for the same input. Other errors are also torch's.
 
     Examples:
         >>> import packviz as pv, torch
@@ -123,10 +124,10 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """Unpacks into sequences, as `torch.nn.utils.rnn.unpack_sequence` does, but without a padded batch in between.
 
     Args:
-        packed_sequences: a `PackedSequence` that was packed here, by torch or by hand, or that an RNN returned.
+        packed_sequences: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
 
     Returns:
-        The same as torch, bit for bit: tensors `(L, …)` in the order before packing.
+        The same result as torch's, bit for bit: tensors `(L, …)` in the order before packing.
 
     Examples:
         >>> import packviz as pv, torch
@@ -149,25 +150,25 @@ def unpack_to_length(
 ) -> Tensor:
     """Unpacks to exactly `total_length` time steps, for code that needs a fixed shape.
 
-    It returns the same as `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]`, and can also
-    truncate. It compares only the widths, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the
-    batch must have been packed with `enforce_sorted=False`.
+    It returns the same tensor as `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]`, and can
+    also truncate. It compares only the widths, so nothing waits for the device. Under `torch.compile(fullgraph=True)`
+    the batch must have been packed with `enforce_sorted=False`.
 
     Args:
         packed: a `PackedSequence` that an RNN returned, or that was built by hand.
         total_length: number of time steps of the result. Beyond the longest sequence, the result is padding.
         batch_first: whether the batch is the first dimension of the result, as in torch.
         padding_value: value that fills the padding.
-        truncate: whether `total_length` may be below the longest sequence, so that later steps are dropped. By default
-            that is an error, because a loss over a truncated output ignores the end of long sequences.
+        truncate: whether `total_length` may be less than the longest length, so that later steps are dropped. By
+            default, this is an error, because a loss over a truncated output ignores the end of long sequences.
 
     Returns:
         `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
 
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `total_length` is not a whole number of at least 0, or below the longest sequence without
-            `truncate`.
+        ValueError: `total_length` is not a whole number of at least 0, or it is less than the longest length and
+            `truncate` is False.
 
     Examples:
         >>> import packviz as pv, torch
@@ -367,7 +368,7 @@ def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
 
 
 def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
-    """Returns whether a tensor holds values that are available now, and needs no derivative but a gradient."""
+    """Returns whether a tensor has values that are available now, and needs no derivatives other than gradients."""
     return (
         type(x) in _PLAIN
         and is_at_hand(x)

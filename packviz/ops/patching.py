@@ -1,4 +1,4 @@
-"""Puts the drop-ins under torch's own names, and later torch's functions back."""
+"""Puts packviz's functions under torch's own names, and restores torch's functions later."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from packviz.ops import holders, original, packing
 
 
 class Patch(HasText):
-    """A replacement of torch's functions by packviz's, made by `patch_torch`.
+    """A replacement of torch's functions with packviz's, made by `patch_torch`.
 
-    As a context manager, it ends with the block.
+    If it is used as a context manager, it ends with the block.
 
     Attributes:
         everywhere: whether it also replaces functions outside of torch.
         replaced: the places in which this call put packviz's function, such as `torch.nn.utils.rnn.pack_sequence`.
-        foreign: names of `torch.nn.utils.rnn` that held neither torch's function nor packviz's, and were not changed.
-        unreached: places outside of torch that still hold torch's function, such as `train.Tagger.pack` or
+        foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor packviz's, and were not
+            changed.
+        unreached: places outside of torch that still refer to torch's function, such as `train.Tagger.pack` or
             `train.forward.__defaults__[0]`.
     """
 
@@ -45,13 +46,14 @@ class Patch(HasText):
 
     @property
     def is_in_force(self) -> bool:
-        """`True` until the patch is undone."""
+        """True until the patch is undone."""
         return self in _in_force
 
     def undo(self) -> None:
-        """Ends the patch. The last of several patches to end puts torch's functions back.
+        """Ends the patch. When the last of several patches ends, it restores torch's functions.
 
-        If the patch was already undone, this does nothing. A place that has got a third function since then keeps it.
+        If the patch was already undone, this does nothing. A place that has been assigned a third function since then
+        keeps it.
         """
         with _lock:
             if self.is_in_force:
@@ -98,39 +100,41 @@ _FEW = 12
 
 
 def patch_torch(*, everywhere: bool = False) -> Patch:
-    """Replaces torch's packing and padding by packviz's, for code that calls torch's functions.
+    """Replaces torch's packing and padding with packviz's, for code that calls torch's functions.
 
-    From then on `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and `unpack_sequence`
-    are those of packviz. They return the same, and their backward pass takes linear time (see `packviz.ops.packing`).
-    Call it first, before your own modules are imported:
+    From then on, `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and
+    `unpack_sequence` are those of packviz. They return the same results, and their backward pass takes linear time (see
+    `packviz.ops.packing`). Call it first, before your own modules are imported:
 
         import packviz as pv
         pv.patch_torch()  # import the model after this line
 
-    or temporarily, as in `with pv.patch_torch(): …`. For a program that you don't want to change, use the command
-    `packviz patched train.py`.
+    To patch only temporarily, use `with pv.patch_torch(): …`. For a program that you don't want to change, use the
+    command `packviz patched train.py`.
 
-    Code that ran before may have its own reference to torch's function, as after `from torch.nn.utils.rnn import
+    Code that ran earlier may have its own reference to torch's function, as after `from torch.nn.utils.rnn import
     pack_padded_sequence`. All such places are found, and named in `.unreached` and in a warning: attributes of modules,
     classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. With
     `everywhere=True`, attributes and the entries of dicts are replaced as well, and only the others are named. Local
     variables of running functions are neither found nor replaced. Code that imports the functions while the patch is in
-    force keeps packviz's after it. If an object that holds one is pickled meanwhile, such as a whole model with an
-    attribute `pack`, it can be loaded only with packviz; a `state_dict` does not hold it.
+    force keeps packviz's functions afterwards. If an object that refers to one of them is pickled in the meantime, such
+    as a whole model with an attribute `pack`, it can be loaded only where packviz is installed. A `state_dict` contains
+    no such reference.
 
-    A patch applies to the whole process. Threads that pack meanwhile get one function or the other; both return the
-    same and can be mixed. It does not apply to other processes, so a spawned worker has to call `patch_torch` itself.
-    Several patches can be in force at once. torch's functions come back when every patch is undone.
+    A patch applies to the whole process. Threads that pack while a patch begins or ends get either function. Both
+    return the same results, and can be mixed. It does not apply to other processes, so a spawned worker has to call
+    `patch_torch` itself. Several patches can be in force at once. torch's functions are restored when every patch is
+    undone.
 
     Args:
-        everywhere: whether to replace torch's functions also in attributes and dicts outside of torch.
+        everywhere: whether to replace torch's functions in attributes and dicts outside of torch, too.
 
     Returns:
         A `Patch` with the names `.replaced`, `.foreign` and `.unreached`, and the method `.undo()`. It is also a
         context manager.
 
     Warns:
-        UserWarning: some places outside of torch still hold torch's function. The warning names them.
+        UserWarning: some places outside of torch still refer to torch's functions. The warning names them.
 
     Examples:
         >>> import packviz as pv, torch

@@ -44,7 +44,7 @@ def kernel(mode: str) -> Callable[..., Any]:
 
 @functools.cache
 def _hush() -> None:
-    """Uses up torch's warning that oneDNN has no LSTM with projections, which torch shows once in a process.
+    """Triggers and hides torch's warning that oneDNN has no LSTM with projections, which appears once per process.
 
     torch shows it for padded data only. `run` may use a padded kernel where its caller expects packing.
     """
@@ -62,7 +62,7 @@ def _hush() -> None:
 
 
 def fused_lstm(*taken: Any) -> Any:
-    """Runs one direction of an LSTM layer on oneDNN."""
+    """Runs one direction of an LSTM layer with oneDNN."""
     return torch.mkldnn_rnn_layer(*taken)
 
 
@@ -117,9 +117,9 @@ VERSION = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
-    """Returns a number that grows with every change of the tensor in place; `None` if torch does not count them.
+    """Returns a number that grows with every in-place change of a tensor, or `None` if torch does not count these.
 
-    If torch lacks the name, the result is `None`, so every use of a packed batch makes its index again.
+    If torch lacks the name, the result is `None`, so every use of a packed batch builds its index again.
     """
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
@@ -152,8 +152,8 @@ def is_compiler_loaded() -> bool:
 def recorded(call: Callable[[], Result]) -> Result:
     """Makes a call that autograd records inside an operator, where `enable_grad` alone has no effect.
 
-    There is no public function for this: `torch.func.vjp` rejects the modes under which `opcheck` runs. If torch lacks
-    a name, the backward pass of `pv.Ragged` in a compiled program raises an error.
+    There is no public function for this, because `torch.func.vjp` rejects the modes under which `opcheck` runs. If
+    torch lacks a name, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
     keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
     for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
@@ -185,7 +185,7 @@ def consists_of_others(function: Any) -> bool:
 
 
 def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
-    """Runs such an operator on a kind of device, so that an active mode intercepts the other operators."""
+    """Runs an operator that consists of others on a kind of device, so that an active mode intercepts the others."""
     key = torch._C.DispatchKey.CPU if device == "cpu" else torch._C.DispatchKey.Meta
     return function.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
@@ -199,7 +199,7 @@ def storage(tensor: Tensor) -> int:
 
 
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
-    """Makes a call, and returns the bytes that torch's CPU allocator handed out and (negative) took back, in order.
+    """Makes a call, and returns the bytes that torch's CPU allocator allocated and (negative) freed, in order.
 
     The public profiler uses the same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a
     name, the result is `None` and the call is not made, so no peak memory is reported.

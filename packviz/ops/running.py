@@ -1,4 +1,4 @@
-"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, by the fastest method."""
+"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, with the fastest method."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(
     pass without a fused kernel), and for a GRU on a CPU without gradients. Otherwise the choice depends only on the
     lengths, the sizes, whether gradients are needed, and constants measured for the current number of torch threads, or
     for the nearest number that was measured. The constants shipped with packviz were measured on one server CPU with 1
-    and 2 threads. Until constants have been measured on a GPU, `"auto"` on a GPU is `"packed"`, or torch's kernel
+    and 2 threads. Until constants have been measured on a GPU, `"auto"` on a GPU uses `"packed"`, or torch's kernel
     without packing if all lengths are equal. Use `plan` to see the choice and its reason, and `calibrate` to measure
     constants on your machine.
 
@@ -91,7 +91,8 @@ def run(
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
-            NaN, have no effect, and their gradient is 0. Or a `PackedSequence`, which allows only `hx` and `method`.
+            NaN, have no effect, and their gradient is 0. It can also be a `PackedSequence`, which allows only `hx` and
+            `method`.
         lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Torch
             rejects an empty sequence; here its output is padding, and its final state is its initial one.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
@@ -105,7 +106,7 @@ def run(
     Returns:
         The same as `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
         `pad_packed_sequence(…, batch_first)`: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`, and the
-        final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, the same as `rnn(x, hx)`.
+        final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
 
     Raises:
         TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; it is packed, and an argument
@@ -135,11 +136,11 @@ def run(
 def plan(
     rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True, device: Any = None
 ) -> costs.Plan:
-    """Returns the method by which `run` would run a batch with `method="auto"`, and the reason. It measures nothing.
+    """Returns the method that `run` would use for a batch with `method="auto"`, and the reason. It measures nothing.
 
     Args:
-        rnn: an RNN, whose dtype the batch will have. Or the sizes of an RNN as a `Spec`, which stands for float32 and,
-            on a CPU, for a torch with a fused LSTM. The number of threads is torch's current one.
+        rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`, for which `plan`
+            assumes float32 and, on a CPU, a torch with a fused LSTM. The number of threads is torch's current one.
         lengths: `(B,)` whole numbers of at least 0, in any form that `Layout` accepts.
         training: whether gradients will be needed.
         device: the device on which the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the
@@ -148,7 +149,7 @@ def plan(
     Returns:
         A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds` of each method that
         may be the fastest; and the `.reason`, which names the machine on which the constants behind these predictions
-        were measured, and mentions a different processor. `print` shows all of it.
+        were measured, and mentions a different processor. `print` shows all of these.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -178,17 +179,17 @@ _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 
 
 class _Batch(NamedTuple):
-    """Arguments of `run` that fit together.
+    """The arguments of `run`, after they were checked.
 
     Attributes:
         rnn: the RNN.
         x: the padded batch.
         n: `(B,)` the lengths.
-        hx: the initial state, or `None`.
+        hx: the initial state; `None` for zeros.
         source: the order and sizes of the dimensions of `x`.
         width: number of time steps of the output.
         padding_value: value that fills the padding of the output.
-        weights: the weights of the RNN, or empty if the module has to be called.
+        weights: the weights of the RNN; empty if the module has to be called.
     """
 
     rnn: Any
@@ -261,7 +262,7 @@ def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple
 
 
 def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
-    """Runs empty sequences for a step over zeros, and replaces their results by padding and the initial states."""
+    """Runs empty sequences for one step over zeros, then replaces their results with padding and the initial states."""
     rnn, x, n, hx, source, width, padding_value, _ = batch
     at, time = (0, 1) if source.batch_first else (1, 0)
     (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
@@ -279,7 +280,7 @@ def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
 
 
 def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
-    """Returns the cuts of the method "padded". Most steps, if without padding, are apart and need not be copied."""
+    """Returns the cuts of the method "padded". If most steps have no padding, a cut saves copying these steps."""
     steps, shortest = max(n), min(n)
     apart = rnn.mode == "LSTM" and not rnn.bidirectional and 2 * shortest > steps and shortest > 1
     return (0, shortest - 1, steps) if apart else (0, steps)
@@ -312,7 +313,7 @@ def _planned(
 ) -> costs.Plan:
     """Returns the plan for `"auto"`. This is the only place that decides, for `run` and for `plan`."""
     if not weights:
-        return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
+        return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, which it requires")
     return costs.choose(rnn, *_place(rnn, weights, n, training, device))
 
 
@@ -355,7 +356,7 @@ def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
     """Returns whether the kernel is called without the module.
 
     For a few short sequences on a CPU, the module's own Python code takes as long as packing. cuDNN needs all weights
-    in one piece of memory, which the module takes care of; but it has a backward pass in training mode only.
+    in one piece of memory, which the module ensures, and has a backward pass only in training mode.
     """
     if weights and not weights[0].is_cpu:
         return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)
@@ -420,7 +421,7 @@ def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tup
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
-    """Runs sequences of equal length by torch's kernel for padded data."""
+    """Runs sequences of equal length with torch's kernel for padded data."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
     time, steps = 1 if source.batch_first else 0, max(n)
     x = x.narrow(time, 0, steps)
@@ -455,7 +456,7 @@ def forget() -> None:
 
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
-    """Returns whether a module can be run by its weights alone, on data whose values are available."""
+    """Returns whether a module can be run with its weights alone, on data whose values are available."""
     return (
         IS_TESTED
         and is_plain(rnn)

@@ -1,4 +1,4 @@
-"""A sampler that puts sequences of similar lengths into a batch, for one worker or several."""
+"""Provides a sampler that puts sequences of similar lengths into a batch, for one or more workers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from packviz.core.validation import at_least
 
 
 class BucketSampler(Sampler[list[int]]):
-    """Batches of similar lengths in random order: a `batch_sampler` for a `torch.utils.data.DataLoader`.
+    """A `batch_sampler` for a `torch.utils.data.DataLoader`, with batches of similar lengths in random order.
 
     In every epoch all sequences are shuffled. Each window of `window` batches is then sorted by length and cut into
     batches, and these are shuffled. Within a batch the longest sequence comes first.
 
     With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker makes a sampler
     with its own `rank` and the same other arguments. In each step the workers then get batches of similar lengths, so
-    nobody waits long for the others.
+    no worker waits long for the others.
 
     Attributes:
-        epoch: The epoch of the next pass. Each pass adds 1 to it, so every pass is shuffled differently.
+        epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass is shuffled differently.
 
     Examples:
         >>> import packviz as pv
@@ -47,17 +47,17 @@ class BucketSampler(Sampler[list[int]]):
 
         Args:
             lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
-            batch_size: Number of sequences per batch and worker.
-            window: Number of batches (of all workers together) that are sorted together. With 1, nothing is gained.
-            drop_last: Whether to drop the last batch of the data set if it is smaller than the others. Otherwise it is
+            batch_size: number of sequences per batch and worker.
+            window: number of batches (of all workers together) that are sorted together. A window of 1 gains nothing.
+            drop_last: whether to drop the last batch of the data set if it is smaller than the others. Otherwise it is
                 kept; if it has fewer sequences than there are workers, some of them are repeated, so that each worker
                 gets one.
-            seed: Seed of epoch 0. All workers need the same one.
-            num_replicas: Number of workers.
-            rank: Index of this worker, from 0.
+            seed: seed of epoch 0. All workers need the same one.
+            num_replicas: number of workers.
+            rank: index of this worker, from 0.
 
         Raises:
-            ValueError: A length is not valid; `batch_size`, `window` or `num_replicas` is not a whole number of at
+            ValueError: a length is not valid; `batch_size`, `window` or `num_replicas` is not a whole number of at
                 least 1; `seed` or `rank` is negative; or `rank` is not below `num_replicas`.
         """
         self.lengths = Layout(lengths).lengths
@@ -72,7 +72,7 @@ class BucketSampler(Sampler[list[int]]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the order of the next pass, for example when training resumes.
+        """Sets the epoch of the next pass, and so its order, for example when training resumes.
 
         Raises:
             ValueError: `epoch` is not a whole number of at least 0.

@@ -39,11 +39,12 @@ class Steps:
 
     Attributes:
         batch_sizes: `(max(lengths),)` number of sequences at each time step, on the CPU.
-        sizes: the same as a list.
+        sizes: the batch sizes as a list.
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
         first: for each direction, `(B,)` the packed row with which the sequence at each rank begins.
-        route: returns the `Route` between the rows of a padded tensor, whose shape it takes, and the packed rows.
+        route: a function that takes the shape of a padded tensor, and returns the `Route` between its rows and the
+            packed rows.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
@@ -66,7 +67,7 @@ class Steps:
         self._before: dict[bool, Tensor] = {}
 
     def before(self, reverse: bool) -> Tensor:
-        """Returns `(N,)` the packed row before each one in a direction, or any row at the start of a sequence."""
+        """Returns the packed row before each row in a direction, `(N,)`; at the start of a sequence, it is any row."""
         if reverse not in self._before:
             last = self._lengths[self._rank] - 1
             step = np.minimum(self._step + 1, last) if reverse else np.maximum(self._step - 1, 0)
@@ -89,7 +90,7 @@ def run(
     target: Padded,
     padding_value: float = 0.0,
 ) -> Result:
-    """Runs the layer, from one padded tensor to another.
+    """Runs a layer, from one padded tensor to another.
 
     Arguments and results are those of `staircase.run`, except that the steps of the batch replace the grid.
     """
@@ -98,7 +99,7 @@ def run(
 
 
 def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
-    """Runs the layer by torch's kernel for packed data, which on a CPU can be differentiated any number of times."""
+    """Runs a layer with torch's kernel for packed data. On a CPU, it can be differentiated any number of times."""
     layer, steps, target, padding_value = how
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
@@ -175,12 +176,12 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
 
 
 def _of(direction: int, directions: int, rows: Tensor) -> Tensor:
-    """Converts rows of `(…, …)` to rows of `(…, …, D)`."""
+    """Converts row numbers of a tensor `(…, …)` to those of a tensor `(…, …, D)`, for one direction."""
     return rows if directions == 1 else rows * directions + direction
 
 
 class _Walk:
-    """The weights of one direction, and the time steps in its order."""
+    """The weights of one direction, and the time steps in the order of this direction."""
 
     def __init__(self, steps: Steps, reverse: bool, weights: Sequence[Tensor], bias: bool) -> None:
         self.reverse, self.sizes = reverse, steps.sizes
@@ -210,7 +211,7 @@ class _Walk:
     def start(self, first: Tensor) -> tuple[int, Tensor]:
         """Returns the number of sequences with a state before the first step, and these states.
 
-        In the reverse direction there are none.
+        In the reverse direction, there are no such sequences.
         """
         return (0, first[:0]) if self.reverse else (len(first), first)
 
@@ -223,7 +224,8 @@ class _Walk:
     def gradients(self, data: Tensor, before: Tensor, gates: Tensor, inner: Tensor | None = None) -> Gradients:
         """Computes the gradients of the weights and biases from those of the gates.
 
-        With `inner`, the input's share of the last gate has this gradient instead, and it overwrites that in `gates`.
+        If `inner` is passed, it is the gradient of the input's share of the last gate, and overwrites that gate in
+        `gates`.
         """
         of_state, state_bias = gates.t() @ before, gates.sum(0)
         bias = state_bias.clone()

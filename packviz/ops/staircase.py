@@ -1,6 +1,7 @@
-"""Runs a layer on a staircase of rectangles: in each, the padded kernel runs on the sequences still running.
+"""Runs a layer on a staircase of rectangles, each of which has only the sequences that are still running.
 
-Most sequences end inside a rectangle. Their final states are exact all the same, for three reasons:
+Each rectangle runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their final states are
+still exact, for three reasons:
 
 * `h_n` is the output at a sequence's last step.
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. It is 1 at padding and 0 elsewhere; its
@@ -46,14 +47,15 @@ def run(
         h: `(D, B, P)` initial state, in the caller's order.
         c: `(D, B, H)` initial cell state of an LSTM.
         grid: the rectangles.
-        source: the shape of the input.
-        target: the shape of the output.
+        source: the shape of the padded input, or `None`.
+        target: the shape of the padded output, or `None`.
         padding_value: value that fills the padding of the output.
         from_zero: whether the initial state is known to be 0.
 
     Returns:
-        The output and the final states. Without a target, the output is a list of rectangles, `(t, n, P)` each, for the
-        next layer. This needs no copy, but works for one direction only, because a second one needs another order.
+        The output and the final states. If `target` is `None`, the output is a list of rectangles, `(t, n, P)` each,
+        for the next layer. This needs no copy, but works for one direction only, because a second direction needs
+        another order.
     """
     outs: list[Tensor] = []
     finals: list[tuple[Tensor, Tensor | None]] = []

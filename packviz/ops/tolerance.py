@@ -1,4 +1,4 @@
-"""Defines how far rounding may take two results apart, by dtype and device."""
+"""Defines by how much rounding may make two results differ, by dtype and device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLERANCE_TF32 = 5e-3
 
 
 def of_states(dtype: torch.dtype, device: str) -> float:
-    """Returns the share of the largest value by which states may differ; 0 for whole numbers.
+    """Returns by how much states may differ, as a share of the largest value; 0 for whole numbers.
 
     Args:
         dtype: the dtype in which they were computed.
@@ -63,9 +63,9 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 
 
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
-    """Returns the settings of how torch multiplies float32 on CUDA, in RNNs and in products: object, name and value.
+    """Returns the settings for multiplying float32 on CUDA, in RNNs and matrix products: object, name and value.
 
-    Torch 2.9 and newer have a switch for each, and where one was set, asking for the older one is an error. Older
+    torch 2.9 and newer have a switch for each. After one of these is set, reading the older switch is an error. Older
     releases have no `cudnn.rnn`.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul

@@ -177,7 +177,7 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
         assert say(missing) == f"cannot read {missing}: No such file or directory"
     (tmp_path / "x.txt").touch()
     assert "x.txt is not a .pt, .npz or .npy file" in say(tmp_path / "x.txt")
-    assert "holds no lengths; give them, as in --lengths 5 3 2" in say(saved(tmp_path, "a.npy", BATCH))
+    assert "contains no lengths; give them, as in --lengths 5 3 2" in say(saved(tmp_path, "a.npy", BATCH))
     assert "entry 0 is 'a'" in say(saved(tmp_path, "a.npy", BATCH), "--lengths", "a", "b")
     assert say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2) == "x must be (T, B, …), got shape (2,)"
     torch.save({"y": BATCH, "n": 1}, tmp_path / "named.pt")

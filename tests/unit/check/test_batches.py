@@ -89,7 +89,7 @@ def test_end_marks_may_be_all_there_is_of_a_sequence(lengths, marks, extra, kind
     assert not serious(found) or min(lengths) <= marks  # then x may hold nothing but zeros
     said = [one.message for one in found if one.rule == "padding inside the length"]
     assert len(said) == 1 or min(lengths) <= marks  # with zeros alone in a sequence, they may be common
-    assert all("They may as well be end marks: every sequence ends so." in one for one in said)
+    assert all("They may also be end marks: every sequence ends like this." in one for one in said)
 
 
 # Batch and time.

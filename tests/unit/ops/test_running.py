@@ -471,7 +471,7 @@ REFUSED = [
     ((nn.GRU(3, 4), X, [6, 2], torch.zeros(1, 2, 5)), ValueError, "hx must be h_0 (1, 2, 4), got"),
     ((nn.GRU(3, 4), X, [6, 2], (X, X)), ValueError, "hx must be h_0 (1, 2, 4), got"),
     ((LSTM, X, [6, 6], (STATE, STATE.to("meta"))), ValueError, "hx is on meta, but x is on cpu: move it there"),
-    ((LSTM, X, [6, 2], (STATE, STATE.double())), ValueError, "hx holds torch.float64, but x holds torch.float32"),
+    ((LSTM, X, [6, 2], (STATE, STATE.double())), ValueError, "hx is torch.float64, but x is torch.float32"),
 ]
 
 
