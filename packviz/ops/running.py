@@ -282,7 +282,7 @@ def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
 def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
     """Returns the cuts of the method "padded". If most steps have no padding, a cut saves copying these steps."""
     steps, shortest = max(n), min(n)
-    apart = rnn.mode == "LSTM" and not rnn.bidirectional and 2 * shortest > steps and shortest > 1
+    apart = rnn.mode == "LSTM" and not rnn.bidirectional and 1 < shortest < steps < 2 * shortest
     return (0, shortest - 1, steps) if apart else (0, steps)
 
 

@@ -4,6 +4,7 @@ import copy
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from itertools import product
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import packviz as pv
@@ -588,3 +590,18 @@ def test_torch_has_nothing_to_say():
     code += "assert torch.equal(torch.random.get_rng_state(), state)"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_equal_lengths_take_one_kernel(training):
+    """A second call per layer once made small batches of equal lengths take three times as long."""
+    calls = Counter()
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            calls[function.__name__] += "rnn_layer" in function.__name__
+            return function(*args, **(kwargs or {}))
+
+    with Count():
+        pv.run(nn.LSTM(3, 4), torch.randn(5, 2, 3, requires_grad=training), [5, 5])
+    assert sum(calls.values()) <= 1
