@@ -1,4 +1,4 @@
-"""Charts of padding, lengths, training, and growth."""
+"""Draws charts of padding, lengths, training, and growth."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BINS = 20
 
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
-    """Draws the real and the padding cells of groups of batches, a bar for each group.
+    """Draws the real and the padding cells of groups of batches, with a bar for each group.
 
     Args:
-        groups: the batches of each group, by its name.
+        groups: the batches of each group, by the name of the group.
 
     Raises:
         ValueError: `groups` is empty.
@@ -44,7 +44,7 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws the number of sequences of each length, in at most 20 bars that cover equally many lengths."""
+    """Draws the number of sequences of each length, in at most 20 bars that cover the same number of lengths each."""
     n = require_steps(layout).lengths
     each = -(-layout.max_len // _BINS)
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
@@ -57,19 +57,19 @@ def length_histogram(layout: Layout) -> bars.BarChart:
 
 
 def training_curves(curves: Mapping[str, Sequence[float]], title: str) -> Sweep:
-    """Draws the loss of each training, epoch by epoch.
+    """Draws the loss of each training run, epoch by epoch.
 
-    Losses have two significant digits, because further ones may differ from one machine to the next.
+    Losses are rounded to two significant digits, because further digits may differ between machines.
 
     Args:
-        curves: the loss after every epoch, by the name of the training; at most seven.
-        title: the finding, above the curves.
+        curves: the losses after each epoch, by the name of the training run; at most seven runs.
+        title: the title above the curves, which states the finding.
 
     Raises:
         ValueError: there are more curves than can be told apart.
     """
     if len(curves) > _MOST:
-        raise ValueError(f"curves holds {len(curves)} lines; at most {_MOST} can be told apart")
+        raise ValueError(f"curves has {len(curves)} entries; at most {_MOST} curves can be told apart")
     rounded = {name: [float(f"{value:.2g}") for value in values] for name, values in curves.items()}
     lines = text.table([[name, *(f"{value:g}" for value in values)] for name, values in rounded.items()], "<  >6 >6")
     drawn = [  # in one colour, which is not that of a method
@@ -91,14 +91,14 @@ def log_log(
 ) -> Sweep:
     """Draws how counts grow with the number of time steps, on logarithmic axes.
 
-    There a power is a straight line, and its slope is the exponent.
+    On such axes, a power is a straight line, and its slope is the exponent.
 
     Args:
         x: the numbers of time steps, at least two.
-        panels: by the title of each panel up to four curves: by their name, a positive number for each `x`.
-        title: the finding, above the panels.
+        panels: the curves of each panel, by its title. A curve has a name, and a positive number for each `x`.
+        title: the title above the panels, which states the finding.
         y: the unit of the numbers.
-        methods: by the name of a curve the method whose colour it has, a key of `palette.METHODS`.
+        methods: for the name of each curve, the method whose colour it has, a key of `palette.METHODS`.
 
     Raises:
         ValueError: a number is not positive, a curve is not as long as `x`, `panels` is empty, or a panel has no curve
@@ -107,7 +107,7 @@ def log_log(
     if not panels or not all(panels.values()):
         raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")
     if (most := max(map(len, panels.values()))) > 4:
-        raise ValueError(f"panels holds one with {most} curves; at most 4 can be told apart")
+        raise ValueError(f"panels has a panel with {most} curves; at most 4 can be told apart")
     lines, plots, looks = [f"{title}. time steps T: {_numbers(x)}"], [], list(palette.METHODS)
     for what, curves in panels.items():
         drawn = []

@@ -1220,7 +1220,7 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
 
 def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cairosvg", None)
-    with pytest.raises(ValueError, match=r"a PNG needs cairosvg: python -m pip install cairosvg.*\.svg, .* do without"):
+    with pytest.raises(ValueError, match=r"a PNG needs cairosvg: python -m pip install cairosvg.*\.svg, .* do not"):
         pv.show([3, 2]).save(tmp_path / "o.png")
     assert main(["show", "3", "--out", str(tmp_path / "o.png")]) == 2
     assert "packviz: a PNG needs cairosvg" in capsys.readouterr().err
