@@ -103,7 +103,7 @@ def _add_advise(parser: argparse.ArgumentParser) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     if options.svg:
-        raise ValueError(f"--svg is now --out, and the suffix says what is written: --out {options.svg}")
+        raise ValueError(f"--svg is now --out, and the suffix sets the format: --out {options.svg}")
     picture = show(lengths.read(" ".join(options.lengths), options.column))
     if not options.out:
         print(picture)
