@@ -88,7 +88,7 @@ def rows(
     Args:
         title: the title above the bars, which states the finding.
         groups: the groups by name, which may be empty. Each group is a mapping from names to bars.
-        theme: a key of `palette.THEMES`.
+        theme: the theme, a key of `palette.THEMES`.
         key: the fills to explain above the bars, each as `(fill, words)`.
         line: the length at which to draw a line through all bars, such as 1 for ratios; `None` for no line.
         notes: lines of text below the bars.
@@ -142,7 +142,7 @@ def totals(
     Args:
         title: the title above the bars, which states the finding.
         bars: by name, the count for the packed batch and the count that packing saves. Their sum is the padded count.
-        theme: a key of `palette.THEMES`.
+        theme: the theme, a key of `palette.THEMES`.
         words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
     """
     key = [(SOLID, words[0]), (HATCHED, words[1])]
@@ -168,7 +168,7 @@ def steps(
         title: the title above the bars, which states the finding.
         packed: `(T,)` the packed count of each time step.
         padded: `(T,)` the padded count of each time step, at least as large as the packed count.
-        theme: a key of `palette.THEMES`.
+        theme: the theme, a key of `palette.THEMES`.
         words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.

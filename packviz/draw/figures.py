@@ -93,7 +93,7 @@ class Chart(HasText):
             x: the places of the points on the x axis.
             y: the places of the points on the y axis, or the names of their rows.
             name: the name of the points. The key shows each name once, and leaves out an empty name.
-            look: the number of the colour and of the marker.
+            look: the number of the marker, which sets its shape and its colour.
             panel: the number of the panel.
             more: further arguments of `plotly.graph_objects.Scatter`.
         """

@@ -53,7 +53,7 @@ class _Batch:
 
     Attributes:
         layout: the batch.
-        labels: the labels of the cells of a small batch, sequence by sequence. By default, they are names with steps.
+        labels: the labels of the cells of a small batch, sequence by sequence. Defaults to names with time steps.
         names: the names of the sequences. Defaults to letters.
         step: the time step to highlight. Its cells are framed, and the data shows what has been packed up to it.
         mistaken: whether to add the order that people often expect of `data`, one sequence after another.
@@ -180,7 +180,7 @@ class _Batch:
     # The data.
 
     def data(self, top: float) -> float:
-        """Draws the rows of data on one line, connected with their columns above, and returns the y below."""
+        """Draws the rows of data on one line, connected to their columns above, and returns the y below."""
         y, height = top + _FALL + 8, 24.0 if self.few else 18.0
         self.sheet.text(4, top + 17, self._title(), bold=True)
         if self.few:

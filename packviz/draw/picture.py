@@ -42,7 +42,7 @@ class Picture(Drawing):
 
         Args:
             layout: the batch.
-            labels: the labels of the cells, sequence by sequence. By default, they are names with time steps.
+            labels: the labels of the cells, sequence by sequence. Defaults to names with time steps, as in `a0`.
             caption: a line of text above the picture; may be empty.
             **choices: options of `show`.
         """

@@ -42,7 +42,7 @@ class Sheet:
     used, and of words over them. `layer` starts the next layer, which is painted over the others.
 
     Attributes:
-        theme: a key of `palette.THEMES`.
+        theme: the theme, a key of `palette.THEMES`.
         colours: the colours of the theme.
         description: the text that a screen reader reads instead of the picture.
     """

@@ -126,7 +126,7 @@ class Stairs(Drawing):
 
 @dataclass(frozen=True, repr=False)
 class TradeOff(Drawing):
-    """The trade-off of wasted cells and calls, from padding (one rectangle) to packing (one per distinct length).
+    """The trade-off between wasted cells and calls, from padding (one rectangle) to packing (one per distinct length).
 
     Attributes:
         calls: `(S,)` the numbers of rectangles, in ascending order from 1.
