@@ -1,9 +1,9 @@
 """Cuts the time axis of a ragged batch into a staircase of rectangles. This needs only the lengths.
 
 A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
-to `cuts[k + 1]`, and all sequences that are still running when it begins. One rectangle makes the padded batch. One
-rectangle per distinct length makes the packed batch, without a wasted cell. Fewer rectangles need fewer calls, and more
-rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
+to `cuts[k + 1]`, and all sequences that are still running when it begins. A single rectangle is the padded batch. With
+one rectangle per distinct length, no cell is wasted, as in the packed batch. Fewer rectangles need fewer calls, and
+more rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
             `length` or `lengths`, or to the only column.
 
     Returns:
-        The numbers in their order. They may not be valid lengths: `Layout` checks them, and reports the wrong entry.
+        The numbers in their order. They may not be valid lengths: `Layout` checks them, and reports an invalid entry.
 
     Raises:
         ValueError: the file cannot be read, the text is empty, an entry is not a number, or the column does not exist.

@@ -94,7 +94,7 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
     """Rejects an array with bad entries; the message names the first of them.
 
     Raises:
-        ValueError: there is a bad entry.
+        ValueError: the array has a bad entry.
     """
     where = np.flatnonzero(bad)
     if where.size:
@@ -103,10 +103,10 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
 
 
 def require_whole(array: npt.NDArray[Any], name: str) -> None:
-    """Checks that all entries are whole numbers, which may be floats. All functions that take lengths use this rule.
+    """Checks that all entries are whole numbers, as integers or as floats such as 3.0.
 
-    The only exceptions are packviz's versions of torch's functions. Like torch, they truncate floats in a list, and
-    reject a tensor of floats.
+    Functions that take lengths use this rule, except packviz's versions of torch's functions. Like torch, they truncate
+    floats in a list, and reject a tensor of floats.
 
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.
