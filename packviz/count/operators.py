@@ -57,7 +57,7 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
 
     Attributes:
         calls: the operators in order, each with the value that `during` had at the call.
-        during: a value that the caller may set at any time, and that is stored with every operator called after that.
+        during: a value that the caller may set. It is stored with every operator that is called after that.
     """
 
     def __init__(self) -> None:
