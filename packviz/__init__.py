@@ -11,7 +11,7 @@ from typing import Any
 # The home of each name, read from the lines `from HOME import NAME as NAME` of the stub.
 with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
     _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
-# A package offers modules, such as `packviz.draw`. Verbs and classes are in these modules.
+# `__all__` contains functions and classes, which are in modules such as `packviz.core.layout`. Other names are modules.
 __all__ = sorted(name for name, home in _HOME.items() if home.count(".") == 2)
 # Old names and their new ones. docs/renamed.md also lists the arguments that were renamed.
 _RENAMED = {"Buckets": "BucketSampler", "figures": "draw", "padding_mask": "real_mask", "ragged_op": "Ragged"}

@@ -1,4 +1,4 @@
-"""The command `packviz`."""
+"""Runs the command `packviz` from a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STUDIES = {
     "packviz.studies.savings": "time that packing saves on equal FLOPs, with few and many distinct lengths",
     "packviz.studies.compiled": "compiling and packing, together and separately",
     "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
-    "packviz.studies.parts": "parts of a packed training step, replaced one after the other",
+    "packviz.studies.parts": "parts of a packed training step, replaced one after another",
     "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
     "packviz.studies.benchmark": "the network of a forum question, padded and packed, for growing lengths",
     "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     add("patched", add_patched, "run a program with packviz's packing and padding under torch's names")
     add("advise", _add_advise, "measure the methods of running an RNN on batches of these lengths, and recommend one")
     add("bench", benchmark.add_to, "time the network of a forum question, padded and packed, on this machine")
-    study = "repeat on this machine an experiment whose recorded results the notebooks show"
+    study = "repeat an experiment from the notebooks on this machine"
     add("study", partial(add_studies, studies=STUDIES), study)
     return parser
 
@@ -54,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    The status is 0, or 1 if `check` or `diagnose` found an error, 2 for input that cannot be used, 130 after Ctrl-C.
+    The status is 1 if `check` or `diagnose` found an error, 2 for input that cannot be used, 130 after Ctrl-C, and 0
+    otherwise.
     """
     parser = _parser()
     arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
@@ -86,13 +87,13 @@ def _add_lengths(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("lengths", nargs="+", help="lengths of the sequences, as in 5 3 2; or the path of a text, CSV, JSON or .npy"
         " file with the lengths, or - for standard input")  # fmt: skip
-    add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, with the lengths")
+    add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, that has the lengths")
     return parser
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     add = _add_lengths(parser).add_argument
-    add("--out", metavar="FILE", help="write to this file, whose name ends in .svg, .png, .html or .txt")
+    add("--out", metavar="FILE", help="write to this file; its name must end in .svg, .png, .html or .txt")
     add("--svg", help=argparse.SUPPRESS)
     parser.set_defaults(run=_show)
 
@@ -103,7 +104,7 @@ def _add_advise(parser: argparse.ArgumentParser) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     if options.svg:
-        raise ValueError(f"--svg is now --out, and the suffix says what is written: --out {options.svg}")
+        raise ValueError(f"--svg is now --out, and the suffix sets the format: --out {options.svg}")
     picture = show(lengths.read(" ".join(options.lengths), options.column))
     if not options.out:
         print(picture)

@@ -1,1 +1,1 @@
-"""The layout of a batch, and helpers for all subpackages. This part uses only NumPy and the standard library."""
+"""Describes the layout of a batch, and offers helpers to all subpackages. It needs no library except NumPy."""

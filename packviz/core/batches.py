@@ -1,7 +1,7 @@
-"""Groups sequences into batches, rows of a fixed size, and shares of workers. Each group is an array of indices.
+"""Groups sequences into batches, rows of a fixed size, and shares for workers. Each group is an array of indices.
 
 A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) contain little padding. A step of
-several workers takes as long as the slowest of them, so each share should contain the same number of tokens (real time
+several workers takes as long as the slowest worker, so each share should contain the same number of tokens (real time
 steps).
 
 Examples:
@@ -48,9 +48,9 @@ def batches(
     Args:
         lengths: `(N,)` the lengths of all sequences.
         batch_size: sequences per batch. The last batch may be smaller.
-        order: one of `ORDERS`: as they come, shuffled, bucketed (see `pv.BucketSampler`), or all sorted, longest first.
-        window: number of batches that are sorted together, for `"bucketed"`.
-        seed: seed of the random order, for `"shuffled"` and `"bucketed"`.
+        order: one of `ORDERS`: as the sequences come, shuffled, bucketed (see `pv.BucketSampler`), or longest first.
+        window: number of batches that are sorted together in the order `"bucketed"`.
+        seed: seed of the random orders `"shuffled"` and `"bucketed"`.
 
     Returns:
         The indices of the sequences in each batch.
@@ -78,10 +78,10 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """Divides the sequences of one batch among workers, longest first.
 
     Args:
-        lengths: `(B,)` the lengths of the batch.
+        lengths: `(B,)` the lengths of the sequences in the batch.
         workers: number of workers. If there are more workers than sequences, some get no sequence.
-        strategy: one of `SPLITS`. With two workers and eight sequences, numbered by rank of length, contiguous gives
-            0123 and 4567, strided gives 0246 and 1357, and snake gives 0347 and 1256.
+        strategy: the strategy, one of `SPLITS`. For two workers and eight sequences, numbered from the longest to
+            the shortest, contiguous gives 0123 and 4567, strided gives 0246 and 1357, and snake gives 0347 and 1256.
 
     Returns:
         The indices of the sequences of each worker, longest first.
@@ -97,24 +97,24 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 
 @renamed(way="strategy", room="row_size")
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
-    """Puts several sequences into each row of a fixed size, such as documents for a transformer.
+    """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
     A network that runs on such a row must keep its sequences apart: attention needs a mask, and an RNN has to unpack
     them.
 
     Args:
-        lengths: `(B,)` whole numbers of at least 1.
-        row_size: number of time steps (tokens) in a row.
-        strategy: one of `FILLS`. If `n` is the smallest possible number of rows, first-fit decreasing needs at most
-            `11/9 · n + 6/9` rows.
+        lengths: `(B,)` the lengths of the sequences, whole numbers of at least 1.
+        row_size: number of time steps (tokens) in each row.
+        strategy: the strategy, one of `FILLS`. If `n` is the smallest possible number of rows, first-fit decreasing
+            needs at most `11/9 · n + 6/9` rows.
 
     Returns:
-        The indices of the sequences in each row, in the order in which they were added. With the strategy that cuts, a
-        sequence may be in several rows, all of which are full except the last one. The others cut no sequence.
+        The indices of the sequences in each row, in the order in which they were added. The strategy that cuts may put
+        a sequence into several rows, and it fills all rows except the last one. The others cut no sequence.
 
     Raises:
-        ValueError: a length is not valid; a length exceeds `row_size` and must not be cut; `row_size` is less than 1;
-            or `strategy` is unknown.
+        ValueError: a length is not valid; a length exceeds `row_size` and the strategy does not cut; `row_size` is less
+            than 1; or `strategy` is unknown.
 
     Source:
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
@@ -146,11 +146,11 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """The cells of `S` batches.
+    """The numbers of cells in `S` batches.
 
     Attributes:
         real: `(S,)` number of real cells in each batch.
-        cells: `(S,)` number of all cells in each batch: its sequences times its longest length.
+        cells: `(S,)` number of all cells in each batch: its number of sequences times its longest length.
     """
 
     real: IntArray
@@ -177,7 +177,7 @@ def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str
 
 
 def idle(tokens: IntArray) -> float:
-    """Returns the share of the workers' time that they wait for the slowest one, if time is proportional to tokens.
+    """Returns the share of time that workers wait for the slowest of them, if time is proportional to tokens.
 
     Args:
         tokens: `(S, W)` the number of tokens of each batch and worker.
@@ -186,7 +186,7 @@ def idle(tokens: IntArray) -> float:
 
 
 def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
-    """Returns the worker that takes the sequence of each rank."""
+    """Returns the index of the worker that takes the sequence at each rank, from the longest to the shortest."""
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)

@@ -1,9 +1,9 @@
 """Cuts the time axis of a ragged batch into a staircase of rectangles. This needs only the lengths.
 
 A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
-to `cuts[k + 1]`, and all sequences that are still running when it begins. One rectangle makes the padded batch. One
-rectangle per distinct length makes the packed batch, without a wasted cell. Fewer rectangles need fewer calls, and more
-rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
+to `cuts[k + 1]`, and all sequences that are still running when it begins. A single rectangle is the padded batch. With
+one rectangle per distinct length, no cell is wasted, as in the packed batch. Fewer rectangles need fewer calls, and
+more rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rates:
     Attributes:
         fixed: the cost of a run.
         call: the cost of each rectangle.
-        step: the cost of each time step, whatever the number of sequences that run in it.
+        step: the cost of each time step, which does not depend on the number of sequences that run in it.
         cell: the cost of each cell, real or wasted.
         square: the cost of each pair of a cell and a time step, which makes torch's packed backward pass slow on a CPU.
     """
@@ -36,7 +36,7 @@ class Rates:
     square: float = 0.0
 
     def seconds(self, calls: int, steps: int, cells: int) -> float:
-        """Returns the time of a run."""
+        """Returns the predicted time of a run in seconds."""
         return self.fixed + self.call * calls + self.step * steps + self.cell * cells + self.square * steps * cells
 
 
@@ -45,10 +45,10 @@ class Prediction:
     """The expected costs of a staircase.
 
     Attributes:
-        seconds: the predicted time.
+        seconds: the predicted time in seconds.
         calls: number of rectangles, each of which is one call of the kernel.
         cells: number of cells computed, real and wasted.
-        wasted: number of padding cells among them.
+        wasted: number of padding cells that are computed.
     """
 
     seconds: float
@@ -62,7 +62,7 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
-        cuts: rising time steps, from 0 to `max(lengths)`.
+        cuts: ascending time steps from 0 to `max(lengths)`.
 
     Raises:
         ValueError: the cuts do not rise from 0 to `max(lengths)`.
@@ -76,7 +76,7 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
 
 
 def predict(lengths: Sequence[int], cuts: Sequence[int], rates: Rates) -> Prediction:
-    """Predicts the costs of a staircase. The lengths, the cuts and the errors are those of `rectangles`."""
+    """Predicts the costs of a staircase. The arguments and the errors are the same as those of `rectangles`."""
     found = rectangles(lengths, cuts)
     cells = sum((b - a) * n for a, b, n in found)
     return Prediction(rates.seconds(len(found), cuts[-1], cells), len(found), cells, cells - sum(lengths))
@@ -92,17 +92,17 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
 
     The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths are candidates.
     Dynamic programming over them finds the optimum: the cheapest staircase that ends at a length consists of a last
-    rectangle and of the cheapest staircase that ends where this rectangle begins. The cost of a rectangle is a linear
+    rectangle and the cheapest staircase that ends where this rectangle begins. The cost of a rectangle is a linear
     function of its end, and its slope is the number of sequences at its beginning. Slopes only fall, so the lowest line
     is found without trying them all (the "convex hull trick"). After sorting, the time is proportional to `D`.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
         rates: the costs of a call and of a cell. The other costs have no effect here.
-        calls: number of rectangles, 1 to `D`. Defaults to the best number.
+        calls: number of rectangles, from 1 to `D`. Defaults to the best number.
 
     Returns:
-        Rising time steps, from 0 to `max(lengths)`.
+        Ascending time steps from 0 to `max(lengths)`.
 
     Raises:
         ValueError: these lengths have no staircase with `calls` rectangles.
@@ -134,7 +134,7 @@ def _cheapest(
         ends: the time steps at which rectangles may begin and end.
         running: number of sequences that are still running at each of these steps.
         rates: the costs of a call and of a cell.
-        before: the costs of reaching each beginning. If it is `None`, any number of rectangles may precede.
+        before: the costs of reaching each beginning. If it is `None`, any number of rectangles may come before it.
     """
     costs, begins = [0.0 if before is None else float("inf")], [0]
     lines: list[_Line] = []  # each is the lowest at some step: (cost at step 0, cost per step, index)
@@ -164,7 +164,7 @@ def _is_above(middle: _Line, left: _Line, right: _Line) -> bool:
 
 
 def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Returns the cuts, found from the last one back to 0 by the best beginning of each rectangle."""
+    """Returns the cuts, following the best beginning of each rectangle from the last cut back to 0."""
     j, cuts = len(ends) - 1, [ends[-1]]
     for begins in reversed(layers):
         if j:

@@ -17,7 +17,7 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
         allowed = f"{', '.join(others)} or {last}" if others else last
-        raise ValueError(f"{name} is {os.fspath(path)!r}; its name must end in {allowed}, which says what is written")
+        raise ValueError(f"{name} is {os.fspath(path)!r}; its name must end in {allowed}, which sets the format")
     return suffix
 
 
@@ -26,7 +26,7 @@ def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | b
 
     Args:
         path: the path of the file.
-        forms: by suffix, the function that makes the contents.
+        forms: the function that returns the contents, for each suffix.
 
     Raises:
         ValueError: the suffix is not among `forms`.

@@ -1,4 +1,4 @@
-"""Fits by least squares: the exponent of a power, and constants that are not negative."""
+"""Fits the exponent of a power, and constants that are not negative, by the method of least squares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     """Returns the power of `x` with which `y` grows: the slope of the best straight line in a log–log chart.
 
     Raises:
-        ValueError: there are fewer than two points, or a number is not positive.
+        ValueError: `x` and `y` differ in length, have fewer than two numbers, or contain one that is not positive.
     """
     if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
         raise ValueError("x and y must have the same length, with at least two positive numbers each")
@@ -22,13 +22,13 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def nonnegative(rows: FloatArray) -> FloatArray:
-    """Fits constants of at least 0 so that `rows @ constants` is as close to 1 as possible, as Lawson and Hanson do.
+    """Fits constants of at least 0 for which `rows @ constants` is as close to 1 as possible.
 
-    If each row contains the parts of a measurement, divided by the measurement, then these constants have the least
-    squared relative error.
+    The algorithm is that of Lawson and Hanson. If each row contains the parts of a measurement, divided by the
+    measurement, then these constants have the least squared relative error.
 
     Args:
-        rows: `(measurements, constants)`, with columns of any scale. The constant of a column of zeros is 0.
+        rows: `(measurements, constants)` numbers. Columns may differ in scale. The constant of a column of zeros is 0.
 
     Returns:
         The constants, `(constants,)`.

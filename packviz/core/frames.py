@@ -1,6 +1,6 @@
-"""Tells the reader's code from that of libraries in a stack, so that warnings name the line that called packviz.
+"""Distinguishes the reader's code from library code in a stack, so that warnings name the line that called packviz.
 
-The module of a frame decides, never the path of its file, because a file in a linked folder has several paths.
+It looks at the module of a frame and not at the path of its file, because a file in a linked folder has several paths.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LIBRARIES = {"packviz", "torch", "numpy", *sys.stdlib_module_names}
 
 
 def package(frame: FrameType) -> str:
-    """Returns the name of the package that the code of a frame belongs to; empty if it is not in a module."""
+    """Returns the name of the package that the code of a frame belongs to, or an empty string outside of modules."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
@@ -23,7 +23,7 @@ def is_readers(frame: FrameType) -> bool:
 
 
 def warn(message: str) -> None:
-    """Warns at the line that called packviz, so that Python's filter shows the warning once for each of these lines."""
+    """Warns at the line that called packviz, so that Python's filter shows the warning once for each such line."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and package(frame) == "packviz":

@@ -1,4 +1,4 @@
-"""The base class of all results, which are shown as text; and the first line of an error message."""
+"""Defines the base class of all results, which are shown as text, and shortens messages to their first line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class HasText(ABC):
-    """A result that is shown by its text."""
+    """A result that can be shown as text."""
 
     @abstractmethod
     def to_text(self) -> str:

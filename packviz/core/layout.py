@@ -1,7 +1,7 @@
-"""The layout of a ragged batch: everything that follows from its lengths alone.
+"""Describes the layout of a ragged batch: everything that follows from its lengths alone.
 
-A batch of variable-length sequences is fully described by how long each sequence is. `Layout` holds that description
-and derives from it the mask, the sort order, the batch sizes and the place of every cell in the packed data.
+A batch of variable-length sequences is fully described by the length of each sequence. `Layout` stores the lengths, and
+derives from them the mask, the sort order, the batch sizes and the place of every cell in the packed data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 MOST_STEPS = 10_000_000
-"""Most time steps of a `Layout`, whose arrays grow with them. Greater numbers are taken for typing errors."""
+"""The largest number of time steps in a `Layout`, whose arrays grow with it. Larger numbers are probably typos."""
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -53,7 +53,7 @@ class Layout:
     sorted_indices: IntArray
 
     def __init__(self, lengths: Any, max_len: int | None = None, *, sorted_indices: Any = None) -> None:
-        """Describes the batch with these lengths.
+        """Describes a batch with these lengths.
 
         Args:
             lengths: `(B,)` whole numbers of at least 0: a list, an array, a tensor on any device, or anything that
@@ -61,7 +61,7 @@ class Layout:
                 `Layout`, its `max_len` and `sorted_indices` are the defaults.
             max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`.
             sorted_indices: `(B,)` the order of packing, longest first. By default the sort is stable, so sequences of
-                equal length keep their order. (torch's own sort is not stable. To take over its order, pass a
+                equal length keep their order. (torch's own sort is not stable. To use torch's order, pass a
                 `PackedSequence` to `from_packed`.)
 
         Raises:
@@ -139,7 +139,7 @@ class Layout:
 
         Args:
             shape: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
-            lengths: `(B,)` lengths, as in `Layout`.
+            lengths: `(B,)` the lengths of the sequences, as in `Layout`.
             batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if
                 `B` equals `T`.
 
@@ -165,13 +165,13 @@ class Layout:
         """
         try:
             m = host_array(mask)
-        except ValueError:  # NumPy raises it for rows of unequal length
+        except ValueError:  # NumPy raises this error for rows of unequal length
             raise ValueError("mask must be two-dimensional (batch, time step), got rows of unequal length") from None
         if m.ndim != 2 or m.size == 0:
             raise ValueError(f"mask must be two-dimensional (batch, time step) and not empty, got shape {m.shape}")
         if m.dtype != np.bool_:
             if not np.isin(m, (0, 1)).all():
-                raise ValueError("mask must hold only True and False (or 1 and 0): true where a cell is real")
+                raise ValueError("mask must contain only True and False (or 1 and 0): True where a cell is real")
             m = m.astype(bool)
         lengths = m.sum(axis=1)
         if not lengths.any():
@@ -188,14 +188,14 @@ class Layout:
 
     @classmethod
     def from_offsets(cls, offsets: Any) -> Layout:
-        """Reads the layout of flat rows, in which one sequence follows the other.
+        """Reads the layout of flat rows, in which the sequences follow one another.
 
         Args:
             offsets: `(B + 1,)` the flat row at which each sequence begins, followed by the number of rows, such as the
                 `offsets()` of a jagged tensor or the `cu_seqlens` of an attention kernel.
 
         Raises:
-            ValueError: `offsets` does not begin at 0, or falls from one entry to the next.
+            ValueError: `offsets` does not begin with 0, or decreases from one entry to the next.
         """
         starts = _whole_numbers(offsets, "offsets", "give the row at which each sequence begins, and the row count")
         if starts[0] != 0 or starts.size == 1:
@@ -236,7 +236,7 @@ class Layout:
 
     @cached_property
     def unsorted_indices(self) -> IntArray:
-        """`(B,)` The rank of each sequence: the inverse of `sorted_indices`."""
+        """`(B,)` The rank of each sequence, which is the inverse permutation of `sorted_indices`."""
         return frozen(np.argsort(self.sorted_indices))
 
     @cached_property
@@ -274,7 +274,7 @@ class Layout:
         """`(B + 1,)` The flat row at which each sequence begins, in the caller's order, followed by `N`.
 
         Attention kernels call these numbers `cu_seqlens`, and a jagged tensor returns them as `offsets()`. The property
-        `offsets` of a layout is about time steps instead.
+        `offsets` of a layout refers to time steps instead.
         """
         return frozen(np.concatenate(([0], np.cumsum(self.lengths))))
 
@@ -302,7 +302,7 @@ class Layout:
 
 
 def require_steps(layout: Layout) -> Layout:
-    """Returns the layout if no sequence is empty. Functions that pack need this, because torch rejects empty sequences.
+    """Returns the layout if no sequence is empty. Functions that pack call this, as torch rejects empty sequences.
 
     Raises:
         ValueError: a sequence is empty.
@@ -313,7 +313,7 @@ def require_steps(layout: Layout) -> Layout:
 
 
 def sequence_name(index: int) -> str:
-    """Returns the letter of a sequence: a … z, then aa, ab, … like the columns of a spreadsheet."""
+    """Returns the default name of a sequence: a … z, then aa, ab, …, like the columns of a spreadsheet."""
     name = ""
     index += 1
     while index:
@@ -323,7 +323,7 @@ def sequence_name(index: int) -> str:
 
 
 def host_array(values: Any) -> npt.NDArray[Any]:
-    """Returns a NumPy array of anything array-like, such as a tensor on any device, or of the lengths of a `Layout`.
+    """Returns anything array-like as a NumPy array, such as a tensor on any device, or the lengths of a `Layout`.
 
     Raises:
         ValueError: `values` contains rows of unequal length.
@@ -357,7 +357,7 @@ def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
 
 
 BOOLEANS = (
-    "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
+    "lengths contains booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
     " mask.sum(1)"
 )
 
@@ -367,7 +367,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     require_values(name, values)
     try:
         array = host_array(values)
-    except ValueError:  # NumPy raises it for rows of unequal length
+    except ValueError:  # NumPy raises this error for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
     if array.ndim == 0:
         shown = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
@@ -379,7 +379,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     if array.dtype == np.bool_:
         raise ValueError(BOOLEANS.replace("lengths", name, 1))
     if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must hold whole numbers, got {_some(array)}: {advice}")
+        raise ValueError(f"{name} must contain whole numbers, got {_some(array)}: {advice}")
     require_whole(array, name)
     return np.array(array, dtype=np.int64)
 
@@ -387,7 +387,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
 def _order(values: Any, size: int, name: str, advice: str) -> IntArray:
     order = _whole_numbers(values, name, advice)
     if not np.array_equal(np.sort(order), np.arange(size)):
-        raise ValueError(f"{name} must hold each of 0 … {size - 1} exactly once, got {_some(order)}")
+        raise ValueError(f"{name} must contain each of 0 … {size - 1} exactly once, got {_some(order)}")
     return order
 
 

@@ -1,4 +1,4 @@
-"""Reads lengths from typed text or a file, and draws them from distributions.
+"""Reads lengths from typed text or a file, and generates lengths with various distributions.
 
 Examples:
     >>> import packviz as pv
@@ -33,10 +33,10 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
             The text is a JSON list; or numbers separated by commas, semicolons, spaces or line breaks; or a table (CSV,
             or pasted from a spreadsheet) whose first line names its columns.
         column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the one named
-            `length` or `lengths`, or to the only one.
+            `length` or `lengths`, or to the only column.
 
     Returns:
-        The numbers in their order. They may not be valid lengths: `Layout` checks them, and names a wrong entry.
+        The numbers in their order. They may not be valid lengths: `Layout` checks them, and reports an invalid entry.
 
     Raises:
         ValueError: the file cannot be read, the text is empty, an entry is not a number, or the column does not exist.
@@ -91,7 +91,7 @@ def _parse(text: str, column: str | None) -> list[float]:
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths that count down from `longest` to 1, again and again: setup B of the forum benchmark."""
+    """Returns `(B,)` lengths that count down from `longest` to 1 repeatedly, as in setup B of the forum benchmark."""
     return longest - np.arange(batch_size) % longest
 
 
@@ -223,7 +223,7 @@ def _column(names: Sequence[str], column: str | None) -> str:
     found = [name for name in names if (name == column if column else name.lower() in ("length", "lengths"))]
     if not found and (column is not None or len(names) != 1):
         problem = f"{column!r}" if column else "'length', so name one with column="
-        raise ValueError(f"no column is named {problem}; there are {', '.join(names)}")
+        raise ValueError(f"no column is named {problem}; the columns are {', '.join(names)}")
     return found[0] if found else names[0]
 
 

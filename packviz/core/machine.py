@@ -1,4 +1,4 @@
-"""Names the CPU of this machine."""
+"""Returns the name of this machine's CPU, and the version of packviz."""
 
 from __future__ import annotations
 

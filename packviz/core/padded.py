@@ -1,7 +1,7 @@
 """Reads the shape of a padded batch: one of its first two dimensions is the batch, and the other one is time.
 
-All functions that take a padded batch use this module, so they read it alike and raise the same errors. It does not
-need torch.
+All functions that take a padded batch use this module, so they read shapes in the same way and raise the same errors.
+It does not need torch.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Padded(NamedTuple):
         Args:
             lengths: number of lengths.
             shape: a shape with at least two dimensions.
-            batch_first: the argument of `batch_is_first`.
-            name: name of the tensor.
-            features: the argument of `order`.
+            batch_first: whether the batch is the first dimension, as in `batch_is_first`.
+            name: name of the tensor for error messages.
+            features: the names of the further dimensions, as in `order`.
 
         Raises:
             ValueError: the number of sequences differs from the number of lengths.
@@ -61,7 +61,7 @@ class Padded(NamedTuple):
         return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
 
     def rows(self, sequence: Any, step: Any) -> Any:
-        """Returns the rows of the flattened batch at which cells are, from arrays of their sequences and steps."""
+        """Returns the row of each cell in the flattened batch, from arrays of the cells' sequences and steps."""
         return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
 
 

@@ -14,7 +14,7 @@ _RECORDED = ("recorded", "notebooks/recorded")
 
 
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
-    """Writes a result file, either all of it or nothing.
+    """Writes a result file, either completely or not at all.
 
     Args:
         path: the path of the file, which ends in `.json`.
@@ -36,9 +36,9 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     """Reads a result file.
 
     Args:
-        name: the path of the file; or the name of a file in `notebooks/recorded/`, from any folder of the checkout.
-        kind: the expected experiment.
-        version: the expected version.
+        name: the path of the file, or the name of a file in `notebooks/recorded/` from any folder of the checkout.
+        kind: the expected name of the experiment.
+        version: the expected version of the format.
 
     Raises:
         ValueError: the file does not exist, is not JSON, or has another kind or version.
@@ -53,7 +53,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         raise ValueError(f"{name} is not a JSON file") from None
     found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
     if found != (kind, version):
-        raise ValueError(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
+        raise ValueError(f"{name} contains {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
     return dict(data)
 
 

@@ -1,4 +1,4 @@
-"""The sizes of an RNN, from which the number of its operations per cell follows."""
+"""Describes the sizes of an RNN, and computes its number of operations per cell from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spec:
         num_layers: number of stacked layers.
         bidirectional: whether each layer also runs backwards.
         proj_size: `P`, the size that an LSTM's output is projected to; 0 for no projection.
-        bias: whether biases are added. They need no GEMM FLOPs.
+        bias: whether biases are added. Biases do not need any GEMM FLOPs.
 
     Examples:
         >>> import packviz as pv
@@ -59,7 +59,7 @@ class Spec:
 
     @classmethod
     def of(cls, rnn: Any) -> Spec:
-        """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`; a `Spec` stays as it is.
+        """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or returns a `Spec` as it is.
 
         Raises:
             TypeError: `rnn` is of another type.
@@ -86,7 +86,7 @@ class Spec:
 
     @property
     def products(self) -> tuple[tuple[int, int, int], ...]:
-        """GEMM FLOPs of one cell and direction, per layer: with the input, with the state, and of the projection."""
+        """GEMM FLOPs of one cell and direction in each layer: for the input, for the state, and for the projection."""
         rows, state = 2 * self.gates, self.proj_size or self.hidden_size
         inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
         return tuple((rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)
@@ -98,15 +98,15 @@ class Spec:
 
     @property
     def weights(self) -> int:
-        """The number of entries of all weight matrices. Each is multiplied and added once for a cell."""
+        """The number of entries of all weight matrices. Each takes one multiplication and one addition per cell."""
         return self.gemm_per_cell // 2
 
     @property
     def elementwise_per_cell(self) -> int:
         """Element-wise FLOPs of the forward pass for one time step of one sequence, in all layers and directions.
 
-        Each hidden unit takes the biases, the sum of both products for each gate, the activations, and the update of
-        the state:
+        The operations of each hidden unit are the additions of the biases, the sum of both products for each gate, the
+        activations, and the update of the state:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.

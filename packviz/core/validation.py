@@ -36,7 +36,7 @@ def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
     """Returns the choice.
 
     Raises:
-        ValueError: the choice is not among the choices.
+        ValueError: `choice` is not among `choices`.
     """
     if choice not in (listed := [*choices]):
         raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, listed))}")
@@ -87,14 +87,14 @@ def require_values(name: str, value: Any) -> None:
         ValueError: the value is such a tensor.
     """
     if getattr(value, "is_meta", False):
-        raise ValueError(f"{name} is on the meta device, which holds no values; give it on a device that does")
+        raise ValueError(f"{name} is on the meta device, which stores no values; pass it on another device")
 
 
 def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
     """Rejects an array with bad entries; the message names the first of them.
 
     Raises:
-        ValueError: there is a bad entry.
+        ValueError: the array has a bad entry.
     """
     where = np.flatnonzero(bad)
     if where.size:
@@ -103,9 +103,10 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
 
 
 def require_whole(array: npt.NDArray[Any], name: str) -> None:
-    """Accepts integers, and floats that are whole. All functions that take lengths use this rule, except the drop-ins.
+    """Checks that all entries are whole numbers, as integers or as floats such as 3.0.
 
-    The drop-ins do the same as torch, which truncates floats in a list and rejects a tensor of floats.
+    Functions that take lengths use this rule, except packviz's versions of torch's functions. Like torch, they truncate
+    floats in a list, and reject a tensor of floats.
 
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.

@@ -1,1 +1,1 @@
-"""Counted, never timed: floating-point operations, scores of attention, operators, bytes, autograd nodes."""
+"""Counts floating-point operations, operators, bytes and autograd nodes, and never measures time."""

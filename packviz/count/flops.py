@@ -1,16 +1,16 @@
-"""Counts the floating-point operations of an RNN on a batch, padded and packed, from the lengths. Nothing is run.
+"""Counts the floating-point operations of an RNN on a batch, padded and packed, from the lengths, without running it.
 
-Conventions:
+The counts follow these conventions:
 
 * **GEMM FLOPs** are those of the matrix products: `2 · m · n · k` for `(m, k) · (k, n)`, one multiplication and one
   addition for each of the `k` terms. `torch.utils.flop_counter.FlopCounterMode` counts the same on a real run, if no
   fused kernel hides the products from it.
-* **Element-wise FLOPs** are counted apart, and in the forward pass only: one for each addition, subtraction,
+* **Element-wise FLOPs** are counted separately, only in the forward pass: one for each addition, subtraction,
   multiplication, sigmoid, tanh or relu of one number, in the formulas that ATen computes (see
   `Spec.elementwise_per_cell`).
 * **Backward** counts the GEMMs of the gradients: each product of the forward pass has one for its weight and one for
-  its input. Two gradients are not computed and not counted: that of `x`, unless `input_grad` is set, and that of the
-  initial state, which is assumed to need none.
+  its input. Two gradients are neither computed nor counted: the gradient of `x`, unless `input_grad` is set, and the
+  gradient of the initial state.
 
 A FLOP is not a unit of time. `packviz.bench` measures how long a machine takes.
 """
@@ -35,11 +35,11 @@ class Work:
     """FLOPs of one kind, padded and packed.
 
     Attributes:
-        padded: the FLOPs of the padded batch; or an array with those of each time step or sequence.
+        padded: the FLOPs of the padded batch, or an array with the FLOPs of each time step or sequence.
         packed: the FLOPs of the packed batch, in the same form.
         per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It is `None` if the
             count is a sum over several batches.
-        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's order; or `None`.
+        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's order, or `None`.
     """
 
     padded: Any
@@ -134,7 +134,7 @@ class FlopCount(Drawing):
         return self._work(self.spec.gemm_per_cell + each, first)
 
     def rows(self) -> dict[str, Work]:
-        """Returns the rows of the table by name. The last one counts no GEMM FLOPs and is not part of the others."""
+        """Returns the rows of the table by name. Only the last row counts element-wise FLOPs, apart from the others."""
         gradient = " (and x)" if self.input_grad else ""
         return {
             "forward": self.forward,
@@ -144,7 +144,7 @@ class FlopCount(Drawing):
         }
 
     def headline(self) -> str:
-        """Returns the RNN and the batches that it runs on, in one sentence."""
+        """Returns a line that describes the RNN and the batches on which it runs."""
         each = text.count(self.spec.gemm_per_cell, "GEMM FLOP")
         if len(self.layouts) == 1:
             batch = text.summary(self.layout).split(" (")[0]
@@ -155,7 +155,7 @@ class FlopCount(Drawing):
         return f"{self.spec}: {each} per cell. {batch}."
 
     def to_text(self) -> str:
-        """Returns the counts as a table. For a single batch, the forward pass by time step and by sequence follows."""
+        """Returns the counts as a table. For a single batch, the FLOPs by time step and by sequence follow below it."""
         rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
         for name, work in self.rows().items():
             counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
@@ -175,7 +175,7 @@ class FlopCount(Drawing):
         return stack(self.headline(), self.drawings(theme), theme)
 
     def drawings(self, theme: str) -> list[Sheet]:
-        """Draws the parts of the picture: each count and, for a single batch, each time step of a forward pass."""
+        """Draws the parts of the picture: each count, and, for a single batch, each time step of a forward pass."""
         share = text.percent(self.saved, self.padded)
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
@@ -185,7 +185,7 @@ class FlopCount(Drawing):
 
     @property
     def _gradients(self) -> tuple[int, int]:
-        """The FLOPs of a backward pass for each cell, and for each initial state, which needs no gradient."""
+        """The FLOPs of a backward pass for each cell, and for each initial state, which does not need a gradient."""
         spec = self.spec
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
@@ -193,8 +193,8 @@ class FlopCount(Drawing):
     def _work(self, each: int, first: int = 0) -> Work:
         """Returns the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial state `first` more.
 
-        Packed, a reverse direction starts with the longest sequences. Those that join later are concatenated to a state
-        that does need a gradient, and ATen computes it for all rows alike.
+        In a packed batch, the reverse direction starts with the longest sequences. The initial states of sequences that
+        join later are concatenated to a state that needs a gradient, so ATen computes the gradient of all rows.
         """
         counts = []
         for layout in self.layouts:
@@ -216,14 +216,14 @@ class FlopCount(Drawing):
 def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
-    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. Per cell and direction, that makes `2 · G · H · (I + H)`
+    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell and direction, that is `2 · G · H · (I + H)`
     with `G` gates, or `2 · G · H · (I + P) + 2 · H · P` with a projection. Deeper layers have `I = D · H` (or `D · P`)
     inputs. The docstring of `packviz.count.flops` states the conventions.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
         lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` is the padded
-            width. A list of such lengths or layouts stands for several batches, such as those of an epoch.
+            width. A list of such lengths or layouts describes several batches, such as those of an epoch.
         input_grad: whether the backward pass also computes the gradient of `x`, as it must if layers with parameters,
             such as an embedding, come before the RNN.
 

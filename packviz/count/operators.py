@@ -1,16 +1,17 @@
 """Counts what torch does: operators, the kernels inside them, the bytes they write, and the nodes of autograd.
 
-The convention:
+The counts follow this convention:
 
 - An **operator** counts if it fills memory. Views (a slice, a transpose) and bare allocations (`empty`) fill nothing.
 - Its **bytes** are those of the tensors that it fills: its new results, or what it changes in place. Each tensor counts
   once. Reads do not count, and neither does temporary memory.
 - Its **kernels** are the fills that it consists of. For example, `slice_backward` is one operator that fills one tensor
-  with two kernels: first zeros, then the slice. An operator that cannot be looked into (a fused kernel) counts as one
+  with two kernels: first zeros, then the slice. An operator whose parts cannot be seen (a fused kernel) counts as one
   kernel. On CUDA, the kernels are those that the GPU ran.
 
-Nothing here is a time, and no count depends on the machine. Counting changes one thing: where gradients meet, autograd
-adds them in a new tensor (`add`) while a mode watches, and otherwise in place (`add_`). Kernels and bytes are the same.
+Nothing is timed, and no count depends on the machine. Counting changes one thing: where gradients meet, autograd adds
+them in a new tensor (`add`) while a dispatch mode is active, and otherwise in place (`add_`). The numbers of kernels
+and bytes are the same.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class Operator(NamedTuple):
     """An operator that filled memory, or the sum over several with the same name.
 
     Attributes:
-        name: the name in ATen.
+        name: the name of the operator in ATen.
         calls: number of calls.
-        kernels: number of fills.
-        bytes: bytes that were filled.
+        kernels: number of kernels, which are fills of memory.
+        bytes: number of bytes that were filled.
     """
 
     name: str
@@ -51,12 +52,12 @@ class Operator(NamedTuple):
 class _Counting(private.operator_mode()):  # type: ignore[misc]
     """Counts every operator that is called while the mode is on.
 
-    Autograd runs the work of a CPU in the calling thread, where a mode sees it, and that of other devices in threads
-    of its own. So run `backward` under `torch.autograd.set_multithreading_enabled(False)`.
+    Autograd runs CPU work in the calling thread, where a mode sees it, but it runs the work of other devices in its own
+    threads. So run `backward` under `torch.autograd.set_multithreading_enabled(False)`.
 
     Attributes:
         calls: the operators in order, each with the value that `during` had at the call.
-        during: set by the caller, to find it beside an operator.
+        during: a value that the caller may set. It is stored with every operator that is called after that.
     """
 
     def __init__(self) -> None:
@@ -99,8 +100,8 @@ def observe(
     """Makes a call and counts its operators.
 
     Args:
-        call: takes the mode that counts; its attribute `during` is noted beside every operator.
-        device: the device on which the call does its work.
+        call: a function of the counting mode, whose attribute `during` it may set. Each operator is stored with it.
+        device: the device on which the call runs.
 
     Returns:
         The result of the call, the operators in order, each with its `during`, and the number of kernels.
@@ -118,7 +119,7 @@ def observe(
 
 
 def backward(output: Tensor, gradient: Tensor) -> tuple[tuple[Node, ...], tuple[Operator, ...], int]:
-    """Runs the backward pass from `output`, and counts node by node.
+    """Runs the backward pass from `output`, and counts the operators of each node.
 
     Returns:
         The autograd nodes, breadth first from the output; all operators in order; and the number of kernels. If several
@@ -154,7 +155,7 @@ def walk(output: Tensor) -> list[graph.Node]:
     """Returns the autograd nodes behind a tensor, breadth first."""
     order = [output.grad_fn] if output.grad_fn else []
     seen = set(order)
-    for node in order:  # grows meanwhile
+    for node in order:  # the list grows during the loop
         for after, _ in node.next_functions:
             if after is not None and after not in seen:
                 seen.add(after)
@@ -167,10 +168,10 @@ class _Kind:
     """The properties of an operator that follow from its schema.
 
     Attributes:
-        name: its name without namespace and overload.
-        writes: the arguments that it changes, each as position and name.
-        allocates: whether it makes tensors and leaves them empty.
-        consists_of_others: whether it makes a new tensor and is composed of other operators.
+        name: the name of the operator without namespace and overload.
+        writes: the arguments that the operator changes in place, each as `(position, name)`.
+        allocates: whether it creates tensors without filling them.
+        consists_of_others: whether it creates a new tensor and is composed of other operators.
     """
 
     name: str
@@ -184,7 +185,7 @@ class _Kind:
             return list(_tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes]))
         if self.allocates:
             return []
-        # The schema alone does not tell: unsafe_split, for example, returns views and declares none.
+        # The schema alone is not enough: unsafe_split, for example, returns views and declares none.
         old = {private.storage(t) for t in _tensors((*args, *kwargs.values()))}
         return [t for t in _tensors(result) if private.storage(t) not in old]
 

@@ -1,7 +1,7 @@
 """Counts what packing, padding and RNNs make torch do, forward and backward: operators, kernels, nodes and bytes.
 
-The counts are taken while torch works, and never derived by a formula. `packviz.count.operators` states the convention.
-They do not depend on the machine, but they depend on torch, because another release may have another algorithm.
+The counts are taken while torch runs, and never derived from a formula. `packviz.count.operators` defines what counts.
+The counts do not depend on the machine, but on the version of torch, because releases may use different algorithms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tally(Tabled):
 
     Attributes:
         operators: every operator that filled memory, in order.
-        kernels: number of fills that they consist of; on CUDA, the number of kernels that the GPU ran.
+        kernels: number of fills of memory that they consist of, or, on CUDA, the number of kernels that the GPU ran.
     """
 
     operators: tuple[Operator, ...]
@@ -45,11 +45,11 @@ class Tally(Tabled):
 
     @property
     def bytes(self) -> int:
-        """The bytes that all operators filled."""
+        """The number of bytes that all operators filled."""
         return sum(operator.bytes for operator in self.operators)
 
     def by_name(self) -> list[Operator]:
-        """Returns the operators added up by name, the most bytes first."""
+        """Returns the sums over operators of the same name, with the most bytes first."""
         sums: dict[str, Operator] = {}
         for one in self.operators:
             before = sums.get(one.name, Operator(one.name, 0, 0, 0))
@@ -58,7 +58,7 @@ class Tally(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table with a line for each name of an operator, the most bytes first."""
+        """The table with a row for each operator name, with the most bytes first."""
         rows = [
             [o.name, f"{o.calls:,}", f"{o.kernels:,}", size(o.bytes), whole_percent(o.bytes / self.bytes)]
             for o in self.by_name()
@@ -75,8 +75,8 @@ class Counted(HasText):
         name: the name of the operation.
         forward: the counts of its forward pass.
         backward: the counts of its backward pass, from a gradient of its output to the gradient of its input.
-        gradient: the bytes of the gradient of its output.
-        steps: the autograd nodes that the forward pass left behind, with what they did in the backward pass. The last
+        gradient: the size of the gradient of its output in bytes.
+        steps: the autograd nodes that the forward pass recorded, with what they did in the backward pass. The last
             ones collect the gradients of the input and, for an RNN, of the weights.
     """
 
@@ -101,7 +101,7 @@ class Counted(HasText):
 
     @property
     def verdict(self) -> str:
-        """A sentence on the origin of the backward pass."""
+        """A sentence about the origin of the backward pass."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
             return f"torch has a derivative formula for {self.name}, {self.formula}: {nodes}."
@@ -124,7 +124,7 @@ class Profile(HasText):
 
     Attributes:
         layout: the layout of the batch.
-        features: numbers per cell.
+        features: number of features of each cell.
         pack: the counts of `pack_padded_sequence`.
         pad: the counts of `pad_packed_sequence`.
     """
@@ -135,7 +135,7 @@ class Profile(HasText):
     pad: Counted
 
     def to_text(self) -> str:
-        """Returns the batch, and a line for each pass."""
+        """Returns a description of the batch, and a line for each pass."""
         layout = self.layout
         distinct = np.unique(layout.lengths).size
         batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
@@ -143,14 +143,14 @@ class Profile(HasText):
 
 
 def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, device: Any = "cpu") -> Profile:
-    """Counts what torch does to pack a batch of float32 and to pad it again, both forward and backward.
+    """Counts what torch does to pack a float32 batch and to pad it again, both forward and backward.
 
     Args:
         lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` may be greater.
-        features: numbers per cell. The batch has the shape `(T, B, features)`.
-        enforce_sorted: if it is true, the lengths are sorted beforehand. If it is false, torch sorts them.
-        device: the device to run on. Tensors on `"meta"` have a shape and no data, so the counts are the same and take
-            hardly any time and memory. torch cannot sort there.
+        features: number of features of each cell. The batch has the shape `(T, B, features)`.
+        enforce_sorted: whether the lengths are sorted beforehand. If it is False, torch sorts them.
+        device: the device to run on. Tensors on `"meta"` have a shape but no data, so counting takes hardly any time
+            and memory there. The counts are the same, but torch cannot sort on `"meta"`.
 
     Raises:
         ValueError: a length is not valid, or torch would have to sort on the meta device.
@@ -183,7 +183,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it runs.
         lengths: the lengths as in `count`; they are sorted beforehand.
-        packed: whether the RNN runs on the packed batch, or on the padded one.
+        packed: whether the RNN runs on the packed batch instead of the padded one.
 
     Raises:
         ValueError: a length is not valid.

@@ -1,7 +1,7 @@
-"""Pictures and tables of plain values. Nothing here needs torch or a widget, and only `figures` needs plotly.
+"""Draws pictures and tables of plain values. No module here needs torch or widgets, and only `figures` needs plotly.
 
-This package offers the pictures that only draw, such as `pv.draw.Stairs`. Functions that also count, compare or measure
-are in `packviz` itself.
+This package offers the classes and functions that only draw, such as `pv.draw.Stairs`. Functions that also count,
+compare or measure are in `packviz` itself.
 
 Examples:
     >>> import packviz as pv

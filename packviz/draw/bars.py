@@ -1,6 +1,6 @@
-"""Charts of bars: solid for what is needed or measured, hatched for what is wasted or what packing leaves out.
+"""Draws bar charts: solid bars show what is needed or measured, hatched bars what is wasted or what packing saves.
 
-They are cheap enough for a slider, because there is one path for each colour.
+A chart is cheap enough to redraw with a slider, because it has only one SVG path for each colour.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from packviz.draw.sheet import n as px
 
 SOLID = palette.REAL
 FLOPS = ("packed computes", "only padded does", "saved")
-"""The meaning of solid and of hatched, and a word for the hatched share."""
+"""The meanings of solid and hatched bars, and a word for the hatched share."""
 
 _WIDTH = 860.0
 _AXIS = 110.0  # px: the column of an axis
 _TALL = 120.0
-_FEW = 24  # of more time steps than this, equal neighbours are drawn as one
+_FEW = 24  # if there are more time steps than this, equal neighbours are drawn as one bar
 _THIN = 4.0  # px
 
 
 @dataclass(frozen=True, repr=False)
 class BarChart(Drawing):
-    """Bars with their text twin.
+    """A bar chart and its text twin.
 
     Attributes:
-        words: the text twin.
-        draw: draws the bars in a theme.
+        words: the text twin, which has the same content as the chart.
+        draw: a function that draws the bars in a theme.
     """
 
     words: str
@@ -55,11 +55,11 @@ class Bar:
     """A bar.
 
     Attributes:
-        parts: `(length, fill)` from left to right. A part without a fill is left empty.
-        label: written behind the bar.
-        whisker: the quartiles of the end of the bar, or its interval; `None` if it is not known.
-        bold: whether its name is bold.
-        mark: the place of a hollow diamond; `None` if there is none.
+        parts: the `(length, fill)` of each part, from left to right. A part without a fill is left empty.
+        label: the words after the end of the bar; may be empty.
+        whisker: the quartiles of the value that the bar shows, or its interval; `None` if they are not known.
+        bold: whether the name of the bar is bold.
+        mark: the length at which to draw a hollow diamond; `None` for no diamond.
     """
 
     parts: Sequence[tuple[float, str]]
@@ -70,7 +70,7 @@ class Bar:
 
     @property
     def end(self) -> float:
-        """The place of the end of everything drawn for the bar."""
+        """The length at which everything drawn for the bar ends."""
         return max(sum(length for length, _ in self.parts), self.mark or 0, *(self.whisker or (0,)))
 
 
@@ -83,15 +83,15 @@ def rows(
     line: float | None = None,
     notes: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a bar for each name, with its label at its end.
+    """Draws a bar for each name, with the label of the bar at its end.
 
     Args:
-        title: the finding, above the bars.
-        groups: the bars by name, by the name of their group, which may be empty.
-        theme: a key of `palette.THEMES`.
-        key: the meaning of fills: `(fill, words)`.
-        line: the length at which to draw a line through all bars, such as the 1 of a ratio.
-        notes: lines below the bars.
+        title: the title above the bars, which states the finding.
+        groups: the groups by name, which may be empty. Each group is a mapping from names to bars.
+        theme: the theme, a key of `palette.THEMES`.
+        key: the fills to explain above the bars, each as `(fill, words)`.
+        line: the length at which to draw a line through all bars, such as 1 for ratios; `None` for no line.
+        notes: lines of text below the bars.
     """
     (sheet, y), bars = _titled(title, theme, key), [bar for group in groups.values() for bar in group.values()]
     left = 24 + max((width_of(name) for group in groups.values() for name in group), default=0)
@@ -121,7 +121,7 @@ def rows(
     sheet.layer()
     if line is not None:
         sheet.line([(left + line * wide, top - 6), (left + line * wide, y)], sheet.colours.accent, dash="4 3")
-    for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # seen on any fill
+    for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # visible on any fill
         sheet.path(whiskers, stroke=stroke, width=thick)
     sheet.path(marks, fill=sheet.colours.ground, stroke=sheet.colours.text, width=1.5)
     for x, foot, label, bold in labels:
@@ -137,13 +137,13 @@ def totals(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
 ) -> Sheet:
-    """Draws a bar for each name: its first number solid, and its second one hatched behind it.
+    """Draws a bar for each name: a solid part for its first number, then a hatched part for its second number.
 
     Args:
-        title: the finding, above the bars.
-        bars: by name, the number computed packed, and the number left out. Their sum is the padded number.
-        theme: a key of `palette.THEMES`.
-        words: as in `FLOPS`.
+        title: the title above the bars, which states the finding.
+        bars: by name, the count for the packed batch and the count that packing saves. Their sum is the padded count.
+        theme: the theme, a key of `palette.THEMES`.
+        words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
     """
     key = [(SOLID, words[0]), (HATCHED, words[1])]
     made = {}
@@ -162,16 +162,16 @@ def steps(
     axis: str = "t =",
     names: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a bar for each time step: solid up to what packing computes, hatched up to the padded count.
+    """Draws a bar for each time step: solid up to the packed count, and hatched from there up to the padded count.
 
     Args:
-        title: the finding, above the bars.
-        packed: `(T,)` numbers.
-        padded: `(T,)` numbers, each at least as large as its `packed`.
-        theme: a key of `palette.THEMES`.
-        words: as in `FLOPS`.
-        axis: written before the names of the bars.
-        names: names of the bars. Defaults to their numbers.
+        title: the title above the bars, which states the finding.
+        packed: `(T,)` the packed count of each time step.
+        padded: `(T,)` the padded count of each time step, at least as large as the packed count.
+        theme: the theme, a key of `palette.THEMES`.
+        words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
+        axis: the title of the axis, written before the names of the bars.
+        names: the names of the bars. By default, the bars are numbered from 0.
     """
     key = [(fill, what) for fill, what in ((SOLID, words[0]), (HATCHED, words[1])) if what]
     (sheet, y), n, top = _titled(title, theme, key), len(packed), int(max(padded))
@@ -197,13 +197,13 @@ def steps(
 
 
 def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
-    """Returns the stretches of time steps with the same numbers."""
+    """Returns the runs of time steps with the same counts, each as `(first step, step after the last)`."""
     changes = np.flatnonzero((packed[1:] != packed[:-1]) | (padded[1:] != padded[:-1])) + 1
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
 def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
-    """Returns a sheet with a title and a key, in one line if they have room, and the y below them."""
+    """Returns a sheet with a title and a key, on one line if there is enough room, and the y below them."""
     sheet, right = Sheet(theme, title), _WIDTH - sum(36 + width_of(words) for _, words in key)
     sheet.title(title)
     below = 20.0 if key and right < 20 + width_of(title) else 0.0

@@ -1,6 +1,6 @@
-"""The grid of cells that all padded batches, differences, weights and vectors are drawn with.
+"""Draws the grid of cells in all pictures of padded batches, differences, weights and vectors.
 
-This module and `Sheet.cell` decide the look of a cell: its size, its outline, its ink, and the hatch of padding.
+This module and `Sheet.cell` define how a cell looks: its size, its outline, its ink, and the hatch of padding.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from packviz.draw import palette
 from packviz.draw.sheet import CHAR, Sheet, width_of
 
 WIDTH = 900.0
-"""The width of a JupyterLab cell in px: pictures that are wider together are placed below each other."""
+"""The width of a JupyterLab cell in px. Pictures that do not fit into it side by side are placed below each other."""
 
 LEFT, TOP, TALL = 42.0, 44.0, 24.0
-"""The room in px for short names left of a grid, for a title and the names of columns above it, and for a row."""
+"""The room in px for short names to the left of a grid, for a title and column names above it, and for a row."""
 
 NARROWEST = 26.0
 """The least width of a cell with a label in px."""
@@ -30,7 +30,7 @@ _LOW = 11.0  # px: a lower row has no room for a letter
 
 
 class Cell(NamedTuple):
-    """A cell, or `span` cells side by side that are drawn as one."""
+    """A cell, or `span` adjacent cells that are drawn as one."""
 
     fill: str
     label: str = ""
@@ -48,9 +48,9 @@ class CellGrid:
         columns: number of columns.
         wide: width of a cell in px.
         tall: height of a row in px.
-        left: left side of the first cell in px.
-        top: top of the first row in px.
-        size: size of the letters in the cells in px.
+        left: x of the left side of the first cell in px.
+        top: y of the top of the first row in px.
+        size: font size of the labels in the cells in px.
     """
 
     sheet: Sheet
@@ -64,28 +64,28 @@ class CellGrid:
 
     @property
     def right(self) -> float:
-        """The right side in px."""
+        """The x of the right side in px."""
         return self.x(self.columns)
 
     @property
     def foot(self) -> float:
-        """The lower side in px."""
+        """The y of the lower side in px."""
         return self.y(self.rows)
 
     def x(self, column: float) -> float:
-        """Returns the left side of a column in px."""
+        """Returns the x of the left side of a column in px."""
         return self.left + column * self.wide
 
     def y(self, row: float) -> float:
-        """Returns the top of a row in px."""
+        """Returns the y of the top of a row in px."""
         return self.top + row * self.tall
 
     def line(self, row: int) -> float:
-        """Returns the baseline of words beside a row in px; words beside a low row begin at its top."""
+        """Returns the baseline, in px, of words beside a row. Words beside a low row begin at the top of the row."""
         return self.y(row) + max(self.tall / 2 + 4, 9)
 
     def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
-        """Draws the cells of each row, from the first row on."""
+        """Draws the cells of rows, beginning with the first row of the grid."""
         for r, cells in enumerate(rows):
             c = 0
             for cell in (cell for cell in cells if cell.span):
@@ -95,16 +95,16 @@ class CellGrid:
 
     @property
     def is_low(self) -> bool:
-        """True if a row is too low for a letter."""
+        """True if the rows are too low for letters."""
         return self.tall < _LOW
 
     def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
-        """Returns the columns whose names have room, and always the one pointed at.
+        """Returns the columns whose names fit beside each other, always including the highlighted column.
 
         Args:
             columns: the number of columns.
             longest: the longest name.
-            here: the column pointed at, if there is one.
+            here: the highlighted column; `None` if there is none.
         """
         space = 6 + CHAR * 11 / 12 * len(longest)
         ticks = list(range(0, columns, nice(space / self.wide)))
@@ -115,13 +115,13 @@ class CellGrid:
     def heads(
         self, names: Sequence[str], axis: str = "t =", here: int | None = None, shown: Sequence[int] = ()
     ) -> None:
-        """Writes the names of columns above the grid.
+        """Writes the column names above the grid.
 
         Args:
             names: a name for each column.
-            axis: the title of the names, written before them.
-            here: the column pointed at, if there is one.
-            shown: the columns to name. If it is empty, all that have room are named.
+            axis: the title of the axis, written before the names.
+            here: the highlighted column; `None` if there is none.
+            shown: the columns to name. By default, all columns whose names fit are named.
         """
         ink, accent = self.sheet.colours.muted, self.sheet.colours.accent
         # "t =" is close to the first number, because in a batch the column of lengths ends to its left.
@@ -132,13 +132,13 @@ class CellGrid:
             self.sheet.text(self.x(c + 0.5), self.top - 9, names[c], anchor="middle", size=11, **look)
 
     def names(self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12) -> None:
-        """Writes the names of rows left of the grid, as many as have room.
+        """Writes the row names to the left of the grid, or as many of them as fit.
 
         Args:
             names: a name for each row.
-            lengths: a length for each row, written in a column of its own behind the names; may be empty.
-            right: distance from the end of the names, or of the lengths, to the grid in px.
-            size: size of the names in px.
+            lengths: a length for each row, written in a separate column after the names; may be empty.
+            right: distance from the end of the names, or of the lengths if there are any, to the grid in px.
+            size: font size of the names in px.
         """
         end, low = self.left - right, self.is_low
         for r in range(0, len(names), nice((24 if low else 13) / self.tall)):
@@ -150,7 +150,7 @@ class CellGrid:
                 self.sheet.text(end, y, names[r], anchor="end", size=11 if low else size, bold=not low)
 
     def frame(self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3) -> None:
-        """Frames a cell, or the given number of rows of a column."""
+        """Frames a cell, or `rows` cells of a column, from `row` downwards."""
         stroke = stroke or self.sheet.colours.accent
         self.sheet.box(self.x(column), self.y(row), max(self.wide, 2), rows * self.tall, stroke=stroke, thick=thick)
 
@@ -161,8 +161,9 @@ def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None =
     Args:
         layout: the batch.
         b: the index of the sequence.
-        label: returns the label of a sequence's cell at a time step. If it is `None`, all cells are drawn as one.
-        fill: a fill to use instead of the sequence's colour; may be empty.
+        label: a function that takes a sequence and a time step, and returns the label of their cell. If it is `None`,
+            all cells are drawn as one.
+        fill: the fill of the cells. Defaults to the colour of the sequence.
     """
     fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
     return [Cell(fill, label(b, t)) for t in range(length)] if label else [Cell(fill, span=length)]
@@ -174,13 +175,13 @@ def array(values: Any, kind: Any = None) -> Any:
 
 
 def nice(at_least: float) -> int:
-    """Returns the smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
+    """Returns the smallest of the numbers 1, 2, 5, 10, 20, 50, … that is at least `at_least`."""
     steps: Iterator[int] = (digit * 10**power for power in count() for digit in (1, 2, 5))
     return next(step for step in steps if step >= at_least)
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Yields the labels that have room beside each other, from left to right, and always the last."""
+    """Yields the labels that fit beside each other, from left to right, always including the last one."""
     taken = -math.inf
     for x, label in labels:
         space = width_of(label, 11) + 5
@@ -190,7 +191,7 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 
 def clip(words: str, width: float, size: int = 12) -> str:
-    """Cuts words that are wider than `width` px, and ends them with dots."""
+    """Shortens words that are wider than `width` px, and ends them with an ellipsis."""
     char = CHAR * size / 12
     space = int(width / char) * char
     if width_of(words, size) <= space:
@@ -201,7 +202,7 @@ def clip(words: str, width: float, size: int = 12) -> str:
 
 
 def stride(rows: int, most: int) -> int:
-    """Returns k, if there is room for `most` rows and therefore one in k rows is drawn."""
+    """Returns a `k` for which at most `most` rows are drawn if one in `k` rows is drawn."""
     return -(-rows // most) | 1  # odd, so that rows of every colour are drawn
 
 

@@ -1,4 +1,4 @@
-"""Small grids of cells with what is in them: padded batches, attention weights, vectors."""
+"""Draws small grids of cells with their contents: padded batches, attention weights, and vectors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _ROUNDING = 1e-5  # a distance up to this share of the largest value counts as 0
 
 
 class _Grid(NamedTuple):
-    """A grid of cells with the names of its rows and columns, and its text twin.
+    """A grid of cells with row and column names, and its text twin.
 
     Attributes:
-        title: above the grid.
-        names: of the rows.
+        title: the title above the grid.
+        names: the names of the rows.
         heads: the names of the columns.
-        cells: the cells of each row. Hatched cells are padding, bold ones are framed.
-        axis: what the columns are.
+        cells: the cells of each row. Hatched cells are padding, and bold cells are framed.
+        axis: the title of the columns, written before their names.
         margin: the heading of the numbers on the right; empty if there are no numbers.
-        numbers: a number for each row, drawn as a bar, and the same in words.
+        numbers: `(number, words)` for each row: a number to draw as a bar on the right, and its label.
     """
 
     title: str
@@ -45,7 +45,7 @@ class _Grid(NamedTuple):
     numbers: Sequence[tuple[float, str]] = ()
 
     def lines(self) -> list[str]:
-        """Returns a line for each row: `·` before padding, `!` before a framed cell."""
+        """Returns a line of text for each row. A `·` marks padding, and a `!` marks a framed cell."""
         rows = [] if self.axis == "t =" else [["", *self.heads, *filter(None, [self.margin])]]
         for r, (name, cells) in enumerate(zip(self.names, self.cells, strict=True)):
             marked = ("!" * cell.bold + "·" * (cell.fill == HATCHED) + cell.label for cell in cells)
@@ -62,7 +62,7 @@ class _Grid(NamedTuple):
         grid.heads(self.heads, self.axis)
         grid.names(self.names)
         grid.draw([cell._replace(bold=False) for cell in cells] for cells in self.cells)
-        for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the rim shows on any fill
+        for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the frame is visible on any fill
             sheet.layer()
             for r, cells in enumerate(self.cells):
                 for c in (c for c, cell in enumerate(cells) if cell.bold):
@@ -79,14 +79,14 @@ class _Grid(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Aligned(Drawing):
-    """One padded batch, drawn.
+    """A drawing of one padded batch.
 
     Attributes:
-        title: above the batch.
+        title: the title above the batch.
         labels: `(B, T)` the contents of the cells.
-        real: `(B, T)` booleans, True at real cells. The others are hatched.
-        wrong: `(B, T)` booleans, True at cells to frame; `None` if there are no such cells.
-        columns: `(T,)` names of the columns. By default, they are time steps.
+        real: `(B, T)` booleans, True at real cells. The other cells are hatched.
+        wrong: `(B, T)` booleans, True at wrong cells, which are framed; `None` if no cell is wrong.
+        columns: `(T,)` the names of the columns. By default, the columns are numbered as time steps.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Aligned(Drawing):
             title: the title above the batch.
             batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
                 warning if `B` equals `T`.
-            like: the right values, of the same shape as `x`. Cells that differ are framed.
+            like: the correct values, in the same shape as `x`. Cells that differ from them are framed.
 
         Raises:
             ValueError: `x` is not a small padded batch, the lengths do not fit it, or `padding_side` is unknown.
@@ -145,7 +145,7 @@ class Aligned(Drawing):
         return _Grid(self.title, names, heads, cells, "" if self.columns else "t =")
 
     def to_text(self) -> str:
-        """Returns a line for each sequence: `·` before padding, `!` before a framed cell."""
+        """Returns a line of text for each sequence. A `·` marks padding, and a `!` marks a framed cell."""
         wrong = self.wrong is not None and self.wrong.any()
         legend = ["· marks padding"] * (not self.real.all()) + ["! a wrong cell"] * bool(wrong)
         head = f"{self.title or 'padded batch'} ({', '.join(legend)})".removesuffix(" ()")
@@ -157,12 +157,12 @@ class Aligned(Drawing):
 
 
 class Attention(Drawing):
-    """The attention weights of one padded sequence, computed by several methods, side by side.
+    """The attention weights that several methods compute for one padded sequence, drawn side by side.
 
     Attributes:
-        length: the real time steps of the sequence. The others are padding.
-        maps: `(T, T)` weights by the name of each method: of query `q` (a row) on key `k` (a column).
-        title: above the maps.
+        length: the number of real time steps of the sequence. The other time steps are padding.
+        maps: the `(T, T)` weights of each method, by its name. Row `q` contains the weights of query `q` on all keys.
+        title: the title above the maps.
     """
 
     def __init__(self, length: int, maps: Mapping[str, Any], title: str = "attention weights") -> None:
@@ -174,7 +174,7 @@ class Attention(Drawing):
             title: the title above the maps.
 
         Raises:
-            ValueError: a map is not square, or its size does not fit the others or the length.
+            ValueError: a map is not square or too large, the sizes of the maps differ, or the length is not 1 to `T`.
         """
         arrays = {name: frozen(array(weights, np.float64)) for name, weights in maps.items()}
         shapes = {array.shape for array in arrays.values()}
@@ -182,7 +182,7 @@ class Attention(Drawing):
         if not square or not 1 <= length <= max(max(shapes)) <= FEW:
             found = ", ".join(map(str, sorted(shapes)))
             raise ValueError(
-                f"give maps (T, T) of one sequence, all of one size up to {FEW}, and a length from 1 to T; got {found},"
+                f"maps must be (T, T) weights of one size up to {FEW}, with a length from 1 to T; got shapes {found}"
                 f" and length {length}"
             )
         self.length, self.maps, self.title = length, arrays, title
@@ -199,7 +199,7 @@ class Attention(Drawing):
         return "\n".join([*lines, *(line for name in self.maps for line in ("", name, *self._grid(name).lines()))])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the maps, shaded by weight, padding hatched and its weights added up in the margin."""
+        """Draws the maps, shaded by weight, with padding hatched and the total weight on padding in the margin."""
         sheet = Sheet(theme, self.to_text())
         maps = row([self._grid(name).sheet(theme) for name in self.maps], theme, 16, WIDTH)
         sheet.place(maps, 0, sheet.title(self.title))
@@ -217,26 +217,26 @@ class Attention(Drawing):
 
 
 class Strips(Drawing):
-    """Vectors of one size, drawn as strips below each other, with their distance from the first.
+    """Vectors of the same size, drawn as strips below each other, with the distance of each from the first.
 
     Attributes:
-        names: of the vectors. The others are compared with the first.
+        names: the names of the vectors. Each vector is compared with the first one.
         values: `(R, H)` the vectors.
-        title: above the strips.
-        axis: what the numbers of the columns count, or the name of each column.
+        title: the title above the strips.
+        axis: the title of the columns, or the name of each column.
     """
 
     def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit") -> None:
-        """Takes vectors.
+        """Takes the vectors to draw.
 
         Args:
-            vectors: by name, `(H,)` numbers each: tensors, arrays or lists, at most 16 numbers long.
+            vectors: the vectors by name. Each is a tensor, an array or a list of `(H,)` numbers, with `H` up to 16.
             title: the title above the strips.
             axis: the title of the columns, or a name for each of them.
 
         Raises:
-            ValueError: `vectors` is empty, the vectors do not have one such size, or `axis` does not have a name for
-                each column.
+            ValueError: `vectors` is empty; a vector has more than one dimension, no numbers or more than 16; the sizes
+                of the vectors differ; or the number of names in `axis` is not the number of columns.
         """
         rows = [array(vector, float) for vector in vectors.values()]
         shapes = {row.shape for row in rows}
@@ -249,7 +249,7 @@ class Strips(Drawing):
 
     @property
     def distances(self) -> list[float]:
-        """`(R,)` distances from the first vector: the length (2-norm) of the difference, 0 if it is only rounding."""
+        """`(R,)` The distances from the first vector: the 2-norm of each difference, or 0 if it is only rounding."""
         found = np.linalg.norm(self.values - self.values[0], axis=1)
         return np.where(found <= _ROUNDING * np.abs(self.values).max(), 0.0, found).tolist()  # type: ignore[no-any-return]
 
@@ -281,7 +281,7 @@ class Strips(Drawing):
 
 
 def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
-    """Draws batches side by side, and below each other if there is no room."""
+    """Draws batches side by side, or below each other if there is not enough room."""
     return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
 
 
@@ -298,7 +298,7 @@ def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side:
     if getattr(lengths, "ndim", 1) == 2:
         mask: npt.NDArray[np.bool_] = array(lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
-            raise ValueError(f"a mask must hold booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
+            raise ValueError(f"a mask must contain booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
         if padding_side != "right":
             raise ValueError(f"padding_side is {padding_side!r}, but a mask shows where the padding is: leave it out")
         return mask

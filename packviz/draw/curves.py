@@ -1,6 +1,6 @@
-"""Curves over axes: numbers against a size, and hidden states through time.
+"""Draws curves: numbers against a size, and hidden states through time.
 
-The colour, the marker and the name at the end of a curve show its method, and dashes where it was measured.
+The colour, the marker and the name at the end of a curve show its method. The dashes show where it was measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 COLOURS = (*palette.METHODS.values(), palette.REAL)
-"""The colours of the first, second, … method; the last is that of curves without a method. Then they start over."""
+"""The colours of the methods, in order. The last one is for curves without a method. Then the colours start over."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
 """The dashes of the first, second, … source."""
@@ -42,17 +42,17 @@ _MARKERS = (
 
 _DOT = "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 
-_BESIDE = 20.0  # px: names of curves that end so near to each other are in one column
+_BESIDE = 20.0  # px: if curves end this close to each other, their names are in one column
 _LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # of a logarithmic axis
 _LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the room around a plot
 _WIDE, _TALL = 300.0, 170.0  # px: a plot
 
 MOST = len(palette.SEQUENCES)
-"""The number of sequences of a `Trajectory` that are drawn: there are as many colours."""
+"""The largest number of sequences that a `Trajectory` draws, which is the number of colours."""
 
 READ = "h_n off by"
-"""The heading of the numbers at the right of a `Trajectory`."""
+"""The heading of the numbers to the right of a `Trajectory`."""
 
 _MARGIN, _BEHIND, _STRIP, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0  # px: the strips within the picture
 
@@ -63,12 +63,12 @@ class _Axes:
 
     Attributes:
         sheet: the sheet that the plot is drawn on.
-        left: the left side of the plot in px.
-        top: its top in px.
-        wide: its width in px.
-        tall: its height in px.
-        heights: the numbers at the vertical axis, from the lowest to the highest.
-        across: returns the place of a number on the horizontal axis, as a share of the width from 0 to 1.
+        left: the x of the left side of the plot in px.
+        top: the y of the top of the plot in px.
+        wide: the width of the plot in px.
+        tall: the height of the plot in px.
+        heights: the numbers at the ticks of the vertical axis, in ascending order.
+        across: a function that returns the place of a number on the horizontal axis, as a share of the width.
         log: whether the vertical axis is logarithmic.
     """
 
@@ -83,12 +83,12 @@ class _Axes:
 
     @property
     def right(self) -> float:
-        """The right side in px."""
+        """The x of the right side in px."""
         return self.left + self.wide
 
     @property
     def foot(self) -> float:
-        """The lower side in px."""
+        """The y of the lower side in px."""
         return self.top + self.tall
 
     def x(self, value: float) -> float:
@@ -96,17 +96,17 @@ class _Axes:
         return self.left + self.across(value) * self.wide
 
     def y(self, value: float) -> float:
-        """Returns the y of a number in px; a number without a logarithm is at the foot."""
+        """Returns the y of a number in px. On a logarithmic axis, numbers below the lowest tick are at the foot."""
         scale, low, high = math.log if self.log else float, self.heights[0], self.heights[-1]
         value = max(value, low) if self.log else value
         return self.top + (scale(high) - scale(value)) / (scale(high) - scale(low)) * self.tall
 
     def point(self, x: float, y: float) -> Point:
-        """Returns the place of a point in px."""
+        """Returns the `(x, y)` of a point in px."""
         return self.x(x), self.y(y)
 
     def rows(self, title: str, unit: str) -> None:
-        """Draws a line at each of the heights with its number, and writes the title and the unit above."""
+        """Draws a line with a number at each tick of the vertical axis, and writes the title and the unit above."""
         sheet = self.sheet
         sheet.text(self.left, self.top - 16, title, bold=True)
         sheet.text(self.left - 6, self.top - 16, unit, anchor="end", size=11)
@@ -117,10 +117,10 @@ class _Axes:
                 sheet.text(self.left - 10, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
 
     def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
-        """Draws the horizontal axis, and writes the numbers that have room.
+        """Draws the horizontal axis, and writes as many numbers as fit.
 
         Args:
-            values: the numbers, rising.
+            values: the numbers at the ticks, in ascending order.
             name: the title of the axis, written below the numbers.
             before: a short title, written to the left of the numbers.
         """
@@ -132,7 +132,7 @@ class _Axes:
         sheet.text(self.left - 6, y, before, anchor="end", size=11)
 
     def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
-        """Writes the names of curves beside their ends, so that they do not overlap or lie below `lowest` px."""
+        """Writes the names of curves beside their ends, so that no names overlap or lie below the y `lowest`."""
         sheet, ends = self.sheet, list(ends)
         last = max((x for (x, _), _ in ends), default=0.0)
         ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
@@ -165,7 +165,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
-    """Returns heights in px from top to bottom, moved so that labels there do not overlap or lie below `lowest`."""
+    """Returns the y of labels in px, from top to bottom, moved so that no labels overlap or lie below `lowest`."""
     placed = sorted(heights)
     for i in range(1, len(placed)):
         placed[i] = max(placed[i], placed[i - 1] + _LINE)
@@ -176,14 +176,14 @@ def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
 
 
 def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:
-    """Draws a marker: an SVG path that begins at the place it marks."""
+    """Draws a marker, whose `shape` is an SVG path that begins at the place it marks."""
     sheet.path(f"M{n(at[0])} {n(at[1])}{shape}", fill=fill, stroke=stroke)
 
 
 def line_key(
     sheet: Sheet, x: float, y: float, name: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
 ) -> float:
-    """Writes an entry of a key of lines on the baseline `y`, and returns the x behind it."""
+    """Draws a line and its name as an entry of a key, on the baseline `y`, and returns the x after the entry."""
     sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
     sheet.text(x + 40, y, name, size=size)
     return x + 60 + width_of(name, size)
@@ -194,7 +194,7 @@ def _number(value: float) -> str:
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
-    """Returns the first of rising sizes and those 2, 4, 8, … times as large, or all if these are only one or two."""
+    """Returns the sizes that are 1, 2, 4, 8, … times the first one, or all sizes if there are fewer than three such."""
     found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
     return found if len(found) > 2 else [*sizes]
 
@@ -207,7 +207,7 @@ class Curve:
         name: the name of the method, written at the end of the curve.
         method: the number of the method, which sets the colour and the marker.
         source: the number of the source, which sets the dashes.
-        x: the sizes, ascending.
+        x: the sizes, in ascending order.
         y: a number for each size.
         low: the first quartile of each number; may be empty.
         high: the third quartile of each number; may be empty.
@@ -231,10 +231,10 @@ class Plot:
     Attributes:
         title: the title above the plot.
         curves: the curves. Later ones are painted over earlier ones.
-        planned: sizes to mark on the axis.
-        guides: thin lines to compare the curves with: the two ends of each, by its name.
+        planned: the sizes that are or will be measured, which are marked on the horizontal axis.
+        guides: the two ends of each thin line to compare the curves with, by the name of the line.
         y: the unit of the numbers.
-        log: whether both axes are logarithmic. Such plots of one unit have the same vertical axis.
+        log: whether both axes are logarithmic. Logarithmic plots of the same unit have the same vertical axis.
         log_x: whether the horizontal axis is logarithmic.
     """
 
@@ -248,7 +248,7 @@ class Plot:
 
     @property
     def sizes(self) -> list[float]:
-        """The sizes that are measured or planned, rising."""
+        """The sizes that are measured or planned, in ascending order."""
         return sorted({*self.planned, *(x for curve in self.curves for x in curve.x)})
 
     def spread(self) -> list[float]:
@@ -259,14 +259,14 @@ class Plot:
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Drawing):
-    """Plots in rows.
+    """Plots that are arranged in rows.
 
     Attributes:
-        title: the finding, above the plots.
+        title: the title above the plots, which states the finding.
         rows: the plots in each row.
-        sources: the meaning of each kind of dashes; may be empty.
-        notes: lines below the plots.
-        text: the text twin.
+        sources: the meaning of each pattern of dashes; may be empty.
+        notes: lines of text below the plots.
+        text: the text twin, which has the same content as the plots.
         x: the title of the horizontal axes.
         wide: the width in px of a plot that is alone in its row.
     """
@@ -284,7 +284,7 @@ class Sweep(Drawing):
         return self.text
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the plots, and a key of the dashes below."""
+        """Draws the plots, with a key of the dashes below them."""
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
         columns, y = max(map(len, self.rows), default=1), 22.0
@@ -304,7 +304,7 @@ class Sweep(Drawing):
         return sheet
 
     def chart(self) -> Chart | Sweep:
-        """Returns the plots as a plotly chart to hover over. A sweep without plots returns itself."""
+        """Returns the plots as an interactive plotly chart, or the sweep itself if it has no plots."""
         from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
 
         return times_by_size(self) if self.rows else self
@@ -338,7 +338,7 @@ class Sweep(Drawing):
 
 
 def _curve(axes: _Axes, curve: Curve, marked: Collection[float]) -> Point:
-    """Draws a curve between its quartiles, with marks at some of its sizes, and returns where it ends."""
+    """Draws a curve with its quartiles, and with markers at the sizes in `marked`, and returns its last point."""
     sheet, points = axes.sheet, [axes.point(*point) for point in zip(curve.x, curve.y, strict=True)]
     fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
     sheet.layer()
@@ -356,7 +356,7 @@ def _curve(axes: _Axes, curve: Curve, marked: Collection[float]) -> Point:
 
 
 def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
-    """Returns the numbers at each vertical axis. Logarithmic plots of the same unit have the same numbers."""
+    """Returns the ticks of each vertical axis. Logarithmic plots of the same unit have the same ticks."""
     values: dict[str, list[float]] = {}
     for plot in (plot for row in rows for plot in row if plot.log):
         values.setdefault(plot.y, []).extend(value for value in plot.spread() if value > 0)
@@ -370,18 +370,18 @@ def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trajectory(Drawing):
-    """The path of the hidden state through time, in a strip for each sequence.
+    """The hidden state through time, drawn in a strip for each sequence.
 
     Attributes:
-        title: the finding.
-        what: the number that is drawn.
+        title: the title, which states the finding.
+        what: a description of the number that is drawn.
         lengths: `(B,)` the lengths of the sequences.
         padded: `(B, T)` the number in the padded run.
         packed: `(B, T)` the number in the packed run. It continues after the end of a sequence, and is NaN where it
             does not exist.
-        off: `(B,)` the distance of the padded final state from the packed one, NaN if it is not a number.
-        reverse: whether time runs from right to left. The final state is then read at step 0, else at the last step.
-        distances: whether the numbers are distances from packed, so that `packed` is 0 everywhere.
+        off: `(B,)` the distance of the padded final state from the packed one, or NaN.
+        reverse: whether time runs from right to left. If so, the final state is read at step 0, not at the last step.
+        distances: whether the numbers are distances from the packed run, so that `packed` is 0 everywhere.
     """
 
     title: str
@@ -394,7 +394,7 @@ class Trajectory(Drawing):
     distances: bool = True
 
     def to_text(self) -> str:
-        """Returns the numbers in two significant digits; of a large batch, only those of the final states."""
+        """Returns the numbers with two significant digits, or, for a large batch, only those of the final states."""
         lines, (sequences, steps) = [self.title, self.what], self.padded.shape
         if max(sequences, steps) > FEW:
             states = (f" {sequence_name(b)}: {READ} {difference(off)}" for b, off in enumerate(self.off))
@@ -408,7 +408,7 @@ class Trajectory(Drawing):
         return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws real steps plain, padding hatched, the state as a line, and a dot where the final state is read."""
+        """Draws the state as a line, with padding hatched, and with a dot at the step where the final state is read."""
         sheet, (sequences, steps) = Sheet(theme, self.to_text()), self.padded.shape
         sheet.title(self.title)
         direction = "← from the last step to the first" if self.reverse else "from the first step to the last →"
@@ -437,7 +437,7 @@ class Trajectory(Drawing):
         return sheet
 
     def _strip(self, axes: _Axes, b: int) -> None:
-        """Draws one sequence."""
+        """Draws the strip of one sequence."""
         sheet, length, steps, colours = axes.sheet, int(self.lengths[b]), self.padded.shape[1], axes.sheet.colours
         border, middle, read = axes.left + axes.wide * length / steps, axes.top + axes.tall / 2 + 4, -1 + self.reverse
         sheet.layer()

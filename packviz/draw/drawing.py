@@ -1,4 +1,4 @@
-"""The base class of results that draw themselves: a notebook shows the picture, other places show its text."""
+"""Defines the base class of results that draw themselves. A notebook shows the picture, and a terminal its text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packviz.draw.sheet import Sheet
 
 
 class Drawing(HasText):
-    """A result with a picture and a text twin."""
+    """A result with a picture and a *text twin*, which is a text with the same content."""
 
     @abstractmethod
     def sheet(self, theme: str) -> Sheet:
@@ -25,7 +25,7 @@ class Drawing(HasText):
         """Returns the picture as a complete `<svg>` element.
 
         Args:
-            theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
+            theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the notebook.
 
         Raises:
             ValueError: the theme is unknown. To write a file, call `save`.
@@ -39,9 +39,9 @@ class Drawing(HasText):
         """Writes the picture, or its text, to a file.
 
         Args:
-            path: the file. Its suffix decides what is written: `.svg`, `.png` (which needs cairosvg), `.html` for a
+            path: the path of the file. Its suffix sets the format: `.svg`, `.png` (which needs cairosvg), `.html` for a
                 page with the picture and its text, or `.txt` for the text alone.
-            theme: as in `to_svg`. It has no effect on text.
+            theme: the theme of the picture, as in `to_svg`. It has no effect on text.
 
         Raises:
             ValueError: the suffix or the theme is unknown, or a PNG cannot be made on this machine.
@@ -64,9 +64,9 @@ class Drawing(HasText):
 def _png(svg: str) -> bytes:
     try:
         import cairosvg  # noqa: PLC0415 - only a PNG needs it
-    except (ImportError, OSError) as error:  # OSError: without the library cairo
+    except (ImportError, OSError) as error:  # OSError: the library cairo is missing
         install = "python -m pip install cairosvg, and the library cairo (on Debian, the libcairo2 package)"
-        raise ValueError(f"a PNG needs cairosvg: {install}; .svg, .html and .txt do without") from error
+        raise ValueError(f"a PNG needs cairosvg: {install}; .svg, .html and .txt do not need it") from error
     fixed = svg.replace("height:auto", "", 1)  # cairosvg would read it as a height of 0
     return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
 
@@ -80,7 +80,7 @@ def _page(svg: str, text: str) -> str:
 
 
 def _live_view(live_svg: str) -> dict[str, Any]:
-    """Returns the widget form of a picture if a notebook can show it, else nothing.
+    """Returns a picture as a MIME bundle with a widget, or an empty bundle if no notebook can show the widget.
 
     A widget is part of the page and follows its theme. An SVG output is an image with fixed colours.
     """

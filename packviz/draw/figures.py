@@ -1,7 +1,7 @@
-"""Measured charts to hover over, as plotly figures with a text twin. The only module that imports plotly.
+"""Draws measured numbers as interactive plotly charts with a text twin. No other module imports plotly.
 
-`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts have the face and the colours of the
-SVG pictures. What is counted, and what a panel redraws, is SVG.
+`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts have the typeface and the colours of
+the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from packviz.draw.curves import Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
-"""Options of plotly. A mode bar would cover the chart, and one of its buttons uploads the data to a cloud."""
+"""Options for plotly. A mode bar would cover the chart, and one of its buttons uploads the data to a cloud."""
 
-# The marks and dashes of the SVG pictures, by number.
+# The markers and dashes of the SVG pictures, by number.
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "star")
 DASHES = ("solid", "8px,4px", "2px,3px", "9px,3px,2px,3px")
 
-WIDTH = 860  # px, as the pictures
-_SIZE, _SMALL = 12, 11  # px: letters
+WIDTH = 860  # px, as for the SVG pictures
+_SIZE, _SMALL = 12, 11  # px: font sizes
 _ABOVE, _BELOW, _BESIDE = 26, 50, 80  # px: the room for the title of a panel, its x axis, its y axis
 
 _AXIS = {
@@ -68,12 +68,12 @@ _DARKER = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 class Chart(HasText):
     """A plotly figure with a text twin.
 
-    A notebook shows the chart in the colours of its theme, and redraws it when the theme changes. It learns the theme
-    from packviz's panels, so in a notebook without panels the chart stays light. The stored output holds plotly's JSON
-    and the text, and in packviz's own notebooks an image, too.
+    A notebook shows the chart in the colours of its theme, and redraws it when the theme changes. packviz's panels
+    report the theme, so the chart stays light in a notebook without panels. The stored output contains plotly's JSON
+    and the text, and in packviz's own notebooks also an image.
 
     Attributes:
-        figure: the `plotly.graph_objects.Figure`. Its methods change the chart, and write it to a file.
+        figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to a file.
     """
 
     def __init__(self, figure: go.Figure, words: str) -> None:
@@ -87,14 +87,14 @@ class Chart(HasText):
     def points(
         self, x: Sequence[Any], y: Sequence[Any], name: str, look: int = 0, *, panel: int = 0, **more: Any
     ) -> Chart:
-        """Adds points.
+        """Adds points to a panel, and returns the chart.
 
         Args:
             x: the places of the points on the x axis.
-            y: their places on the y axis, or the names of their rows.
+            y: the places of the points on the y axis, or the names of their rows.
             name: the name of the points. The key shows each name once, and leaves out an empty name.
-            look: the number of their colour and their mark.
-            panel: the number of the panel to draw them in.
+            look: the number of the marker, which sets its shape and its colour.
+            panel: the number of the panel.
             more: further arguments of `plotly.graph_objects.Scatter`.
         """
         mark = {"symbol": SYMBOLS[look % len(SYMBOLS)], "size": 8, "color": COLOURS[look % len(COLOURS)]}
@@ -105,12 +105,12 @@ class Chart(HasText):
         return self
 
     def place(self, panel: int) -> dict[str, int]:
-        """Returns the row and the column of a panel, as plotly's methods take them."""
+        """Returns the row and the column of a panel as arguments for plotly's methods."""
         row, column = divmod(panel, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
     def _shown(self, dark: bool) -> dict[str, Any]:
-        """Returns plotly's JSON in the colours of a theme."""
+        """Returns the chart as plotly's JSON, in the colours of the dark or the light theme."""
         figure = cast(dict[str, Any], json.loads(self.figure.to_json()))
         return (_darker(figure) if dark else figure) | {"config": CONFIG}
 
@@ -147,15 +147,15 @@ def axes(
     """Returns an empty chart.
 
     Args:
-        title: the finding, above the chart.
-        words: the text twin.
+        title: the title above the chart, which states the finding.
+        words: the text twin, which has the same content as the chart.
         x: the title of the x axes.
         y: the title of the y axes.
-        rows: the names of rows from top to bottom, if the chart has rows instead of a y axis.
+        rows: the names of the rows from top to bottom, if the chart has rows instead of a y axis.
         panels: the titles of the panels.
-        across: the number of panels side by side. Defaults to all.
+        across: the number of panels side by side. Defaults to the number of all panels.
         tall: the height of a panel in px.
-        below: lines below the title.
+        below: lines of text below the title.
     """
     across = across or len(panels)
     down = -(-len(panels) // across)
@@ -183,7 +183,7 @@ def axes(
 
 
 def times_by_size(sweep: Sweep) -> Chart:
-    """Draws the plots of a sweep as a chart; whiskers are quartiles."""
+    """Draws the plots of a sweep as a chart, with quartiles as whiskers."""
     plots = [plot for row in sweep.rows for plot in row]
     units = [plot.y for plot in plots]
     unit = units[0] if len({*units}) == 1 else ""
@@ -231,7 +231,7 @@ def _short(values: Iterable[Any]) -> list[Any]:
 
 
 def _digits(value: float) -> float:
-    """Rounds to three digits, which are the same on every machine. More would be noise in a stored chart."""
+    """Rounds to three digits, which are the same on every machine. More digits would be noise in a stored chart."""
     return float(f"{value:.3g}")
 
 

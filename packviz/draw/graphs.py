@@ -1,7 +1,8 @@
-"""An autograd graph, drawn and as text: what each node does in the backward pass, and how much it writes.
+"""Draws an autograd graph and describes it as text: what each node does in the backward pass, and how much it writes.
 
-The picture suits the chain of copies behind `pad_packed_sequence`. The nodes that the gradient passes one after another
-are on the left, the branches of each are below it on the right, and the nodes where gradients end are at the foot.
+The picture is designed for the chain of copies behind `pad_packed_sequence`. The nodes that the gradient passes through
+one after another are on the left. The branches of each node are below it, indented. The nodes where gradients end are
+at the foot.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DOES = {
     "IndexSelectBackward": "puts the sequences back in order",
     "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
 }
-"""The work of these nodes in words. Of other nodes, only the operators are known."""
+"""The work of these nodes in words. For other nodes, only the operators are known."""
 
 MOST = 7
 """If there are more columns than this, some are left out of the picture."""
@@ -39,10 +40,10 @@ class Node:
     """One autograd node.
 
     Attributes:
-        name: the name that autograd gives it.
-        operators: the operators that it ran, and the bytes that each wrote.
-        next: the places in the graph of the nodes that it passes gradients to; `None` for a gradient nobody needs.
-        useful: the bytes of the slice that it takes out or puts in; `None` if it is not known.
+        name: the name that autograd gives to the node.
+        operators: the operators that the node ran, each as `(name, bytes written)`.
+        next: the indices of the nodes to which it passes gradients; `None` for a gradient that is not needed.
+        useful: the size, in bytes, of the slice that the node takes out or puts in; `None` if it is not known.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Node:
 
     @property
     def bytes(self) -> int:
-        """The bytes that it wrote."""
+        """The number of bytes that the node wrote."""
         return sum(written for _, written in self.operators)
 
     @property
@@ -67,8 +68,8 @@ class Graph(Drawing):
 
     Attributes:
         title: the title above the graph.
-        nodes: the nodes. The gradient comes in at the first one.
-        gradient: the bytes of that gradient.
+        nodes: the nodes. The first one receives the gradient of the output.
+        gradient: the size of that gradient in bytes.
     """
 
     title: str
@@ -77,7 +78,7 @@ class Graph(Drawing):
 
     @property
     def bytes(self) -> int:
-        """The bytes that all nodes wrote."""
+        """The number of bytes that all nodes wrote."""
         return sum(node.bytes for node in self.nodes)
 
     @property
@@ -87,7 +88,7 @@ class Graph(Drawing):
         return f"{self.title}: {text.count(len(self.nodes), 'node')}, {text.size(self.bytes)} written, {times}"
 
     def to_text(self) -> str:
-        """Returns a line for each node, or, if the graph is large, for each name of a node."""
+        """Returns a line for each node, or, if the graph is large, a line for each kind of node."""
         if len(self.nodes) > 3 * MOST:
             named = _by_name((node.name, node.bytes) for node in self.nodes)
             rows = [[f"{times}", name, written, DOES.get(name, "")] for name, written, times in named]
@@ -104,7 +105,7 @@ class Graph(Drawing):
         return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a box for each node, with branches indented. Of many columns, it draws the first and the last two."""
+        """Draws a box for each node, with branches indented. In a long graph, columns in the middle are left out."""
         sheet, shown = Sheet(theme, self.to_text()), self.columns
         ends = [i for i in range(len(self.nodes)) if all(i not in column for column in shown)]
         left_out = len(shown) - MOST + 1
@@ -147,7 +148,7 @@ class Graph(Drawing):
         return sheet
 
     def _box(self, sheet: Sheet, i: int, x: float, y: float, largest: int) -> None:
-        """Draws a node: its name, its work, and a bar for the bytes it writes, which is hatched if they are wasted."""
+        """Draws a node: its name, its work, and a bar for the bytes it writes, hatched for bytes that are wasted."""
         node, bar = self.nodes[i], _WIDTH - 70 - _LONGEST
         sheet.box(x, y, _WIDTH - x, _TALL, sheet.colours.padding, thick=1)
         sheet.text(x + 8, y + 16, clip(node.name, 180), bold=True)
@@ -170,9 +171,9 @@ class Graph(Drawing):
 
     @cached_property
     def columns(self) -> list[list[int]]:
-        """The nodes that the gradient passes one after another, each followed by its branches.
+        """The nodes that the gradient passes through one after another, each followed by its branches.
 
-        Nodes that pass no gradient on are in no column.
+        Nodes that pass no gradient on are not in any column.
         """
         seen = {i for i, node in enumerate(self.nodes) if not node.leads_on}
         columns, here = [], cast(int | None, 0)
@@ -190,7 +191,7 @@ class Graph(Drawing):
 
 
 def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str, int]]:
-    """Yields each name, the bytes it wrote in all, and how many times it comes."""
+    """Yields each name, the total size of what was written under it, and the number of times that it occurs."""
     sizes: dict[str, list[int]] = {}
     for name, size in written:
         sizes.setdefault(name, []).append(size)
@@ -198,6 +199,6 @@ def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str, int
 
 
 def _down(sheet: Sheet, x: float, start: float, end: float) -> None:
-    """Draws an arrow."""
+    """Draws an arrow that points down."""
     sheet.line([(x, start), (x, end)], width=1.4)
     sheet.path(f"M{n(x)} {n(end)}l-3.5-6h7z", fill=sheet.colours.line)

@@ -1,4 +1,4 @@
-"""Grids of differences, drawn and as text."""
+"""Draws grids of differences, and describes them as text."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Differences with a row for each sequence, as shares of the largest value of the row.
+    """A grid of differences, which are shown as shares of the largest value of their row.
 
     Attributes:
         title: the title above the grid.
         rows: `(R,)` the names of the rows.
         columns: `(C,)` the names of the columns.
-        values: `(R, C)` absolute differences; NaN if they are not numbers.
+        values: `(R, C)` the absolute differences, NaN where a difference is not a number.
         differs: `(R, C)` booleans, True where a difference is more than rounding.
         scale: `(R,)` the largest value of each row, or one number for all rows.
-        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` without padding.
+        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if there is none.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Grid:
     padding: npt.NDArray[np.bool_] | None = None
 
     def to_text(self) -> list[str]:
-        """Returns the grid in lines: `=` if values agree, else a share, in brackets at padding."""
+        """Returns the grid as lines: `=` where values agree, and otherwise a share, in brackets at padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
             cells = [share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)]
@@ -59,7 +59,7 @@ class Grid:
         return [head, *table(rows, f" >2 >{width}")]
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a number in each cell, or, if there are many, a line through each cell that differs."""
+        """Draws a number in each cell, or, if there are many cells, a line through each cell that differs."""
         sheet, (many, columns) = Sheet(theme, self.title), self.values.shape
         few, each = max(many, columns) <= FEW, stride(many, _MOST)
         rows = range(0, many, each)
@@ -71,7 +71,7 @@ class Grid:
         cells = [self._cells(r, few, sheet.colours.ground) for r in rows]
         grid.draw(cells)
         struck = ""
-        for r, drawn in enumerate(cells if not few else ()):  # a mark that is seen without colour, and needs no room
+        for r, drawn in enumerate(cells if not few else ()):  # a mark that is visible without colour and takes no space
             for c, cell in zip(accumulate((cell.span for cell in drawn), initial=0), drawn, strict=False):
                 if cell.bold:
                     struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.span * wide)}"
@@ -80,7 +80,7 @@ class Grid:
         return sheet
 
     def _cells(self, r: int, few: bool, ground: str) -> list[Cell]:
-        """Returns a row, cell by cell if they are few, else each stretch of cells that look alike as one."""
+        """Returns the cells of a row. In a large grid, adjacent cells that look alike are merged into one."""
         fills, cells = (*palette.SHADES, ground), []
         for c, (shade, padding) in enumerate(zip(self._shades[r], self._hatched[r], strict=True)):
             label = short_share(self.shares[r, c]) if self.differs[r, c] else "" if padding else "="
@@ -93,7 +93,7 @@ class Grid:
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
-        """`(R, C)` differences as shares of the largest value of their row."""
+        """`(R, C)` The differences as shares of the largest value of their row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
         shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
@@ -101,7 +101,7 @@ class Grid:
 
     @cached_property
     def _shades(self) -> npt.NDArray[np.int64]:
-        """`(R, C)` the numbers of the shades; -1 at cells without a shade."""
+        """`(R, C)` The indices of the shades in `palette.SHADES`, -1 at cells without a shade."""
         shades: npt.NDArray[np.int64] = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
         shades[~self.differs | self._hatched] = -1
@@ -109,11 +109,11 @@ class Grid:
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
-    """Draws grids side by side, or below each other if there is no room, between a title and a key.
+    """Draws grids side by side, or below each other if there is not enough room, between a title and a key.
 
     Args:
         drawn: the grids.
-        title: the title, which a screen reader reads, too.
+        title: the title, which a screen reader also reads.
         theme: `"light"`, `"dark"` or `"live"`.
     """
     sheet, words = Sheet(theme, title), "differs, as a share of the row's largest value:"

@@ -1,7 +1,7 @@
-"""A layout drawn: the padded grid, the packed steps beside it, and the packed data below.
+"""Draws a layout: the padded grid, the packed steps beside it, and the packed data below.
 
-A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence is one stretch, so
-that 512 × 512 cells stay a few shapes and kilobytes.
+A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence is drawn as one bar,
+so that 512 × 512 cells need only a few shapes and kilobytes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
 from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width fit side by side in a JupyterLab cell
-_TALL = 400  # px: the tallest panel of stretches
-_WIDEST = 1160  # px: panels that would be wider together are one below the other, and data continues in a second line
-_LINE = 940  # px: up to here, or to the panels' width, cells of data are as wide as they can be
-_MOST_ROWS = 512  # more sequences than this would share pixels: some are left out, and a note tells the reader
+_TALL = 400  # px: the largest height of a panel of bars
+_WIDEST = 1160  # px: panels that are wider together are placed below each other, and data continues on a second line
+_LINE = 940  # px: up to this width, or that of the panels, cells of data are as wide as possible
+_MOST_ROWS = 512  # more sequences than this would share pixels, so some are left out, and a note reports it
 _STEPS_TITLE = "packed: longest first, no padding"
 _SLOPE = 110  # px: between the panels, where lines show the sort
-_LISTS = 270  # px: the same with the lists of indices
+_LISTS = 270  # px: the same distance with the lists of indices
 _LENGTH = 41  # px: the column of lengths
 _NAME = 110  # px: longer names are cut
 _FALL = 58  # px: from the batch sizes to the data, where lines show which column goes where
-_MARGIN = 26 + width_of("batch_sizes")  # px: left of steps that have this label there
+_MARGIN = 26 + width_of("batch_sizes")  # px: to the left of the steps, if this label is there
 _GAP = 6  # px: between the stretches of data
 
 
@@ -39,7 +39,7 @@ def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
     """Draws the padded batch, the packed steps and the packed data; `choices` are attributes of `_Batch`.
 
     Raises:
-        ValueError: the theme is unknown, or the longest sequence has no such time step.
+        ValueError: the theme is unknown, or `step` is not a time step of the longest sequence.
     """
     step, last = choices.get("step"), layout.batch_sizes.size - 1
     if step is not None and not 0 <= step <= last:
@@ -49,18 +49,18 @@ def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
 
 @dataclass
 class _Batch:
-    """The parts of a picture and their places.
+    """The parts of a picture of a batch, and their places.
 
     Attributes:
         layout: the batch.
-        labels: the contents of the cells, sequence by sequence, if there are few. Defaults to letter and time step.
-        names: of the sequences. Defaults to letters.
-        step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
-        mistaken: adds the order that `data` is often taken to have, one sequence after another.
-        indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
-        explain: adds a line on each part.
-        flat: adds the flat rows, one sequence after another as attention takes them, and where each packed row lies.
-        part: one of `text.PARTS`, to draw that part alone.
+        labels: the labels of the cells of a small batch, sequence by sequence. Defaults to names with time steps.
+        names: the names of the sequences. Defaults to letters.
+        step: the time step to highlight. Its cells are framed, and the data shows what has been packed up to it.
+        mistaken: whether to add the order that people often expect of `data`, one sequence after another.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry at its row.
+        explain: whether to add a line about each part.
+        flat: whether to add the flat rows, one sequence after another as for attention, and each packed row's place.
+        part: the part to draw, one of `text.PARTS`.
         theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
     """
 
@@ -76,7 +76,7 @@ class _Batch:
     theme: str = "light"
 
     def __post_init__(self) -> None:
-        """Finds the places of the two panels: the padded grid, and the steps beside it or below."""
+        """Computes the places of the two panels: the padded grid, and the packed steps beside or below it."""
         layout, self.few = self.layout, is_few(self.layout)
         self.sheet = Sheet(self.theme, summary(layout))
         self.muted, self.accent = self.sheet.colours.muted, self.sheet.colours.accent
@@ -107,12 +107,12 @@ class _Batch:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Finds the width of a row of data, and whether all are in one line: a bar, or cells that can be so narrow."""
+        """Computes the width of a row of data, and whether all rows fit on one line, as they always do in a bar."""
         layout, self.gap, self.one_line = self.layout, 0.0, True
         self.per_row = (self.width - 8) / layout.n_valid
         if not self.few:
             return
-        self.gap = 0.0 if self.flat else _GAP  # a row that lies flat where it lies packed is to be right below it
+        self.gap = 0.0 if self.flat else _GAP  # a row with the same place in both orders has to be exactly below itself
         gaps, least = self.gap * (layout.batch_sizes.size - 1), min(4 + self._longest(12), 100)
         for wide in () if self.stacked else (max(self.width, _LINE), _WIDEST):
             self.per_row = min(self.grid.wide, (wide - 8 - gaps) / layout.n_valid)
@@ -127,7 +127,7 @@ class _Batch:
         return max(width_of(cell_label(self.labels, b, t, self.names), size) for b, t in cells)
 
     def draw(self) -> Sheet:
-        """Draws the picture's parts from top to bottom, or one of them."""
+        """Draws all parts of the picture from top to bottom, or only one part."""
         whole, y = self.part == text.WHOLE, 0.0
         if self.part in (text.WHOLE, text.PADDED):
             self.padded()
@@ -150,7 +150,7 @@ class _Batch:
     # The panels.
 
     def padded(self) -> None:
-        """Draws the grid as the caller's tensor holds it, padding hatched."""
+        """Draws the padded grid in the caller's order, with padding hatched."""
         layout, grid = self.layout, self.grid
         self.sheet.text(grid.left, 14, f"padded: {text.count(layout.n_cells, 'cell')}", bold=True)
         if not self.few:
@@ -160,7 +160,7 @@ class _Batch:
         self._frame(grid, layout.batch_size)
 
     def steps(self) -> None:
-        """Draws the sequences longest first, without padding: a column is what the RNN reads at one time step."""
+        """Draws the sequences without padding, longest first. A column is what the RNN reads at one time step."""
         layout, grid = self.layout, self.stepped
         order = layout.sorted_indices[self.rows].tolist()
         self.sheet.text(grid.left, grid.top - 30, _STEPS_TITLE, bold=True)
@@ -180,7 +180,7 @@ class _Batch:
     # The data.
 
     def data(self, top: float) -> float:
-        """Draws the rows of data in one line, each stretch tied to its packed column, and returns the y below."""
+        """Draws the rows of data on one line, connected to their columns above, and returns the y below."""
         y, height = top + _FALL + 8, 24.0 if self.few else 18.0
         self.sheet.text(4, top + 17, self._title(), bold=True)
         if self.few:
@@ -199,7 +199,7 @@ class _Batch:
         return y + height + 26
 
     def permutation(self, top: float) -> float:
-        """Draws a line from each packed row to its flat row below, and returns the y where these end.
+        """Draws the flat rows, and a line from each packed row to its flat row, and returns the y below.
 
         Args:
             top: the y where the packed rows end.
@@ -217,11 +217,11 @@ class _Batch:
         return y + 68
 
     def lines(self, top: float, flat: bool = False) -> float:
-        """Draws the rows of data in as many lines as they need, group by group, and returns the y below.
+        """Draws the rows of data on as many lines as they need, group by group, and returns the y below.
 
         Args:
             top: the y to begin at.
-            flat: draws the rows one sequence after another, instead of step by step.
+            flat: whether to draw the rows one sequence after another, instead of step by step.
         """
         wrong, title, marks = flat and self.mistaken, self._title(flat), self._marks(flat)
         if marks and not flat:
@@ -248,12 +248,12 @@ class _Batch:
         return y + 32
 
     def _place(self, t: int) -> Point:
-        """Returns the left and the right side of a step's rows, where the data is in one line."""
+        """Returns the x of the left and the right side of a step's rows, if the data is on one line."""
         start, end = self.layout.offsets[t : t + 2]
         return 4 + start * self.per_row + t * self.gap, 4 + end * self.per_row + t * self.gap
 
     def _stretch(self, x: float, y: float, cells: list[list[int]], wrong: bool = False) -> None:
-        """Draws cells of data side by side: those after the step pointed at are empty, those of it are framed."""
+        """Draws cells of data side by side. Cells of the highlighted step are framed, and later cells are empty."""
         width, height = self.per_row, 24.0
         size = self.grid.size if width == self.grid.wide else 12
         for i, (b, t) in enumerate(cells):
@@ -267,7 +267,7 @@ class _Batch:
                 self.sheet.box(left, y, width, height, stroke=self.accent, thick=3)
 
     def _bracket(self, x: float, y: float, t: int, foot: float) -> None:
-        """Draws a line from the column of a step down to the bracket over its stretch of data."""
+        """Draws the bracket over a step's rows of data, and a line from the step's column down to it."""
         start, end = self._place(t)
         middle, here = (start + end) / 2, t == self.step
         y1, y2, y3 = (n(y + share * (foot - 6 - y)) for share in (0.7, 0.3, 1))
@@ -275,7 +275,7 @@ class _Batch:
         self._clamp(start, end, foot, curve, here)
 
     def _clamp(self, start: float, end: float, foot: float, more: str = "", here: bool = False) -> None:
-        """Draws the bracket over a stretch of data."""
+        """Draws a bracket over adjacent rows of data."""
         inset = min(1.0, (end - start) / 4)
         d = f"{more}M{n(start + inset)} {n(foot)}v-6H{n(end - inset)}v6"
         self.sheet.path(d, stroke=self.accent if here else self.muted, width=2 if here else 1)
@@ -288,7 +288,7 @@ class _Batch:
             yield self._name(i) if flat else f"t={i}", group.tolist()
 
     def _marks(self, flat: bool) -> list[tuple[int, int]]:
-        """Returns the stretches of rows that belong to the time step pointed at."""
+        """Returns the ranges `(start, end)` of rows that belong to the highlighted time step."""
         layout, t = self.layout, self.step
         if t is None:
             return []
@@ -297,7 +297,7 @@ class _Batch:
         return [(row, row + 1) for row in (layout.starts[:-1][layout.lengths > t] + t).tolist()]
 
     def _bands(self, top: float, flat: bool) -> None:
-        """Draws the data of a large batch as a bar: every other group is shaded, if they can be told apart."""
+        """Draws the data of a large batch as a bar, with every other group shaded if it is wide enough to be seen."""
         layout, colours, per_row = self.layout, self.sheet.colours, self.per_row
         sizes = layout.lengths if flat else layout.batch_sizes
         odd = zip(np.cumsum(sizes)[1::2], sizes[1::2], strict=True)
@@ -316,7 +316,7 @@ class _Batch:
         return "✗ not so: one sequence after another" if self.mistaken else text.flat(self.layout)
 
     def _notes(self) -> list[str]:
-        """Returns the lines below the picture."""
+        """Returns the notes to write below the picture."""
         layout, notes = self.layout, []
         if self.indices and not self.listed:
             notes.append(f"sorted_indices {text.numbers(layout.sorted_indices)}")
@@ -341,7 +341,7 @@ class _Batch:
     # What panels share.
 
     def _cells(self, grid: CellGrid, rows: Sequence[int], *, padding: bool = False) -> None:
-        """Draws the real cells of sequences under the axis of time, and behind them padding, cell by cell."""
+        """Draws the real cells of sequences below the axis of time, followed by padding, if there is any to draw."""
         layout = self.layout
         label = partial(self._label, width=grid.wide, size=grid.size)
         grid.heads([str(t) for t in range(grid.columns)], here=self.step, shown=self._ticks(grid))
@@ -355,7 +355,7 @@ class _Batch:
         )
 
     def _names(self, grid: CellGrid, rows: Sequence[int]) -> None:
-        """Writes the name and the length of each row; beside the low rows of a large batch only some indices."""
+        """Writes the name and the length of each row, or, beside the low rows of a large batch, only some indices."""
         if grid.is_low:
             grid.names([f"b = {rows[0]}", *map(str, rows[1:])], right=8, size=11)
             return
@@ -364,7 +364,7 @@ class _Batch:
         grid.names([self._name(b) for b in rows], lengths, self.beside, self.name_size)
 
     def _sort_lines(self, order: Sequence[int]) -> None:
-        """Draws the sort: a line from each sequence's row in the grid to its row by length."""
+        """Draws the sort: a line from each sequence's row in the padded grid to its row in the sorted one."""
         sheet, grid, left, top = self.sheet, self.grid, self.stepped.left, self.grid.top
         start, end = grid.right + 6, left - 6 - self.name_width - 8
         if self.listed:
@@ -386,6 +386,6 @@ class _Batch:
         return grid.ticks(grid.columns, max(str(grid.columns), str(self.layout.batch_size), key=len), self.step)
 
     def _frame(self, grid: CellGrid, running: int) -> None:
-        """Frames the column of the step pointed at, as tall as the number of sequences still running."""
+        """Frames the column of the highlighted step, down to the last sequence that is still running."""
         if self.step is not None:
             grid.frame(0, self.step, -(-running // self.stride))

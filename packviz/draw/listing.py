@@ -1,4 +1,4 @@
-"""Lines of code with their numbers, and marks at those with a finding."""
+"""Draws lines of code with their numbers, and marks the lines that have a finding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from packviz.draw.sheet import CHAR, Sheet
 
 Line = tuple[int, str, str, bool]
-"""The number of a line, its code, the mark before it (may be empty), and whether that is the mark of an error."""
+"""The number of a line, its code, the mark before it (may be empty), and whether the mark is that of an error."""
 
 _STEP = 17.0  # px from one line to the next
 
@@ -18,7 +18,7 @@ def describe(lines: Sequence[Line]) -> str:
 
 
 def draw(lines: Sequence[Line], theme: str) -> Sheet:
-    """Draws the lines below each other, those with a mark in bold."""
+    """Draws the lines below each other, with marked lines in bold."""
     sheet = Sheet(theme, describe(lines))
     for i, (number, code, mark, wrong) in enumerate(lines):
         y, ink, bare = 14 + i * _STEP, sheet.colours.wrong if wrong else "", code.lstrip(" ")

@@ -1,7 +1,8 @@
-"""The colours of packviz, in one place: safe for colour-blind readers, checked for contrast in light and dark.
+"""Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast in light and dark.
 
-Sequence colours are those of Okabe and Ito (2008), with Tol's wine in place of black. Colour is never the only sign: a
-sequence also has a letter, padding a hatch, and every coloured shape an outline, because some are too pale on white.
+Sequence colours are those of Okabe and Ito (2008), with Tol's wine in place of black. Colour is never the only sign:
+sequences also have letters, and padding has a hatch. Every coloured shape has an outline, because some colours are too
+pale on white.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
-"""The fills of sequence 0, 1, …, which start over after the last."""
+"""The fills of sequences 0, 1, …, which start over after the last one."""
 
 METHODS = {
     name: SEQUENCES[i]

@@ -1,4 +1,4 @@
-"""The function `show`, which draws a batch from its lengths, its tensors or its sequences."""
+"""Draws a batch from its lengths, its tensors or its sequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list 
 
 
 class Picture(Drawing):
-    """A drawn batch. A notebook shows it, `print` writes its text, and `save` writes a file.
+    """A drawing of a batch. A notebook shows it, `print` writes its text, and `save` writes it to a file.
 
     Attributes:
         layout: the `Layout` of the batch.
@@ -42,8 +42,8 @@ class Picture(Drawing):
 
         Args:
             layout: the batch.
-            labels: the contents of the cells, sequence by sequence. Defaults to letter and time step.
-            caption: a line above the picture; may be empty.
+            labels: the labels of the cells, sequence by sequence. Defaults to names with time steps, as in `a0`.
+            caption: a line of text above the picture; may be empty.
             **choices: options of `show`.
         """
         self.layout, self._caption, self._choices = layout, caption, {"labels": labels, **choices}
@@ -77,31 +77,31 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: padded, packed, and in its order in memory.
+    """Draws a batch of variable-length sequences: padded, packed, and in the order of its packed data in memory.
 
     Args:
-        what: one of
+        what: the batch, in one of these forms:
 
             * `lengths`: `(B,)` whole numbers;
-            * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
+            * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, passed with its `lengths`;
             * a `PackedSequence`, made by torch or by hand;
             * a nested tensor with the layout `torch.jagged`, without holes;
             * a list of sequences, each a string, a list or a tensor;
             * a `Layout`.
-        lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
+        lengths: `(B,)` the number of real time steps of each sequence, if `what` is a padded batch.
         batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
             warning if `B` equals `T`.
         names: a name for each sequence. Defaults to `a`, `b`, …
-        indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
-            always has them if the batch is not sorted.
-        explain: adds a line on each part below the picture.
-        flat: draws the flat rows, too, one sequence after another as attention takes them, and the place of each packed
-            row among them. The text then has `starts` and `flat_rows`.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry at its row. The text always
+            contains them if the batch is not sorted.
+        explain: whether to add a line about each part below the picture.
+        flat: whether to add the flat rows, one sequence after another as for attention, and the place of each packed
+            row among them. The text then contains `starts` and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. It can't be combined with
             `indices`, `explain` and `flat`, which relate the parts to each other.
 
     Returns:
-        A `Picture`. A notebook draws it; `print` writes its text; `.save("batch.svg")` writes a file.
+        A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes it to a file.
 
     Raises:
         ValueError: the lengths are not valid, or do not fit `x`; there are not as many names as sequences; or `part` is
@@ -149,7 +149,7 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
         )
     if lengths is not None:
         if packed or jagged or isinstance(what, Layout):
-            raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
+            raise ValueError(f"a {type(what).__name__} already has lengths: call show() without lengths")
         return _padded(what, lengths, batch_first)
     if isinstance(what, Layout):
         return what, "", lambda: None
@@ -238,7 +238,7 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _host(values: Any) -> Any:
-    """Returns values that can be read on the CPU. Those of a meta tensor are vectors of size 0."""
+    """Returns values that can be read on the CPU. For a meta tensor, each value is a vector of size 0."""
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
     if hasattr(values, "detach"):

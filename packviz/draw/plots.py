@@ -1,4 +1,4 @@
-"""Charts of padding, lengths, and growth."""
+"""Draws charts of padding, lengths, and growth."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BINS = 20
 
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
-    """Draws the real and the padding cells of groups of batches, a bar for each group.
+    """Draws the real and the padding cells of groups of batches, with a bar for each group.
 
     Args:
-        groups: the batches of each group, by its name.
+        groups: the batches of each group, by the name of the group.
 
     Raises:
         ValueError: `groups` is empty.
@@ -43,7 +43,7 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws the number of sequences of each length, in at most 20 bars that cover equally many lengths."""
+    """Draws the number of sequences of each length, in at most 20 bars that cover the same number of lengths each."""
     n = require_steps(layout).lengths
     each = -(-layout.max_len // _BINS)
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
@@ -65,14 +65,14 @@ def log_log(
 ) -> Sweep:
     """Draws how counts grow with the number of time steps, on logarithmic axes.
 
-    There a power is a straight line, and its slope is the exponent.
+    On such axes, a power is a straight line, and its slope is the exponent.
 
     Args:
         x: the numbers of time steps, at least two.
-        panels: by the title of each panel up to four curves: by their name, a positive number for each `x`.
-        title: the finding, above the panels.
+        panels: the curves of each panel, by its title. A curve has a name, and a positive number for each `x`.
+        title: the title above the panels, which states the finding.
         y: the unit of the numbers.
-        methods: by the name of a curve the method whose colour it has, a key of `palette.METHODS`.
+        methods: for the name of each curve, the method whose colour it has, a key of `palette.METHODS`.
 
     Raises:
         ValueError: a number is not positive, a curve is not as long as `x`, `panels` is empty, or a panel has no curve
@@ -81,7 +81,7 @@ def log_log(
     if not panels or not all(panels.values()):
         raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")
     if (most := max(map(len, panels.values()))) > 4:
-        raise ValueError(f"panels holds one with {most} curves; at most 4 can be told apart")
+        raise ValueError(f"panels has a panel with {most} curves; at most 4 can be told apart")
     lines, plots, looks = [f"{title}. time steps T: {_numbers(x)}"], [], list(palette.METHODS)
     for what, curves in panels.items():
         drawn = []

@@ -1,4 +1,4 @@
-"""Measured quantities in words, with no more digits than are known."""
+"""Writes measured quantities as text, with no more digits than are known."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 
 
 def whole_percent(share: float) -> str:
-    """Returns a measured share of 1 in whole percent: `91 %`."""
+    """Returns a measured share as a whole percentage: `91 %`."""
     return f"{100 * share:.0f} %"
 
 
 def plain(value: float) -> str:
-    """Returns a number with three digits, and with more instead of an exponent: `0.0123`, `12.3`, `12,345`."""
+    """Returns a number with three significant digits, or with all whole digits: `0.0123`, `12.3`, `12,345`."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def known(value: float, interval: tuple[float, float]) -> str:
-    """Returns a number with the digits that are known: the place of the last one is at most the interval's width.
+    """Returns a number with the digits that are known: a unit of the last one is at most the interval's width.
 
-    There are one to three digits: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
+    The number has one to three significant digits: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
     """
     width = interval[1] - interval[0]
     if not width:

@@ -1,8 +1,9 @@
-"""Documents in rows of one size, and the scores that attention computes in each row: counted, drawn and as text.
+"""Counts, draws and describes the scores that attention computes for documents in rows of a fixed size.
 
-A row of `C` time steps (tokens) has a score for each query (a row of the grid) and each key (a column): `C · C` cells,
-or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a document mask hides are
-computed anyway, and wasted. Only a kernel that knows the documents computes no more than is needed.
+A row of `C` time steps (tokens) has a score for each pair of a query (a row of the grid) and a key (a column). These
+are `C · C` scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a
+document mask hides are computed anyway, so they are wasted. Only a kernel that knows where each document begins
+computes no more than is needed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
-"""The masks hide nothing, the future, other documents, or both."""
+"""The masks, which hide nothing, the future, other documents, or both."""
 
 _WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: a JupyterLab cell, left of the rows, the most they take
 _GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids side by side; px: of each, of its strips, between them
 
 
 class _Piece(NamedTuple):
-    """A stretch of a row: `size` time steps of a document, from the time step `first` on."""
+    """A part of a row: `size` time steps of a document, beginning with its time step `first`."""
 
     document: int
     first: int
@@ -41,7 +42,7 @@ _Row = tuple[_Piece, ...]
 
 
 class Scores(Drawing):
-    """Documents in rows, and the scores that attention computes there.
+    """Documents in rows, and the scores that attention computes in each row.
 
     Attributes:
         layout: the documents.
@@ -55,14 +56,14 @@ class Scores(Drawing):
     def __init__(
         self, lengths: Any, row_size: int | None = None, strategy: str = FIRST_FIT_DECREASING, mask: str = NONE
     ) -> None:
-        """Fills rows.
+        """Fills rows with documents.
 
         Args:
             lengths: `(B,)` the lengths of the documents, or a `Layout`.
             row_size: the number of time steps of a row. By default, all documents are in one row, one after another.
-                With the strategy `"padded"`, each is in a row as long as the longest, as in a padded batch.
-            strategy: one of `pv.batches.FILLS`.
-            mask: one of `MASKS`.
+                With the strategy `"padded"`, each document has a row as long as the longest, as in a padded batch.
+            strategy: the strategy that fills the rows, one of `pv.batches.FILLS`.
+            mask: the mask, one of `MASKS`.
 
         Raises:
             ValueError: a length is not valid or greater than `row_size`, or the strategy or the mask is unknown.
@@ -77,12 +78,12 @@ class Scores(Drawing):
 
     @property
     def padding(self) -> int:
-        """The number of time steps that hold no document, in all rows."""
+        """The number of time steps in all rows that do not belong to any document."""
         return len(self.rows) * self.row_size - self.layout.n_valid
 
     @property
     def cut(self) -> int:
-        """The number of documents that are cut, so that they are in several rows."""
+        """The number of documents that are cut into pieces in several rows."""
         return len({piece.document for row in self.rows for piece in row if piece.first})
 
     @property
@@ -92,19 +93,19 @@ class Scores(Drawing):
 
     @cached_property
     def needed(self) -> int:
-        """The number of scores of a document's queries and its own keys, as if it ran alone, unless it is cut."""
+        """The number of scores between queries and keys of the same document, or of the same piece if it is cut."""
         return sum(map(self._needed, self.rows))
 
     @cached_property
     def cross_document(self) -> int:
-        """The number of scores of one document's queries and another one's keys that no mask hides."""
+        """The number of scores between queries and keys of different documents that the mask does not hide."""
         if self.mask in (DOCUMENT, BOTH):
             return 0
         return sum(self._square(_real(row)) for row in self.rows) - self.needed
 
     @property
     def wasted(self) -> int:
-        """The number of scores of padding or hidden by the mask, which are computed for nothing."""
+        """The number of scores that are computed for nothing: those of padding, and those that the mask hides."""
         return self.computed - self.needed - self.cross_document
 
     @property
@@ -126,7 +127,7 @@ class Scores(Drawing):
         )
 
     def to_text(self) -> str:
-        """Returns the counts and the rows, of which some are left out if there are many, and grids of small rows."""
+        """Returns the counts, the rows (only some of them if there are many), and grids of the scores of small rows."""
         table = []
         for i, row in enumerate(self.rows):
             real, needed = _real(row), f"{self._needed(row):,}"
@@ -143,7 +144,7 @@ class Scores(Drawing):
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the rows, a colour for each document, and below the scores of the first ones as grids."""
+        """Draws the rows, with a colour for each document, and below them the scores of the first rows as grids."""
         sheet, many = Sheet(theme, self.to_text()), len(self.rows)
         computed = f"attention computes {text.count(self.computed, 'score')}, {self.needed:,} of them needed"
         y = sheet.title(f"{text.count(many, 'row')} of {self.row_size:,}: {computed}") + 10
@@ -179,7 +180,7 @@ class Scores(Drawing):
         return grid.foot
 
     def _fills(self, sheet: Sheet, i: int, x: float, y: float, side: float) -> None:
-        """Draws a grid as squares: all of it, in it the documents, and in these each one's own."""
+        """Draws the scores of a row as squares: one for all, one for real time steps, and one for each document."""
         each, row = side / self.row_size, self.rows[i]
         sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
         label = f"{self._needed(row):,} of {self._square(self.row_size):,} needed"
@@ -200,7 +201,7 @@ class Scores(Drawing):
             sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=sheet.colours.ground)
 
     def _lines(self, sheet: Sheet, x: float, y: float, side: float) -> None:
-        """Draws a raster over a grid of large cells, and blanks the future."""
+        """Draws lines between the cells of a grid if the cells are large enough, and blanks out the future."""
         steps = self.row_size
         each = side / steps
         if each >= 6:
@@ -232,7 +233,7 @@ class Scores(Drawing):
         return sum(self._square(piece.size) for piece in row)
 
     def _marks(self, i: int) -> list[str]:
-        """Returns the grid of a row in words."""
+        """Returns the grid of a row as lines of text."""
         owners = [f"{sequence_name(b)}{t}" for b, first, size in self.rows[i] for t in range(first, first + size)]
         which = [j for j, (_, _, size) in enumerate(self.rows[i]) for _ in range(size)]
         which += [-1] * (self.row_size - len(which))
@@ -246,7 +247,7 @@ class Scores(Drawing):
 
 
 def _real(row: _Row) -> int:
-    """Returns the number of time steps of a row that hold documents."""
+    """Returns the number of time steps of a row that belong to documents."""
     return sum(piece.size for piece in row)
 
 
@@ -264,7 +265,7 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
 
 
 def _cells(piece: _Piece, grid: CellGrid) -> list[Cell]:
-    """Returns a cell with a name for each time step of a piece, or one cell for all of them if there is no room."""
+    """Returns a named cell for each time step of a piece, or one cell for all of them if there is not enough room."""
     (b, first, size), high = piece, not grid.is_low
     fill, name = palette.sequence_colour(b), sequence_name(b)
     if high and grid.wide >= 8 + width_of(f"{name}{first + size - 1}"):

@@ -1,8 +1,8 @@
-"""The renderer of all SVG pictures, which collects boxes, lines and words on a sheet and writes them as one string.
+"""Renders all SVG pictures: a sheet collects boxes, lines and words, and writes them as one string.
 
-A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on another sheet. Shapes of
-the same look become one path, so that 512 × 512 cells stay a few shapes and kilobytes. The same calls always write the
-same string.
+A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on another sheet. Shapes
+with the same look become one path, so that 512 × 512 cells need only a few shapes and kilobytes. The same calls always
+produce the same string.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHAR = 7.3
 """An upper bound for the width of one character of the 12 px monospace typeface, in px."""
 
 HATCHED = "hatched"
-"""The fill of padding and of wasted work: diagonal lines, which are seen without colour."""
+"""The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
 
 Point = tuple[float, float]
 
@@ -38,11 +38,11 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Sheet:
     """A drawing in progress.
 
-    Shapes and words are painted in layers. A layer has shapes, in the order in which their looks were first used, and
-    then words. `layer` starts the next one, which is painted over the others.
+    Shapes and words are painted in layers. Each layer consists of shapes, in the order in which their looks were first
+    used, and of words over them. `layer` starts the next layer, which is painted over the others.
 
     Attributes:
-        theme: a key of `palette.THEMES`.
+        theme: the theme, a key of `palette.THEMES`.
         colours: the colours of the theme.
         description: the text that a screen reader reads instead of the picture.
     """
@@ -78,7 +78,7 @@ class Sheet:
         dash: str = "",
         joined: str = "",
     ) -> str:
-        """Draws an SVG path, which does not enlarge the sheet (see `reach`), and returns its look."""
+        """Draws an SVG path, which does not enlarge the sheet (see `reach`), and returns its SVG attributes."""
         look = f'fill="{fill}"'
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
@@ -102,12 +102,12 @@ class Sheet:
         """Draws a rectangle.
 
         Args:
-            x: its left side in px.
-            y: its top in px.
-            width: its width in px.
-            height: its height in px.
+            x: the left side of the rectangle in px.
+            y: the top of the rectangle in px.
+            width: the width of the rectangle in px.
+            height: the height of the rectangle in px.
             fill: a colour, `"none"`, or `HATCHED`.
-            stroke: the colour of its outline. Defaults to that of lines; if it is empty, there is no outline.
+            stroke: the colour of the outline. Defaults to the theme's colour for lines. If empty, there is no outline.
             thick: the width of the outline in px.
             dash: the dashes of the outline as in SVG; may be empty.
         """
@@ -120,7 +120,7 @@ class Sheet:
         self.reach(x + width, y + height)
 
     def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
-        """Draws a box with a word in its middle. `look` has options of `text`; the default ink contrasts with the fill.
+        """Draws a box with a label in it. `look` has options of `text`; the default ink contrasts with the fill.
 
         A thin box has no outline, because that would hide its colour.
         """
@@ -141,14 +141,14 @@ class Sheet:
         dash: str = "",
         outlined: bool = False,
     ) -> None:
-        """Draws a line through points. It is broken at a NaN, and a single point becomes a dot.
+        """Draws a line through points. The line is interrupted at NaN, and a single point becomes a dot.
 
         Args:
             points: `(x, y)` in px. `y` may be NaN.
-            stroke: the colour; that of lines if it is empty.
-            width: the thickness in px.
-            dash: the dashes as in SVG; may be empty.
-            outlined: adds an outline, because some colours are pale on white.
+            stroke: the colour of the line. Defaults to the theme's colour for lines.
+            width: the thickness of the line in px.
+            dash: the dashes of the line as in SVG; may be empty.
+            outlined: whether to add an outline, because some colours are pale on white.
         """
         d = ""
         for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
@@ -161,7 +161,7 @@ class Sheet:
         self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined=joined)
 
     def curve(self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False) -> None:
-        """Draws an outlined curve that is level at both ends, or upright if it goes down."""
+        """Draws an outlined curve that is horizontal at both ends, or vertical if `down` is true."""
         (x0, y0), (x1, y1) = start, end
         middle = n((y0 + y1) / 2 if down else (x0 + x1) / 2)
         near, far = (f"{n(x0)} {middle}", f"{n(x1)} {middle}") if down else (f"{middle} {n(y0)}", f"{middle} {n(y1)}")
@@ -189,10 +189,10 @@ class Sheet:
             x: the start of the line in px, or its middle or end, depending on `anchor`.
             y: the baseline in px.
             text: the words.
-            anchor: empty, `"middle"` or `"end"`.
-            size: the size of the letters in px.
+            anchor: the point of the line that is at `x`: `"middle"`, `"end"`, or empty for the start.
+            size: the font size in px.
             bold: whether the letters are bold, as in titles and names.
-            ink: the colour; that of text if it is empty.
+            ink: the colour of the letters. Defaults to the theme's colour for text.
             halo: the colour around letters that are written over something else; may be empty.
         """
         if not text:
@@ -207,7 +207,7 @@ class Sheet:
         return 24.0
 
     def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
-        """Writes lines of words below each other from `y` on, keeps their indentation, and returns the y below."""
+        """Writes lines of words from `y` downwards, with their indentation, and returns the y below them."""
         for line in lines:
             words = line.lstrip(" ")
             columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
@@ -216,7 +216,7 @@ class Sheet:
         return y
 
     def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
-        """Draws a key of fills, `(fill, words)` side by side with their tops at `y`, and returns the x behind it."""
+        """Draws a key of fills, each as `(fill, words)`, with its top at `y`, and returns the x after the key."""
         for fill, label in parts:
             self.box(x, y, 14, 12, fill)
             self.text(x + 20, y + 10, label)
@@ -247,25 +247,25 @@ class Sheet:
         self.description = "\n".join(filter(None, (self.description, other.description)))
 
     def reach(self, x: float, y: float) -> None:
-        """Enlarges the sheet to hold the point `(x, y)`."""
+        """Enlarges the sheet to include the point `(x, y)`."""
         self._right, self._foot = max(self._right, x), max(self._foot, y)
 
     def size(self, width: float, height: float) -> None:
-        """Sets the size in px. Without it, the sheet is as large as its contents."""
+        """Sets the size of the sheet in px. By default, the sheet is as large as its contents."""
         self._size = (width, height)
 
     @property
     def width(self) -> float:
-        """The width in px."""
+        """The width of the sheet in px."""
         return self._size[0] if self._size else self._right + 8
 
     @property
     def height(self) -> float:
-        """The height in px."""
+        """The height of the sheet in px."""
         return self._size[1] if self._size else self._foot + 6
 
     def svg(self) -> str:
-        """Returns the drawing as a complete `<svg>` element on the theme's ground."""
+        """Returns the drawing as a complete `<svg>` element with the theme's background."""
         self.layer()
         width, height = n(self.width), n(self.height)
         style = f"<style>{palette.STYLE}</style>" if self.theme == "live" else ""
@@ -290,7 +290,7 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
 
 
 def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math.inf) -> Sheet:
-    """Places sheets side by side with a gap of `gap` px behind each, and below each other if `space` px are full."""
+    """Places sheets side by side, `gap` px apart, in as many rows as needed to stay within `space` px."""
     whole, x, y = Sheet(theme), 0.0, 0.0
     width = height = 0.0
     for sheet in sheets:
@@ -321,7 +321,7 @@ def n(value: float) -> str:
 
 @lru_cache
 def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
-    """Returns the attributes of a line of words."""
+    """Returns the SVG attributes of a line of words."""
     parts = {
         f'text-anchor="{anchor}"': anchor,
         f'font-size="{size}"': size != 12,
@@ -333,10 +333,11 @@ def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
 
 
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
-    """Returns the hatch of boxes `(x, y, width, height)` as lines.
+    """Returns the diagonal lines that hatch boxes `(x, y, width, height)`, as an SVG path.
 
     An SVG pattern would need a name. If two pictures share a page, a browser may look for the pattern of one in the
-    other, which may be hidden. The lines belong to one raster for the whole sheet, and run on through boxes that touch.
+    other, which may be hidden. All lines lie on one raster for the whole sheet, so they continue through boxes that
+    touch.
     """
     x, y, width, height = np.array(boxes).T
     right, foot = x + width, y + height

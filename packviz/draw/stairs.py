@@ -1,6 +1,6 @@
-"""A staircase of rectangles over a padded batch, and the cost of each number of rectangles, drawn and as text.
+"""Draws the staircase of rectangles that covers a padded batch, and the costs of each number of rectangles.
 
-The best cuts are computed in `packviz.core.cuts`.
+`packviz.core.cuts` computes the best cuts.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, n, row
 
-_LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
+_LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and its largest size
 
 
 class Stairs(Drawing):
-    """The rectangles that a staircase covers a padded batch with.
+    """A staircase: the rectangles that cover the real cells of a padded batch.
 
     Attributes:
         layout: the batch.
-        cuts: rising time steps from 0 to `max(lengths)`. A rectangle begins at each of them but the last.
-        rectangles: `(first step, step after the last, sequences)` of each.
+        cuts: ascending time steps from 0 to `max(lengths)`. A rectangle begins at each cut except the last.
+        rectangles: the `(first step, step after the last, number of sequences)` of each rectangle.
     """
 
     def __init__(self, lengths: Any, cuts: Sequence[int]) -> None:
-        """Covers a batch.
+        """Covers a batch with rectangles.
 
         Args:
             lengths: `(B,)` the lengths of the sequences, or a `Layout`.
-            cuts: rising time steps from 0 to `max(lengths)`.
+            cuts: ascending time steps from 0 to `max(lengths)`.
 
         Raises:
             ValueError: a length is not valid, or the cuts do not rise from 0 to `max(lengths)`.
@@ -45,17 +45,17 @@ class Stairs(Drawing):
 
     @property
     def calls(self) -> int:
-        """The number of rectangles. Each is one call of the kernel."""
+        """The number of rectangles. Each rectangle is one call of the kernel."""
         return len(self.rectangles)
 
     @property
     def cells(self) -> int:
-        """The number of cells computed."""
+        """The number of cells that are computed, real and wasted."""
         return sum((b - a) * n for a, b, n in self.rectangles)
 
     @property
     def wasted(self) -> int:
-        """The number of padding cells among them."""
+        """The number of padding cells that are computed."""
         return self.cells - self.layout.n_valid
 
     def summary(self) -> str:
@@ -67,7 +67,7 @@ class Stairs(Drawing):
         )
 
     def to_text(self) -> str:
-        """Returns the counts and the rectangles, of which some are left out if there are many."""
+        """Returns the counts and the rectangles, or only some of the rectangles if there are many."""
         many = self.calls > text.FEW
         rows = []
         for a, b, size in self.rectangles[:8] + self.rectangles[-3:] if many else self.rectangles:
@@ -80,7 +80,7 @@ class Stairs(Drawing):
         return "\n".join([self.summary(), *text.table(rows, "  <14 <")])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the longest sequence first: padding that is computed is hatched, what is not computed is empty."""
+        """Draws the batch, longest sequence first. Padding is hatched if it is computed, and empty if it is not."""
         sheet, layout, each = Sheet(theme, self.to_text()), self.layout, stride(self.layout.batch_size, int(_TALL))
         order, muted = layout.sorted_indices[::each].tolist(), sheet.colours.muted
         wide, tall = min(30.0, _WIDE / layout.max_len), min(22.0, _TALL / len(order))
@@ -113,7 +113,7 @@ class Stairs(Drawing):
         return sheet
 
     def _axis(self, grid: CellGrid) -> None:
-        """Writes the time steps of the cuts that have room, and below the sizes of the rectangles, if all have."""
+        """Writes the time steps of the cuts, as far as they fit, and below the sizes of the rectangles, if all fit."""
         sheet, muted = grid.sheet, grid.sheet.colours.muted
         sheet.text(_LEFT - 14, _TOP - 8, "cuts", anchor="end", size=11, ink=muted)
         for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
@@ -126,14 +126,15 @@ class Stairs(Drawing):
 
 @dataclass(frozen=True, repr=False)
 class TradeOff(Drawing):
-    """Wasted cells against calls, from padding (one rectangle) to packing (one for each distinct length).
+    """The trade-off between wasted cells and calls, from padding (one rectangle) to packing (one per distinct length).
 
     Attributes:
-        calls: `(S,)` numbers of rectangles, rising from 1.
-        wasted: `(S,)` padding cells computed with each number of rectangles.
-        seconds: `(S,)` predicted times in seconds.
-        at: the number of rectangles pointed at.
-        measured: measured times by the number of rectangles, as multiples of that with one: median and quartiles.
+        calls: `(S,)` the numbers of rectangles, in ascending order from 1.
+        wasted: `(S,)` the number of padding cells computed with each number of rectangles.
+        seconds: `(S,)` the predicted time with each number of rectangles, in seconds.
+        at: the highlighted number of rectangles.
+        measured: the median and the quartiles of measured times, as multiples of the time with one rectangle, by the
+            number of rectangles.
     """
 
     calls: Sequence[int]
@@ -144,7 +145,7 @@ class TradeOff(Drawing):
 
     @property
     def ratios(self) -> list[float]:
-        """The predicted times as multiples of that with one rectangle."""
+        """The predicted times as multiples of the time with one rectangle."""
         return [seconds / self.seconds[0] for seconds in self.seconds]
 
     @property
@@ -153,7 +154,7 @@ class TradeOff(Drawing):
         return self.calls[self.seconds.index(min(self.seconds))]
 
     def to_text(self) -> str:
-        """Returns a table of the numbers of rectangles."""
+        """Returns a table with a row for each number of rectangles."""
         rows = [["rectangles", "wasted cells", "predicted time", "  (one rectangle = 1)"]]
         for k, wasted, ratio in zip(self.calls, self.wasted, self.ratios, strict=True):
             note = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
@@ -164,7 +165,7 @@ class TradeOff(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """Draws the time against the number of rectangles, and the wasted cells below."""
         at, calls, plots = self.calls.index(self.at), tuple(self.calls), list[list[Plot]]()
-        none = len(COLOURS) - 1  # a colour that is not that of a method
+        none = len(COLOURS) - 1  # a colour that no method has
         found = [(k, *self.measured[k]) for k in sorted(self.measured)]
         for what, values, label in (
             ("time, as a multiple of one rectangle", self.ratios, f"{self.ratios[at]:.2f}"),
@@ -184,5 +185,5 @@ class TradeOff(Drawing):
 
 
 def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
-    """Draws a staircase, and on its right the trade-off that it is part of."""
+    """Draws a staircase, and to its right the trade-off that it is part of."""
     return row([stairs.sheet(theme), trade_off.sheet(theme)], theme)

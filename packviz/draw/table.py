@@ -1,4 +1,4 @@
-"""A table in two forms: HTML with the font, width and colours of a notebook's page, and text elsewhere."""
+"""Writes tables as HTML, in the font, width and colours of a notebook's page, and as text for other places."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Tabled(HasText):
         """The result as a table."""
 
     def to_text(self) -> str:
-        """Returns the table in lines."""
+        """Returns the table as lines of text."""
         return self.table.to_text()
 
     def to_html(self) -> str:
@@ -58,15 +58,15 @@ class Tabled(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Table(Tabled):
-    """Rows of words and numbers. The first cell of a row is its name.
+    """A table of words and numbers. The first cell of each row is the name of the row.
 
     Attributes:
-        rows: the cells. A cell that begins with a sign of `LOOKS` has its look.
+        rows: the cells of each row. A cell that begins with a sign in `LOOKS` has the look of that sign.
         head: the headings of the columns; may be empty.
         title: the title above the table; may be empty.
-        notes: lines below the table.
-        folded: a summary and further lines, which a notebook shows when the summary is clicked; may be empty.
-        form: the sides of the columns as in `text.table`, but without `.`.
+        notes: lines of text below the table.
+        folded: a summary, and further lines that a notebook shows after a click on the summary; may be empty.
+        form: the alignment of the columns as in `text.table`, but without `.`.
     """
 
     rows: Sequence[Sequence[str]]
@@ -83,7 +83,7 @@ class Table(Tabled):
         return self
 
     def to_text(self) -> str:
-        """Returns the table in lines, with the notes below."""
+        """Returns the table as lines of text, with the notes below."""
         lines = [self.title] if self.title else []
         lines += text.table([self.head, *self.rows] if self.head else self.rows, self.form)
         notes = [*self.notes, *self.folded]
@@ -125,6 +125,6 @@ def _note(words: str) -> str:
 
 
 def _html(words: str) -> str:
-    """Returns words as HTML, in which addresses are links."""
+    """Returns words as HTML, with web addresses as links."""
     link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit;text-decoration:underline">\g<0></a>'
     return _LINK.sub(link, escape(words))

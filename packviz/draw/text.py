@@ -1,4 +1,4 @@
-"""Text: layouts, numbers and tables in words, for a screen reader, a terminal, a diff or a test."""
+"""Writes layouts, numbers and tables as text, for a screen reader, a terminal, a diff or a test."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EXPLAINED = {
     "stretch": "each column is one stretch of data",
     "data": "data and batch_sizes: these make a PackedSequence",
 }
-"""A line on each part of a picture."""
+"""A line about each part of a picture."""
 
 WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
 PARTS = (WHOLE, PADDED, PACKED, DATA)
 """The parts of a batch to show: all, or only the padded grid, the packed steps or the packed data."""
 
 FEW = 16
-"""The largest number of sequences, and of time steps, of which every cell is written out."""
+"""The largest number of sequences, and of time steps, for which every cell is written out."""
 
 
 def summary(layout: Layout) -> str:
@@ -43,7 +43,7 @@ def summary(layout: Layout) -> str:
 def describe(
     layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None, part: str = WHOLE
 ) -> str:
-    """Describes the padded batch and the packed data, or one of `PARTS`, cell by cell if there are few."""
+    """Describes the padded batch and the packed data, or one of `PARTS`. A small batch is described cell by cell."""
     if not is_few(layout):
         return "\n".join([summary(layout), "", *_outline(layout, part)])
     lines = [summary(layout)]
@@ -69,7 +69,7 @@ def at_step(layout: Layout, t: int) -> str:
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
-    """Describes the order that `data` is often taken to have, and the place of time step `t` in it."""
+    """Describes the order that people often expect of `data`, and the place of time step `t` in that order."""
     rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
     message = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
     if not is_few(layout):
@@ -78,12 +78,12 @@ def mistaken_order(layout: Layout, t: int) -> str:
 
 
 def flat(layout: Layout) -> str:
-    """Returns one sentence about the flat rows."""
+    """Returns a line about the flat rows."""
     return f"flat: {count(layout.n_valid, 'row')}, one sequence after another"
 
 
 def describe_flat(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
-    """Describes the flat rows, cell by cell if there are few."""
+    """Describes the flat rows. A small batch is described cell by cell."""
     rows = []
     for b, (start, length) in enumerate(zip(layout.starts, layout.lengths, strict=False) if is_few(layout) else ()):
         cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
@@ -93,7 +93,7 @@ def describe_flat(layout: Layout, labels: Labels | None = None, names: Sequence[
 
 
 def is_few(layout: Layout) -> bool:
-    """Returns whether there are so few cells that each is shown with its contents."""
+    """Returns whether a batch is small enough for each cell to be shown with its contents."""
     return layout.batch_size <= FEW and layout.max_len <= FEW
 
 
@@ -103,12 +103,12 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
 
 def percent(part: float, whole: float = 1) -> str:
-    """Returns a share in percent with three digits: `29.7 %`. A share of nothing is `0 %`."""
+    """Returns a share as a percentage with three digits: `29.7 %`. If the whole is 0, the share is `0 %`."""
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
 def short(n: int) -> str:
-    """Returns a count, which is exact if it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
+    """Returns a count, rounded if it has more than seven digits: `7,654,321`, `76.5 M`, `1.2 G`, `3.02 T`."""
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
 
 
@@ -118,30 +118,30 @@ def size(n: float) -> str:
 
 
 def difference(value: float) -> str:
-    """Returns a difference in at most two significant digits: `0.038`, `1.7`, `NaN`."""
+    """Returns a difference with at most two significant digits: `0.038`, `1.7`, `NaN`."""
     return "NaN" if math.isnan(value) else f"{value:.2g}"
 
 
 def share(value: float) -> str:
-    """Returns a share of 1 in percent, in two significant digits: `0.038%`, `17%`, `NaN`."""
+    """Returns a share as a percentage, usually with two significant digits: `0.038%`, `17%`, `NaN`."""
     return "NaN" if math.isnan(value) else f"{100 * value:.2g}%" if 100 * value < 99.5 else f"{100 * value:.3g}%"
 
 
 def short_share(value: float) -> str:
-    """Returns a share in percent in at most five characters: `0.43%`, `17%`, `<.1%`, `3e12%`."""
+    """Returns a share as a percentage of at most five characters: `0.43%`, `17%`, `<.1%`, `3e12%`."""
     if 100 * value < 0.095:
         return "<.1%"
     return f"{100 * value:.0e}%".replace("+0", "").replace("+", "") if value >= 9.995 else share(value)
 
 
 def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
-    """Returns the lines of a table, without blanks at their ends.
+    """Returns the lines of a table, without trailing blanks.
 
     Args:
-        rows: the cells, those of the head first. If a row ends early, its last cell spans the other columns.
-        form: the form of a line. Each column is `<`, `>`, `^` or `.` (left, right, centred, by decimal points), with
-            its least width if there is one, as in `<24>9`. The characters between them are written between the cells.
-            The last column is repeated for all further columns.
+        rows: the cells of each row, including the head. If a row ends early, its last cell spans the other columns.
+        form: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at the decimal point), followed
+            by a minimum width if there is one, as in `<24>9`. Other characters are written between the cells. All
+            further columns are aligned like the last one.
     """
     columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
     many = max(map(len, rows), default=0)
@@ -164,7 +164,7 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
 
 
 def _decimals(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[list[str]]:
-    """Returns the cells, with decimal points below each other in columns whose side is `.`.
+    """Returns the cells, with aligned decimal points in columns whose alignment is `.`.
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
@@ -194,7 +194,7 @@ def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | Non
 
 
 def value(value: Any) -> str:
-    """Returns the contents of a cell: whole numbers and words as they are, other numbers to two digits."""
+    """Returns the contents of a cell as text: whole numbers and words as they are, other numbers with two digits."""
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
@@ -206,7 +206,7 @@ def value(value: Any) -> str:
 
 
 def numbers(values: IntArray, limit: int = 24) -> str:
-    """Returns a list of numbers as Python writes it. A list of more than `limit` numbers is cut in the middle."""
+    """Returns a list of numbers as Python writes it. A list of more than `limit` numbers is shortened in the middle."""
     if values.size <= limit:
         return str(values.tolist())
     head, tail = values[: limit - 4].tolist(), values[-3:].tolist()
@@ -214,7 +214,7 @@ def numbers(values: IntArray, limit: int = 24) -> str:
 
 
 def _scaled(n: float) -> str:
-    """Returns three digits, a blank, and the sign of a power of 1000: `96 `, `1.23 k`, `33.6 M`."""
+    """Returns a number as three digits, a blank, and the prefix of a power of 1000: `96 `, `1.23 k`, `33.6 M`."""
     value, signs = float(n), ["", "k", "M", "G", "T", "P"]
     while abs(float(f"{value:.3g}")) >= 1000 and len(signs) > 1:
         value, signs = value / 1000, signs[1:]

@@ -1,4 +1,4 @@
-"""The theme of the reader's page, light or dark, and callbacks for when it changes.
+"""Stores the theme of the reader's page, light or dark, and calls functions when it changes.
 
 A panel in the page (`explorers.panel`) announces the theme. Plotly charts follow it, because no style sheet reaches
 their colours.
@@ -14,12 +14,12 @@ _followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # the last charts:
 
 
 def is_dark() -> bool:
-    """Returns whether the last announced theme is dark. At first it is light."""
+    """Returns whether the last announced theme is dark. Before the first announcement, the theme is light."""
     return _dark
 
 
 def announce(dark: bool) -> None:
-    """Calls every follower if the theme has changed."""
+    """Stores the theme, and calls every follower if it has changed."""
     global _dark
     if dark != _dark:
         _dark = dark
@@ -28,5 +28,5 @@ def announce(dark: bool) -> None:
 
 
 def follow(notify: Callable[[bool], None]) -> None:
-    """Registers `notify` to be called with every change from now on."""
+    """Registers a function that is called at every change from now on, with whether the new theme is dark."""
     _followers.append(notify)

@@ -1,4 +1,4 @@
-"""FLOPs and time side by side, as multiples of those of padding."""
+"""Draws FLOPs and times side by side, as multiples of those of the padded batch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from packviz.draw.text import table
 
 @dataclass(frozen=True, repr=False)
 class WorkAndTime(Drawing):
-    """Bars in groups that compare FLOPs with time.
+    """Groups of bars that compare FLOPs with time.
 
     Attributes:
-        title: the finding.
-        groups: the rows by the name of their group. A row has a name, its FLOPs as a multiple of those of padding, and
-            its time as a `packviz.bench.timing.Ratio`.
-        notes: lines below the bars.
+        title: the title, which states the finding.
+        groups: the rows of each group, by the name of the group. A row has a name, its FLOPs as a multiple of those of
+            the padded batch, and its time as a `packviz.bench.timing.Ratio`.
+        notes: lines of text below the bars.
     """
 
     title: str
@@ -38,7 +38,7 @@ class WorkAndTime(Drawing):
         return "\n".join([self.title, "multiples of padded", *table(rows, "<  >7  >7  <"), *self.notes])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a bar for each time with its quartiles, a diamond at the FLOPs, and a line at 1."""
+        """Draws a bar with quartiles for each time, a diamond at the FLOPs, and a line at 1."""
         groups: dict[str, dict[str, bars.Bar]] = {}
         for name, group in self.groups.items():
             groups[name] = {}

@@ -1206,7 +1206,7 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
     one, path = saved()[name], tmp_path / f"o{suffix}"
     allowed = (".html .txt" if name == "a table" else ".svg .png .html .txt").split()
     if suffix.lower() not in allowed:
-        wanted = f"its name must end in {', '.join(allowed[:-1])} or {allowed[-1]}, which says what is written"
+        wanted = f"its name must end in {', '.join(allowed[:-1])} or {allowed[-1]}, which sets the format"
         with pytest.raises(ValueError, match=re.escape(wanted)):
             one.save(path)
         assert not [*tmp_path.iterdir()]
@@ -1220,7 +1220,7 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
 
 def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cairosvg", None)
-    with pytest.raises(ValueError, match=r"a PNG needs cairosvg: python -m pip install cairosvg.*\.svg, .* do without"):
+    with pytest.raises(ValueError, match=r"a PNG needs cairosvg: python -m pip install cairosvg.*\.svg, .* do not"):
         pv.show([3, 2]).save(tmp_path / "o.png")
     assert main(["show", "3", "--out", str(tmp_path / "o.png")]) == 2
     assert "packviz: a PNG needs cairosvg" in capsys.readouterr().err
@@ -1239,7 +1239,7 @@ def test_every_command_refuses_a_name_that_does_not_fit(command, tmp_path, monke
     for name in ("o.pdf", "o", "o.json" if command[0] == "show" or "plot" in command else "o.svg"):
         assert main([*command, name]) == 2
         said = capsys.readouterr().err
-        assert re.search(rf"packviz: --out is '{name}'; its name must end in .*\.\w+, which says what is written", said)
+        assert re.search(rf"packviz: --out is '{name}'; its name must end in .*\.\w+, which sets the format", said)
     assert not [*tmp_path.iterdir()]
 
 

@@ -399,10 +399,10 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
     assert recorded.load(path, "savings", 1)["races"] == []
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
     for kind, version in (("methods", 1), ("savings", 2)):
-        with pytest.raises(ValueError, match=rf"holds 'savings', version 1; expected '{kind}', version {version}"):
+        with pytest.raises(ValueError, match=rf"contains 'savings', version 1; expected '{kind}', version {version}"):
             recorded.load(path, kind, version)
     path.write_text("[1]")
-    with pytest.raises(ValueError, match="holds None, version None"):
+    with pytest.raises(ValueError, match="contains None, version None"):
         recorded.load(path, "savings", 1)
     path.write_text("{")
     with pytest.raises(ValueError, match="is not a JSON file"):

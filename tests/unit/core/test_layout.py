@@ -224,11 +224,11 @@ NAN, INF = float("nan"), float("inf")
         (torch.tensor([]), "lengths is empty"),
         (
             [True, False],
-            "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass",
+            "lengths contains booleans; for a mask (B, T) that is True at real cells, with the padding on the right",
         ),
-        (["3", "2"], "lengths must hold whole numbers, got ['3', '2']"),
-        ([3, None], "lengths must hold whole numbers, got [3, None]"),
-        ([3 + 0j], "lengths must hold whole numbers"),
+        (["3", "2"], "lengths must contain whole numbers, got ['3', '2']"),
+        ([3, None], "lengths must contain whole numbers, got [3, None]"),
+        ([3 + 0j], "lengths must contain whole numbers"),
     ],
 )
 def test_wrong_lengths_are_refused(lengths, said):
@@ -255,10 +255,10 @@ def test_wrong_max_len_is_refused(max_len, said):
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        ([0, 0, 1], "sorted_indices must hold each of 0 … 2 exactly once, got [0, 0, 1]"),
-        ([0, 1], "sorted_indices must hold each of 0 … 2 exactly once, got [0, 1]"),
-        ([1, 2, 3], "sorted_indices must hold each of 0 … 2 exactly once"),
-        ([-1, 0, 1], "sorted_indices must hold each of 0 … 2 exactly once"),
+        ([0, 0, 1], "sorted_indices must contain each of 0 … 2 exactly once, got [0, 0, 1]"),
+        ([0, 1], "sorted_indices must contain each of 0 … 2 exactly once, got [0, 1]"),
+        ([1, 2, 3], "sorted_indices must contain each of 0 … 2 exactly once"),
+        ([-1, 0, 1], "sorted_indices must contain each of 0 … 2 exactly once"),
         (
             [1, 0, 2],
             "sorted_indices must put longer sequences first, but entry 0 names sequence 1 of length 2 and the next one"
@@ -289,8 +289,8 @@ class Claim:
         (Claim(range(4), [2, 1]), "packed.batch_sizes adds up to 3 but packed.data has 4 rows"),
         (Claim(range(2), [2, 0]), "packed.batch_sizes[1] is 0: every time step needs at least one sequence"),
         (Claim(range(0), []), "packed.batch_sizes is empty"),
-        (Claim(range(3), [2, 1], [0, 0]), "packed.sorted_indices must hold each of 0 … 1 exactly once, got [0, 0]"),
-        (Claim(range(3), [2, 1], [0]), "packed.sorted_indices must hold each of 0 … 1 exactly once, got [0]"),
+        (Claim(range(3), [2, 1], [0, 0]), "packed.sorted_indices must contain each of 0 … 1 exactly once, got [0, 0]"),
+        (Claim(range(3), [2, 1], [0]), "packed.sorted_indices must contain each of 0 … 1 exactly once, got [0]"),
         (Claim(range(3), [2, 1], [[0, 1]]), "packed.sorted_indices must be one-dimensional"),
     ],
 )
@@ -313,8 +313,8 @@ def test_what_is_no_packed_sequence_is_refused(thing):
         ([[1, 1], [0, 1]], "mask row 1 has padding at time step 0 before real cells; if the mask is True at padding"),
         ([[1, 0, 1], [1, 1, 1]], "mask row 0 has padding at time step 1 before real cells"),
         ([[0, 0], [0, 0]], "mask has no real cell; if the mask is True at padding, pass ~mask"),
-        ([[1, 2]], "mask must hold only True and False"),
-        ([[1.0, NAN]], "mask must hold only True and False"),
+        ([[1, 2]], "mask must contain only True and False"),
+        ([[1.0, NAN]], "mask must contain only True and False"),
         ([1, 0], "mask must be two-dimensional (batch, time step) and not empty, got shape (2,)"),
         ([[1], [1, 0]], "mask must be two-dimensional (batch, time step), got rows of unequal length"),
         (np.ones((0, 3)), "mask must be two-dimensional (batch, time step) and not empty, got shape (0, 3)"),

@@ -66,9 +66,9 @@ def test_parse(text, values):
         ("[5, [3]]", "entry 1 is '[3]'"),
         ("[5, 3", "not valid JSON: "),
         ("[" * 100_000, "not valid JSON: its lists are nested too deeply"),
-        ('{"id": [1], "size": [2]}', "no column is named 'length', so name one with column=; there are id, size"),
+        ('{"id": [1], "size": [2]}', "no column is named 'length', so name one with column=; the columns are id, size"),
         ('{"lengths": 5}', 'JSON must be a list of numbers, or an object with one under "lengths"'),
-        ("id,name\n1,a", "no column is named 'length', so name one with column=; there are id, name"),
+        ("id,name\n1,a", "no column is named 'length', so name one with column=; the columns are id, name"),
         ("id,length\n1,5\n2", "entry 1 is ''"),
         (f"length\n{'9' * 200_000}", "not a valid table: field larger"),
     ],
@@ -85,7 +85,7 @@ def test_a_column_is_chosen_by_its_name(tmp_path, text):
     with path.open() as file:
         for source in (text, path, str(path), file):
             assert lengths.read(source, column="text_len") == [5, 3]
-    with pytest.raises(ValueError, match="data: no column is named 'size'; there are id, text_len"):
+    with pytest.raises(ValueError, match="data: no column is named 'size'; the columns are id, text_len"):
         lengths.read(path, column="size")
     with pytest.raises(ValueError, match="column is 'size', but"):
         lengths.read("5, 3" if "," in text[:3] else "[5, 3]", column="size")

@@ -132,7 +132,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
     ],
 )
 def test_weights_that_do_not_fit_are_refused(length, maps):
-    with pytest.raises(ValueError, match=r"give maps \(T, T\) of one sequence, all of one size up to 16, and a length"):
+    with pytest.raises(ValueError, match=r"maps must be \(T, T\) weights of one size up to 16, with a length"):
         pv.draw.Attention(length, maps)
 
 

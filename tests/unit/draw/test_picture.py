@@ -146,7 +146,7 @@ def test_lists_of_sequences(sequences):
         ),
         (lambda: show(torch.zeros(2, 3), [3, 2]), "B = 3; did you mean batch_first=True?"),
         (lambda: show(torch.zeros(3, 2)), "x of shape (3, 2) needs its lengths: call show(x, lengths, batch_first=…)"),
-        (lambda: show(pack_sequence([torch.zeros(2)]), [2]), "a PackedSequence knows its lengths"),
+        (lambda: show(pack_sequence([torch.zeros(2)]), [2]), "a PackedSequence already has lengths"),
         (lambda: show([]), "lengths is empty"),
         (lambda: show([0, 0]), "lengths are all 0; give at least one time step to draw"),
         (lambda: show(5), "lengths is 5; list the number of real time steps of each sequence, as in [5, 3, 2]"),

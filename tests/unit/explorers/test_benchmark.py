@@ -116,4 +116,4 @@ def test_a_recorded_run_on_this_kind_of_device_is_drawn_beside(tmp_path, monkeyp
     assert repr(benchmark.recorded(FAKE)) in panel.to_text()
     assert "stroke-dasharray" in panel.picture.value
     move(panel.beside, "benchmark_broken.json")
-    assert "benchmark_broken.json holds None" in words(panel.error)
+    assert "benchmark_broken.json contains None" in words(panel.error)

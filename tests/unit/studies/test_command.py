@@ -60,7 +60,7 @@ def test_defaults_are_the_forums_or_a_try(monkeypatch, quick):
             ["--quick", "--out", "no such folder/a.json"],
             "cannot write no such folder/a.json: there is no folder no such folder",
         ),
-        (["--out", __file__], f"--out is {__file__!r}; its name must end in .json, which says what is written\n"),
+        (["--out", __file__], f"--out is {__file__!r}; its name must end in .json, which sets the format\n"),
         (["plot", "no.json", "--out", "a.svg"], "there is no result file 'no.json'"),
         (["plot", str(FAKE), "--out", "a.pdf"], "--out is 'a.pdf'; its name must end in .svg, .html or .png"),
         (["plot", str(FAKE), "--out", "no such folder/a.svg"], "cannot write no such folder/a.svg: there is no folder"),
