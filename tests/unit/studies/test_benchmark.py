@@ -120,7 +120,7 @@ def test_a_gpu_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for built, said in ((None, "is built without CUDA: install"), ("12.8", "finds no GPU: check")):
         monkeypatch.setattr(torch.version, "cuda", built)
-        with pytest.raises(ValueError, match=f"device is 'cuda', and torch.* {said}.*; or take the device cpu$"):
+        with pytest.raises(ValueError, match=f"device is 'cuda', and torch.* {said}.*; or use the device cpu$"):
             run(device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
