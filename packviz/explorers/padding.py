@@ -1,4 +1,4 @@
-"""The panel of padding: choose lengths, and see the padded and the packed batch."""
+"""Shows padding in a panel: choose lengths, and see the padded and the packed batch."""
 
 from __future__ import annotations
 
