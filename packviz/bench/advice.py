@@ -220,14 +220,14 @@ class Advice(Drawing):
         """Returns a sentence on the effect of bucketing on the padding and on the time."""
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
-            return f"Bucketing by length ({self._together}) leaves no less padding here."
+            return f"Bucketing by length ({self._together}) does not reduce the padding here."
         wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
-        sentence = f"Bucketing by length ({self._together}) leaves {wasted[1]} padding of {wasted[0]}"
+        sentence = f"Bucketing by length ({self._together}) reduces the padding from {wasted[0]} to {wasted[1]}"
         ratio = self.bucketing
         if ratio is None:
             return f"{sentence}; its time was not measured."
         if not ratio.is_clear:
-            return f"{sentence}; in time it is not told apart from shuffled batches."
+            return f"{sentence}; the rounds cannot tell its time from that of shuffled batches."
         low, high = sorted(100 * abs(1 - end) for end in ratio.interval)
         share = quantities.known(100 * abs(1 - ratio.value), (low, high))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
@@ -252,8 +252,8 @@ class Advice(Drawing):
             f"{self.spec}, {what}. The RNN alone, not the rest of a model.",
             f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
-            f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
-            " the middle one of each taken.",
+            f"An epoch is {each}, times {self._scale:.3g}: batches are ranked by cells and cut into equal groups, and"
+            "  the middle one of each group is measured.",
             f"bucketed: {self._together}, as BucketSampler(lengths, {self.batch_size}, window={self.window}) does.",
             f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds.",
             f"Measured on {self.timing.caption}.",

@@ -446,7 +446,7 @@ class Study(Generic[P, V, R]):
         """Returns a note for a page that shows only times of a CPU, or an empty string if a GPU was recorded."""
         if any(_on_gpu(found.provenance) for found in self.recordings().values()):
             return ""
-        return "All times on this page are those of a CPU: none was recorded on a GPU yet."
+        return "All times on this page were measured on a CPU, because no results of a GPU were recorded yet."
 
 
 def _on_gpu(provenance: Mapping[str, Any]) -> bool:

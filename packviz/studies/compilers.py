@@ -84,7 +84,7 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
             return "Compilers whose package is not installed were not run."
         if self.provenance["torch"].startswith(f"{WRITTEN_FOR}."):
             return ""
-        return f"The text about this table was written for torch {WRITTEN_FOR}: where they differ, believe the table."
+        return f"The text about this table was written for torch {WRITTEN_FOR}. If they differ, trust the table."
 
     @property
     def errors(self) -> list[str]:
@@ -97,7 +97,7 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
         lengths = ", ".join(map(str, map(list, OTHERS)))
         return [
             f"right, WRONG: compiled with lengths {list(EXAMPLE)}, compared with the network itself on {lengths}.",
-            f"n of {AROUND}: so many operators around the LSTM were compiled; the others run in Python, as without.",
+            f"n of {AROUND}: n operators around the LSTM were compiled; the others run in Python.",
             f"torch {self.provenance['torch'].split('+')[0]}. {self.moved}".rstrip(),
         ]
 

@@ -60,7 +60,7 @@ class Parts(Results[PartsPoint, Timing]):
     def finding(self) -> str:
         """Returns a line about the largest batch."""
         point = self.points[-1]
-        return f"Of a packed training step at {point.steps} time steps: {self._listed(point)}"
+        return f"A packed training step at {point.steps} time steps consists of {self._listed(point)}"
 
     def _listed(self, point: PartsPoint) -> str:
         return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())

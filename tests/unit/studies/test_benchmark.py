@@ -282,7 +282,7 @@ def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
 
     record("b", device="cpu", threads=4, device_name="a CPU")
     record("c", device="cpu", device_name="a CPU")
-    assert "none was recorded on a GPU" in STUDY.without_gpu()
+    assert "no results of a GPU were recorded" in STUDY.without_gpu()
     record("a", device="cuda:1", device_name="a GPU")
     assert STUDY.without_gpu() == ""
     assert list(STUDY.recordings()) == ["CPU", "CPU, 4 threads", "GPU"]

@@ -34,7 +34,7 @@ def test_shares_are_never_negative_and_add_up(seconds):
 def test_in_words():
     said = "pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %."
     lines = repr(made(10.0, 6.0, 5.0, 1.0)).splitlines()
-    assert lines[0] == f"Of a packed training step at 8 time steps: {said}"
+    assert lines[0] == f"A packed training step at 8 time steps consists of {said}"
     assert lines[4].split() == ["pad", "replaced", "6,000", "0.6", "(0.6", "to", "0.6)"]
     assert (lines[7], lines[-1]) == (f"Shares: {said}", "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.")
 
