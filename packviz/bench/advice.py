@@ -133,7 +133,7 @@ class Advice(Drawing):
     def is_clear(self) -> bool:
         """True if the rounds show how each method with the right results compares with torch's packing.
 
-        They do if the interval of each ratio either excludes 1, or is narrow, so that both take about the same time.
+        They do if the interval of each ratio either excludes 1 or is narrow, so that both take about the same time.
         """
         ratios = [self.timing.ratio(name, PACKED) for name in self._exact(SHUFFLED)]
         return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)

@@ -3,8 +3,8 @@
 Runs of known sizes are timed with every method. The constants are fitted to these times: they have the least squared
 relative errors, and none is below zero.
 
-`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz, in a file for each
-number of torch's threads: `costs_cpu_1.json` and so on. Calibration is a study, so it can be stopped and resumes.
+`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz, in a file for each number
+of torch's threads: `costs_cpu_1.json` and so on. Calibration is a study, so you can stop and resume it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class _Point:
     """An RNN, a batch, and the number of the repetition.
 
     Attributes:
-        mode: one of `MODES`.
-        shape: sizes as in `SHAPES`.
+        mode: the kind of RNN, one of `MODES`.
+        shape: the sizes, as in `SHAPES`.
         again: number of earlier measurements of the same RNN and shape.
     """
 

@@ -43,7 +43,7 @@ def time_calls(
     random state is restored afterwards.
 
     Args:
-        calls: the functions, by name. They take no arguments: use a `lambda`.
+        calls: the functions, by name. They are called without arguments, so use a `lambda` if you need any.
         setup: called before each call, outside the measured time, for example to clear gradients.
         check: whether to compare the results: tensors, numbers, NumPy arrays, or tuples, lists and dicts of these.
             Functions that return `None` are not compared, and the text of the result lists them.

@@ -1,4 +1,4 @@
-"""The commands `packviz study` and `packviz advise`."""
+"""Defines the commands `packviz study` and `packviz advise`."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ class Study(Generic[P, V, R]):
     """An experiment: its points, the measurement at each of them, and its results.
 
     Attributes:
-        name: its name, which is also the kind of its files.
+        name: the name of the study, which is also the kind of its files.
         point: a frozen dataclass of plain data; the `str` of a point is its name.
         measure: a function that returns the value at a point, or raises `StoppedError`. It runs with its own random
             state.

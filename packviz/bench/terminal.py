@@ -18,7 +18,7 @@ STOPPED = 130
 
 
 def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Returns a type for argparse, `int` or `float`, that only accepts numbers over 0."""
+    """Returns a type for argparse, `int` or `float`, that accepts only numbers over 0."""
 
     def number(text: str) -> Any:
         if not 0 < (value := kind(text)) < float("inf"):
