@@ -79,7 +79,7 @@ class BenchmarkPoint:
     """One setup at one size.
 
     Attributes:
-        setup: a key of `SETUPS`.
+        setup: the setup of the lengths, a key of `SETUPS`.
         steps: number of time steps of the padded batch.
     """
 
@@ -110,11 +110,11 @@ def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[
 
 
 class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
-    """Points measured on one machine with the same parameters: by point and pass, the `Timing` of all methods."""
+    """Results from one machine with the same parameters: the `Timing` of all methods, by point and pass."""
 
     @property
     def methods(self) -> list[str]:
-        """The methods that were measured; the others are compared with the first."""
+        """The methods that were measured. All others are compared with the first."""
         return [*self.provenance["parameters"]["methods"]]
 
     @property
@@ -245,7 +245,7 @@ def beside(
         setups: the setups to draw. Defaults to those that were measured.
         planned: sizes to mark on the axes.
         notes: lines to place below.
-        what: some of `QUANTITIES`.
+        what: the quantities to draw, some of `QUANTITIES`.
         title: the title. Defaults to the finding of the first result.
     """
     there = {name: result for name, result in results.items() if result}
@@ -269,7 +269,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
 
     Args:
         found: results by name of the machine.
-        quantity: one of `QUANTITIES`.
+        quantity: the quantity to draw, one of `QUANTITIES`.
         setup: the only setup to draw. Defaults to all that were measured.
         title: the title. Defaults to the finding of the first machine.
 

@@ -1,4 +1,4 @@
-"""The command `packviz bench`. It needs torch, NumPy and the standard library; drawing HTML needs plotly."""
+"""Defines the command `packviz bench`. It needs torch, NumPy and the standard library; drawing HTML needs plotly."""
 
 from __future__ import annotations
 

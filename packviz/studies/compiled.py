@@ -35,7 +35,7 @@ REFERENCE = "compiled, padded"
 
 
 class _Forecaster(nn.Module):
-    """A model that never packs: layers, an encoder LSTM over the past, a decoder LSTM over the future, more layers."""
+    """A model that never packs: layers, an encoder LSTM over the past, a decoder LSTM over the future, and layers."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()

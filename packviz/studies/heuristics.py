@@ -37,7 +37,7 @@ class GridPoint:
     """One batch and one RNN.
 
     Attributes:
-        mode: `"LSTM"`, `"GRU"` or `"RNN"`.
+        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
         training: True for forward and backward, False for forward alone.
         batch_size: number of sequences.
         longest: the largest length that may be drawn.

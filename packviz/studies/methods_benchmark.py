@@ -68,13 +68,13 @@ class MethodsPoint:
     """An RNN and a batch.
 
     Attributes:
-        mode: `"LSTM"`, `"GRU"` or `"RNN"`, or `"none"` to pack and pad only.
+        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`, or `"none"` to pack and pad only.
         lengths: the distribution of the lengths, a key of `LENGTHS`.
         batch_size: number of sequences, `B`.
         steps: width of the padded batch, `T`. The longest sequence may be shorter.
         input_size: features of a time step, `I`.
         hidden_size: hidden units, `H`.
-        directions: 1 or 2.
+        directions: number of directions, 1 or 2.
     """
 
     mode: str

@@ -40,7 +40,7 @@ class SavingsPoint:
     """One RNN with a padded batch, and with packed batches that have different numbers of distinct lengths.
 
     Attributes:
-        mode: `"RNN"`, `"GRU"` or `"LSTM"`.
+        mode: the kind of RNN, `"RNN"`, `"GRU"` or `"LSTM"`.
         size: number of sequences, and also of time steps, in the padded batch.
         distinct: the numbers of distinct lengths to compare (see `even_steps`).
         input_size: features of a time step.

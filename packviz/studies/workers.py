@@ -200,7 +200,7 @@ def _leave() -> None:
 def _work(
     rank: int, workers: int, gpu: int, lengths: list[int], rounds: int, timeout: float, on: str, meet: str = "env://"
 ) -> Workers | None:
-    """Does the work of one worker. Worker 0 returns the results of all. `meet` is the `init_method` for torch."""
+    """Does the work of one worker. Worker 0 returns the results of all. The workers find each other at `meet`."""
     torch.set_num_threads(1)
     device = torch.device("cuda", gpu) if on == "cuda" else torch.device("cpu")
     distributed.init_process_group(
