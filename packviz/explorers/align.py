@@ -95,7 +95,7 @@ def guessed(x: Any, padding_side: str) -> Any:
     """Rotates each row until all zeros at its ends are on one side, as code without lengths does.
 
     Args:
-        x: `(B, T)` a tensor of numbers, padded with zeros.
+        x: a tensor `(B, T)` of numbers, padded with zeros.
         padding_side: `"right"` or `"left"`.
     """
     moved = x.clone()

@@ -50,9 +50,9 @@ class BatchingExplorer(Panel):
             lengths: your lengths, at most 5,000.
             kind: the distribution to use if there are no lengths.
             many: number of sequences of the distribution, from 8 to 2,000.
-            longest: its greatest length in time steps, up to 512.
+            longest: greatest length of the distribution in time steps, up to 512.
             batch_size: number of sequences per batch, up to 128.
-            order: one of `packviz.batches.ORDERS`.
+            order: the order in which sequences are put into batches, one of `packviz.batches.ORDERS`.
             workers: number of workers, from 1 to 8.
 
         Raises:

@@ -33,8 +33,8 @@ class BenchmarkExplorer(Panel):
         setups: the drop-down list for setup A, B or both.
         size: the drop-down list for the quick or the full benchmark, which sets the sliders.
         batch_size: the slider for the number of sequences.
-        shortest: the slider for the fewest time steps.
-        longest: the slider for the most time steps.
+        shortest: the slider for the smallest number of time steps.
+        longest: the slider for the largest number of time steps.
         step: the slider for the difference between two sizes, in time steps.
         beside: the drop-down list of recorded files to draw beside your results.
         job: the buttons and the progress bar.
@@ -64,8 +64,8 @@ class BenchmarkExplorer(Panel):
                 papermill's `-p quick false` passes a string.
             setups: the setups to measure, `"A"`, `"B"` or `"A and B"`.
             batch_size: number of sequences.
-            shortest: fewest time steps.
-            longest: most time steps.
+            shortest: smallest number of time steps.
+            longest: largest number of time steps.
             step: difference between two sizes, in time steps.
             methods: names from `packviz.studies.benchmark.METHODS`, separated by commas.
             beside: the name of a recorded file, or `None` for no file. If it is empty, the panel takes a file with this

@@ -20,7 +20,7 @@ class Job(widgets.HBox):
 
     The button runs the work in a thread, so that the notebook stays responsive. `run` runs it in the calling thread.
     Only one job runs at a time. Making or starting another job asks the running one to stop. A job that is started
-    waits for that.
+    waits until that one has stopped.
 
     Attributes:
         start: the button that starts the work.
@@ -34,13 +34,13 @@ class Job(widgets.HBox):
     _stop_last: ClassVar[threading.Event] = threading.Event()  # asks the job that was started last to stop
 
     def __init__(self, description: str, work: Callable[[Progress, Stop], str]) -> None:
-        """Makes the button for some work.
+        """Makes the button that starts some work.
 
         Args:
             description: the label of the button.
             work: called with two functions. The first takes the number of parts done and of all parts; the second
                 returns whether the work should stop. The work returns the message to show at the end. If it raises an
-                error, that message is shown.
+                error, the error message is shown.
         """
         self._work, self._asked = work, threading.Event()
         self.complaint = ""

@@ -19,8 +19,8 @@ class RowExplorer(Panel):
     Attributes:
         picker: the controls that choose the lengths.
         row_size: the slider for the number of time steps in a row.
-        strategy: the drop-down list for the rule for filling rows.
-        mask: the drop-down list for the mask of attention.
+        strategy: the drop-down list of rules for filling rows.
+        mask: the drop-down list of masks of attention.
         shown: the `Scores` in the picture.
     """
 
@@ -43,7 +43,7 @@ class RowExplorer(Panel):
             lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a slider each.
             kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
             many: number of documents of the distribution, up to 512.
-            longest: its greatest length in time steps, up to 512.
+            longest: greatest length of the distribution in time steps, up to 512.
             row_size: number of time steps in a row.
             strategy: the rule for filling rows, one of `pv.batches.FILLS`.
             mask: the mask of attention, `"none"`, `"causal"`, `"document"` or `"both"`.

@@ -72,7 +72,7 @@ class StaircaseExplorer(Panel):
             lengths: your lengths.
             kind: the distribution to use if there are no lengths.
             many: number of sequences of the distribution, up to 512.
-            longest: its greatest length in time steps, up to 512.
+            longest: greatest length of the distribution in time steps, up to 512.
             mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
             input_size: input size of the RNN.
             hidden_size: hidden size of the RNN.

@@ -30,7 +30,8 @@ class StatesExplorer(Panel):
         layers: the slider for the number of layers.
         bidirectional: the checkbox for an RNN that also reads the sequences backwards.
         direction: the drop-down list for the direction whose hidden state is drawn.
-        number: the drop-down list for what to draw of the hidden state: its distance from the packed one, or one unit.
+        number: the drop-down list for the number to draw: the distance of the hidden state from the packed one, or one
+            unit.
         seed: the slider for the seed of the weights and the data.
         result: the `StatesComparison` in the picture.
     """
