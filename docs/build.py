@@ -37,7 +37,7 @@ RINGS = {
     "Judging and measuring": ("check.", "bench."),
     "Panels": ("explorers.",),
 }
-"""The pages of the API reference, and the modules whose public names they list. The first page that fits counts."""
+"""The pages of the API reference, and the modules whose names they list. Each name is on the first page that fits."""
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
 _TAG, _COLOUR = re.compile(r"<\w[^>]*>"), re.compile(r'\b(fill|stroke)="(#\w{6})"')
@@ -47,7 +47,7 @@ _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]
 
 
 def live(svg: str) -> str:
-    """Returns a stored picture in colours that follow the page. White words stay white: they are on a fill."""
+    """Returns a stored picture in colours that follow the page. White text stays white, because it is on a fill."""
 
     def recolour(tag: re.Match[str]) -> str:
         ink = f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
@@ -71,7 +71,7 @@ class Site:
 
     Attributes:
         out: the folder.
-        repository: `owner/name` on GitHub, or empty.
+        repository: the `owner/name` on GitHub, or an empty string.
     """
 
     def __init__(self, out: Path, repository: str = "") -> None:
@@ -82,7 +82,7 @@ class Site:
         self.pages |= {f"docs/{path.name}" for path in DOCS.glob("*.md") if path.name != "front.md"}
 
     def write(self) -> None:
-        """Writes everything."""
+        """Writes all files of the folder."""
         shutil.rmtree(self.out, ignore_errors=True)
         for folder in ("notebooks", "api", "docs", "_static/frames", "_static/charts"):
             (self.out / folder).mkdir(parents=True)
@@ -110,7 +110,10 @@ class Site:
             (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(api(title, names))
 
     def linked(self, text: str, folder: Path) -> str:
-        """Makes links lead to pages of the site or into the repository; without its name, only their text stays."""
+        """Makes links lead to pages of the site or into the repository.
+
+        If the repository's name is unknown, only the text of such links remains.
+        """
 
         def to(match: re.Match[str]) -> str:
             words, target, fragment = match[1], normpath(folder / match[2]), match[3] or ""
@@ -150,13 +153,13 @@ class Site:
                 yield raw(self.moving(code, cell["id"], html))
 
     def opened(self, name: str) -> str:
-        """Returns a line on how to run this page."""
+        """Returns a line that explains how to run this page."""
         binder = f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
         how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
         return f'<p class="pv-open">{how}</p>'
 
     def quiz(self, name: str) -> str:
-        """Returns a question as a form. The feedback to each choice is hidden until the button is pressed."""
+        """Returns a question as a form. The feedback on each choice is hidden until the button is pressed."""
         quiz, group = self.quizzes[name], escape(re.sub(r"\W+", "-", name))
         choices = "".join(
             f'<label data-why="{escape(why)}"{" data-right" * (choice == quiz["answer"])}>'
@@ -168,7 +171,7 @@ class Site:
         return f'<form class="pv-quiz packviz">{asked}{check}</form>'
 
     def solution(self, cell: dict[str, Any]) -> Iterator[str]:
-        """Yields a solved exercise, folded."""
+        """Yields a solved exercise, which is folded at first."""
         yield raw('<details class="pv-solution"><summary>A solution</summary>')
         yield f"```python\n{''.join(cell['source'])}\n```"
         yield raw("".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"]) + "</details>")
@@ -187,7 +190,7 @@ class Site:
         return f'<pre class="pv-output" tabindex="0">{escape(data["text/plain"])}</pre>'
 
     def chart(self, data: dict[str, Any], key: str) -> str:
-        """Returns the stored image of a chart, with the data from which plotly draws it."""
+        """Returns the stored image of a chart, and the data from which plotly draws it."""
         words, size, image = _IMAGE.findall(data["text/html"])[0]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
         figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace("<", "\\u003c")
@@ -195,7 +198,7 @@ class Site:
         return box("chart", f'{image}<script type="application/json">{figure}</script>')
 
     def moving(self, code: str, key: str, html: str) -> str:
-        """Returns the output of a cell; a panel comes with its controls, or with a line on why it has none."""
+        """Returns the output of a cell; a panel comes with its controls, or a line that explains why it has none."""
         calls = (
             [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)] if "Explorer(" in code else []
         )

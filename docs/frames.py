@@ -1,4 +1,4 @@
-"""Makes frames for panels without Python: the panel itself draws a picture for each setting of its controls."""
+"""Makes frames for panels on a page without Python. The panel itself draws one for each setting of its controls."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Frames:
         offered: the controls that the panel shows at the start.
         controls: the values of each control that is moved.
         start: the value of each of these controls at the start.
-        places: a tree with a level per control, whose keys are the indices of its values, or `*` if it has no effect.
-            The leaves are the numbers of frames.
+        places: a tree with a level for each control, whose keys are the indices of its values, or `*` if it has no
+            effect. The leaves are the numbers of frames.
         frames: the picture, summary, error and text of each frame. The first frame is the start.
     """
 
@@ -74,7 +74,7 @@ class Frames:
 
     def _frame(self) -> int:
         """Returns the number of the frame that the panel shows now."""
-        picture = _STYLE.sub("", self.panel.picture.value)  # the site has it once
+        picture = _STYLE.sub("", self.panel.picture.value)  # the site includes the style only once
         shown = (picture, self.panel.summary.value, self.panel.error.value)
         frame = [*shown, escape(self.panel.to_text())]
         if frame not in self.frames:
@@ -82,7 +82,7 @@ class Frames:
         return self.frames.index(frame)
 
     def rest(self) -> str:
-        """Returns a line on what the notebook has beyond these frames."""
+        """Returns a line about the states that the notebook has beyond these frames."""
         others = [control.description for control in self.offered if control not in self.controls]
         others += [f"your own {one.description}" for one in self.controls if isinstance(one, widgets.Textarea)]
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns 0, or 1 for defects, or 2 for a wrong command."""
+    """Runs the command. Returns 0, or 1 if there are defects, or 2 if the command is wrong."""
     options = _parser().parse_args(arguments)
     options.root = options.root.resolve()
     try:
@@ -45,17 +45,17 @@ def _parser() -> argparse.ArgumentParser:
         ("test", _test, "check, then run the stored notebooks again and compare every output"),
     ):
         command = commands.add_parser(name, help=words, description=words)
-        command.add_argument("names", nargs="*", metavar="NAME", help="01_why_pack, or just 01; all if none")
+        command.add_argument("names", nargs="*", metavar="NAME", help="01_why_pack, or just 01 (default: all)")
         command.set_defaults(run=function)
     write = commands.choices["write"]
-    write.add_argument("--redraw", action="store_true", help="draw every chart anew, also those that did not change")
+    write.add_argument("--redraw", action="store_true", help="draw every chart again, even if it did not change")
     run = commands.add_parser("run", help="run one notebook headless with papermill")
     run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
     run.add_argument("out", metavar="OUT", type=Path, help="the notebook file to write, or a folder")
     run.add_argument("-p", dest="pairs", metavar="key=value", action="append", default=[], help="a JSON or YAML value")
     run.set_defaults(run=_run)
     for command in commands.choices.values():
-        command.add_argument("--root", type=Path, default=ROOT, help="the folder that holds notebooks/")
+        command.add_argument("--root", type=Path, default=ROOT, help="the folder that contains notebooks/")
     return parser
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records on this machine the results that the notebooks show, and the constants by which `pv.run` chooses.
+"""Records, on this machine, the results that the notebooks show and the constants that `pv.run` uses to choose.
 
     python tools/record.py --device cuda --minutes 9 --out DIR
 
@@ -35,9 +35,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "savings": ("savings",),
     "untuned": ("methods", "--points", "untuned", "--budget", "1"),
 }
-"""The arguments of `packviz study` by name of the file: first what others depend on, last what matters least."""
+"""The arguments of `packviz study` by name of the file. Those that others depend on come first."""
 
-GRACE = 60  # s in which a study may end its last call
+GRACE = 60  # seconds that a study has to finish its last call
 
 
 def study_of(step: str) -> tuple[Any, Sequence[Any]]:
@@ -64,7 +64,7 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
     try:
         return process.wait(timeout=max(until - time.monotonic(), 0))
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C it has the signal already
+        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C, it already has the signal
             process.send_signal(signal.SIGINT)
         try:
             process.wait(GRACE)
@@ -77,7 +77,7 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
 
 
 def take(step: str, path: Path, device: str, threads: int) -> str:
-    """Copies complete results into the checkout. Returns a line on what it did, or why it did nothing."""
+    """Copies complete results into the checkout. Returns a line about what it did, or why it did nothing."""
     study, _ = study_of(step)
     found = study.load(path)
     kind = device.partition(":")[0]
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="results; if they exist, resume")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="0 only copies")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="0 only copies results")
     parser.add_argument("--studies", nargs="+", choices=STEPS, default=[*STEPS], metavar="NAME", help=", ".join(STEPS))
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes

@@ -1,9 +1,9 @@
 """Runs every check and test in stages, reports the time of each stage, and adds up the tests.
 
-`python tools/run_tests.py` runs all stages, `… lint unit` only these. A failed stage does not stop the others, so that
-one run shows everything that is wrong. Each stage is a process of its own, so that no pipe can hide its exit status.
-Kernels and browsers wait a lot, so their stages run beside the others. Each stage then writes to a file in
-artefacts/logs, which is printed when the stage has ended.
+`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` only these two. A failed stage
+does not stop the others, so that one run shows everything that is wrong. Each stage is a process of its own, so that no
+pipe can hide its exit status. Stages with kernels and browsers wait a lot, so they run beside the others. Each stage
+then writes to a file in artefacts/logs, which is printed when the stage has ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Stage:
         return JUNIT / f"{self.group}.xml"
 
     def arguments(self, workers: int) -> list[str]:
-        """Returns the arguments with which Python runs it."""
+        """Returns the arguments with which Python runs the stage."""
         if not self.is_pytest:
             return [*self.command]
         # A worker that is done takes tests from another's queue: some take no time, some a minute.
@@ -147,7 +147,7 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
         errors = None if alone else subprocess.STDOUT
         status = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=errors, check=False).returncode
     if not alone:
-        print(f"\n=== what {stage.name} said\n{path.read_text(encoding='utf-8', errors='replace')}", flush=True)
+        print(f"\n=== output of {stage.name}\n{path.read_text(encoding='utf-8', errors='replace')}", flush=True)
     outcome.seconds = time.perf_counter() - start
     if status != 0:
         outcome.fail(f"exit status {status}")
@@ -157,9 +157,9 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
 
 
 def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
-    """Runs lanes side by side, and the stages of each one after the other.
+    """Runs lanes side by side, and the stages of each lane one after another.
 
-    Ctrl-C reaches every stage from the terminal. Each ends by itself, and no other begins.
+    Ctrl-C reaches every stage from the terminal. Each stage ends by itself, and no other stage begins.
     """
     interrupted = threading.Event()
 
@@ -176,11 +176,11 @@ def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:
-    """Returns a line per stage with its time, and the total of the tests alone on the last line.
+    """Returns a line with the time of each stage, and the total of all tests in the last line.
 
     Args:
-        outcomes: The outcomes of all stages.
-        seconds: The time from the first start to the last end.
+        outcomes: the outcomes of all stages.
+        seconds: the time from the first start to the last end.
     """
     lines = ["", "=== where the time went"]
     for outcome in outcomes:
@@ -200,7 +200,7 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the given stages, by default all; returns 1 if any failed."""
+    """Runs some stages, by default all. Returns 1 if one of them failed, and otherwise 0."""
     groups = list(dict.fromkeys(stage.group for stage in STAGES))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("group", nargs="*", help=f"stages to run, of: {', '.join(groups)} (default: all)")

@@ -1,4 +1,4 @@
-"""The number of test processes that fit on this machine at once."""
+"""Computes how many test processes this machine can run at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ BYTES = 4e9
 
 
 def workers() -> int:
-    """Returns one per core, or fewer if memory is short; at least one."""
+    """Returns the number of processes: one per core, or fewer if memory is short, but at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, int(psutil.virtual_memory().available / BYTES)))

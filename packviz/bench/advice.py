@@ -1,4 +1,4 @@
-"""Recommends a method to run an RNN on batches of your lengths, measured on this device: `pv.advise`."""
+"""Measures the methods of running an RNN on batches of your lengths, and recommends one: `pv.advise`."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _RENAMED = {"gain": "speedup", "saved": "seconds_per_epoch", "in_buckets": "reco
 _COLOURS = {PADDED: "padded", PACKED: "packed", f"pv.run, {METHODS[0]}": "run", "pv.run, packed": "drop-in"}
 
 SAMPLE = 5
-"""The largest number of batches that represent an epoch."""
+"""The largest number of batches that are measured to represent an epoch."""
 
 SLOW = 3.0
-"""A method whose time is more than this multiple of the fastest exact one's is not measured further."""
+"""A method that takes more than this many times as long as the fastest exact one is not measured further."""
 
 _ENOUGH_ROUNDS = 11
-"""The number of rounds that makes intervals narrow on a quiet machine. The number of batches is chosen for it."""
+"""The number of rounds that makes intervals narrow on a quiet machine. It limits the sample."""
 
 
 class _Estimate(float):
-    """The median of the rounds as a number, with its 95 % confidence interval from `low` to `high`."""
+    """The median of the rounds, usable as a number, with its 95 % confidence interval from `low` to `high`."""
 
     low: float
     high: float
@@ -63,17 +63,18 @@ class Advice(Drawing):
 
     Attributes:
         spec: sizes of the RNN.
-        training: True if forward and backward were measured; else forward alone.
+        training: True if forward and backward were measured, False if only forward was.
         lengths: `(N,)` lengths of the whole data set.
-        batch_size: sequences per batch.
-        window: number of batches that are sorted together, in buckets.
-        loads: under `"shuffled"` and `"bucketed"`, the cells of all batches of an epoch.
-        sample: number of batches that were measured of each.
-        timing: the time of one pass over these batches, by method, or by `bucketed(method)`. If there was too little
-            time for a round, `warmup` is 0 and the only round is the first call of each method on one batch.
-        once: seconds for one batch with each method that was not measured further, because it is slow.
-        failed: by method, the reason why it was not measured at all.
-        spent: seconds spent `"looking"` at one batch with each method, and `"measuring"`.
+        batch_size: number of sequences per batch.
+        window: number of batches that are sorted together to form buckets.
+        loads: the cells of all batches of an epoch, for the orders `"shuffled"` and `"bucketed"`.
+        sample: number of batches that were measured in each order.
+        timing: the time of one pass over these batches. Shuffled batches are listed by method, and bucketed ones by
+            `bucketed(method)`. If there was too little time for a round, `warmup` is 0 and the only round is the first
+            call of each method on one batch.
+        once: the seconds for one batch, by method, for methods that were too slow to be measured further.
+        failed: the reasons why methods were not measured at all, by method.
+        spent: the seconds spent on one batch with each method (`"looking"`), and on the rounds (`"measuring"`).
     """
 
     spec: Spec
@@ -95,17 +96,17 @@ class Advice(Drawing):
 
     @property
     def device(self) -> str:
-        """The device that the advice holds for, such as `"cpu"` or `"cuda:0"`; `timing.caption` names its processor."""
+        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`. See `timing.caption` for its name."""
         return str(self.timing.provenance["device"])
 
     @property
     def batches(self) -> int:
-        """The number of batches of an epoch."""
+        """The number of batches in an epoch."""
         return int(self.loads[SHUFFLED].real.size)
 
     @property
     def recommended(self) -> str:
-        """The method to use, `best`, or the best one on buckets if these clearly take less time: a name of `timing`."""
+        """The method to use, as named in `timing`: `best`, or the best one on buckets if that is clearly faster."""
         ratio = self.bucketing
         return ratio.name if ratio and ratio.is_clear and ratio.value < 1 else self.best
 
@@ -113,13 +114,13 @@ class Advice(Drawing):
     def best(self) -> str:
         """The method to use on shuffled batches: the fastest with the right results, or a simpler one that is as fast.
 
-        If the rounds cannot tell any method from torch's packing (see `is_clear`), it is torch's packing.
+        It is torch's packing if the rounds cannot tell any method apart from that (see `is_clear`).
         """
         return self._best(SHUFFLED)
 
     @property
     def speedup(self) -> _Estimate:
-        """The time of torch's packing on shuffled batches, divided by that of `recommended`. Over 1 is better."""
+        """The time of torch's packing on shuffled batches, divided by that of `recommended`."""
         ratio = self.timing.ratio(PACKED, self.recommended)
         return _Estimate(ratio.value, *ratio.interval)
 
@@ -132,14 +133,14 @@ class Advice(Drawing):
     def is_clear(self) -> bool:
         """True if the rounds show how each method with the right results compares with torch's packing.
 
-        They do if the interval of the ratio excludes 1, or if it is narrow: both then take about the same time.
+        They do if the interval of each ratio either excludes 1 or is narrow, so that both take about the same time.
         """
         ratios = [self.timing.ratio(name, PACKED) for name in self._exact(SHUFFLED)]
         return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)
 
     @property
     def bucketing(self) -> Ratio | None:
-        """The ratio of the best method on buckets to the best one on shuffled batches; None if it was not measured."""
+        """The ratio of the best time on buckets to the best time on shuffled batches; None if it was not measured."""
         return self.timing.ratio(self._best(BUCKETED), self.best) if self._exact(BUCKETED) else None
 
     @property
@@ -155,11 +156,14 @@ class Advice(Drawing):
         return f"{loader}\n\n{code.removeprefix('import packviz as pv').lstrip()}"
 
     def is_exact(self, name: str) -> bool:
-        """Returns whether a method gives the results of packing. Torch's padding does only if nothing is padded."""
+        """Returns whether a method gives the results of packing.
+
+        Torch's padded run does so only if nothing is padded.
+        """
         return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
 
     def epoch(self, name: str) -> _Estimate:
-        """Returns the seconds per epoch with one of the names of `timing`."""
+        """Returns the seconds per epoch for a name in `timing`."""
         return _Estimate(*(self._scale * each for each in (self.timing.median(name), *self.timing.interval(name))))
 
     def to_text(self) -> str:
@@ -167,7 +171,7 @@ class Advice(Drawing):
         return "\n".join([self.verdict, "", *self._table(), RATIOS, "", *self._notes()])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the recommendation above a bar per method."""
+        """Draws the recommendation above a bar for each method."""
         rows = {}
         for name in self.timing.seconds:
             ratio = self.timing.ratio(name, PACKED)
@@ -188,7 +192,7 @@ class Advice(Drawing):
         return "\n".join([f"{use} {_method(self.recommended)}{where}.", *self._gain_lines(), self._bucketing()])
 
     def _gain_lines(self) -> list[str]:
-        """Returns lines with the time that the best method on shuffled batches saves, or why that is not known."""
+        """Returns lines that state the time saved by the best method on shuffled batches, or why it is unknown."""
         gain, rounds = self.timing.ratio(self.best, PACKED), self.timing.rounds
         busy = [f"The machine is busy: {self.timing.busy}."] if self.timing.busy else []
         again = [*busy, "Give a larger budget, or repeat it on a quiet machine."]
@@ -216,14 +220,14 @@ class Advice(Drawing):
         """Returns a sentence on the effect of bucketing on the padding and on the time."""
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
-            return f"Bucketing by length ({self._together}) leaves no less padding here."
+            return f"Bucketing by length ({self._together}) does not reduce the padding here."
         wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
-        sentence = f"Bucketing by length ({self._together}) leaves {wasted[1]} padding of {wasted[0]}"
+        sentence = f"Bucketing by length ({self._together}) reduces the padding from {wasted[0]} to {wasted[1]}"
         ratio = self.bucketing
         if ratio is None:
             return f"{sentence}; its time was not measured."
         if not ratio.is_clear:
-            return f"{sentence}; in time it is not told apart from shuffled batches."
+            return f"{sentence}; the rounds cannot tell its time from that of shuffled batches."
         low, high = sorted(100 * abs(1 - end) for end in ratio.interval)
         share = quantities.known(100 * abs(1 - ratio.value), (low, high))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
@@ -248,8 +252,8 @@ class Advice(Drawing):
             f"{self.spec}, {what}. The RNN alone, not the rest of a model.",
             f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
-            f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
-            " the middle one of each taken.",
+            f"An epoch is {each}, times {self._scale:.3g}: batches are ranked by cells and cut into equal groups, and"
+            "  the middle one of each group is measured.",
             f"bucketed: {self._together}, as BucketSampler(lengths, {self.batch_size}, window={self.window}) does.",
             f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds.",
             f"Measured on {self.timing.caption}.",
@@ -266,7 +270,7 @@ class Advice(Drawing):
         return self.batches / self.sample
 
     def _exact(self, order: str) -> list[str]:
-        """Returns the names that were measured in an order and give the results of packing, the simplest first."""
+        """Returns the names that were measured in this order and give the results of packing, the simplest first."""
         names = [name for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
         return [name for name in names if self.is_exact(name)]
 
@@ -288,36 +292,36 @@ def advise(
     """Measures the methods of running an RNN on batches of these lengths, and recommends one.
 
     It compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which it recommends
-    only if nothing is padded, because elsewhere it changes results. It measures forward and backward if the RNN is in
+    only if nothing is padded, because otherwise its results differ. It measures forward and backward if the RNN is in
     training mode, and forward alone after `rnn.eval()`, on the RNN's own device and with its dtype. The RNN's gradients
-    stay as they are.
+    do not change.
 
     An epoch is formed as in training: all sequences are shuffled and cut into batches. A second epoch has buckets (see
     `pv.BucketSampler`). The batches of each are ranked by their padded cells and cut into up to five equal groups, and
-    the middle one of each group is measured. So the same call measures the same batches.
+    the middle one of each group is measured. So a second call with the same arguments measures the same batches.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
         lengths: `(N,)` lengths of the whole data set, as a list, an array, a tensor or a `Layout`; or the path of a
             file for `pv.lengths.read`.
-        batch_size: sequences per batch.
-        window: number of batches that are sorted together, in buckets.
-        budget: seconds for everything. Every method is called on one batch, and once more if there is time. Methods
-            that take over three times as long as the fastest are not measured further, apart from torch's own two.
-            Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
+        batch_size: number of sequences per batch.
+        window: number of batches that are sorted together to form buckets.
+        budget: seconds for the whole measurement. Every method is called on one batch, and once more if there is time.
+            Methods that take over three times as long as the fastest are not measured further, apart from torch's own
+            two. Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
             spent. If there is too little time for a round, the first calls count as one. A call that has begun is
-            finished, and torch's packing is always called once. Methods for which no time is left are left out.
-        seed: seed of the shuffling and the data.
+            finished, and torch's packing is always called once. Methods are left out if no time remains for them.
+        seed: seed for the shuffling and the data.
 
     Returns:
         An `Advice` with the `.recommended` method, the `.code` to paste, its `.speedup` and `.seconds_per_epoch`, and
-            the `.device` that this holds for. Its text has the table. If the rounds cannot tell the methods apart, or
-            the machine is busy, the text says so.
+            the `.device` that it applies to. Its text includes a table of all methods. If the rounds cannot tell the
+            methods apart, or the machine is busy, the text says so.
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
-            device).
+        ValueError: the lengths or the file are not valid, a number is out of range, or the RNN is on the meta device,
+            where weights have no values.
 
     Examples:
         >>> import packviz as pv, torch
@@ -366,10 +370,11 @@ def advise(
 def _effort(
     left: float, looks: Mapping[str, float], batches: int, buckets_help: bool
 ) -> tuple[list[str], bool, int, int]:
-    """Returns what fits into the seconds that are `left`. `looks` are the seconds of each method for one batch.
+    """Chooses what to measure in the seconds that are `left`. `looks` are the seconds of each method for one batch.
 
-    These are the methods to measure, whether to measure them on buckets, too, the number of batches of each order, and
-    the largest number of rounds after one to warm up. This number is under 1 if there is not enough time for a round.
+    Returns the methods to measure, whether to measure them on buckets, too, the number of batches in each order, and
+    the largest number of rounds after one warm-up round. This number is under 1 if there is not enough time for a
+    round.
     """
     fastest = min(took for name, took in looks.items() if name != PADDED)
     kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
@@ -416,7 +421,7 @@ def _lengths(values: Any) -> IntArray:
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:
-    """Returns batches that represent all: they are ranked by cells and cut into groups; each gives its middle one."""
+    """Ranks the batches by cells, cuts them into equal groups, and returns the middle batch of each group."""
     ranked = np.argsort(load.cells, kind="stable")
     return [groups[stretch[stretch.size // 2]] for stretch in np.array_split(ranked, sample)]
 

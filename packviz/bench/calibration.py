@@ -1,10 +1,10 @@
-"""Measures the constants by which `pv.run(…, method="auto")` decides (see `packviz.ops.costs`).
+"""Measures the constants that `pv.run(…, method="auto")` uses to choose a method (see `packviz.ops.costs`).
 
-Runs of known sizes are timed by every method. The constants are those that explain the times best: they have the least
-squared relative errors, and none is below zero.
+Runs of known sizes are timed with every method. The constants are fitted to these times: they have the least squared
+relative errors, and none is below zero.
 
-`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz, in a file for each
-number of torch's threads: `costs_cpu_1.json` and so on. Calibration is a study, so it can be stopped and resumes.
+`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz, in a file for each number
+of torch's threads: `costs_cpu_1.json` and so on. Calibration is a study, so you can stop and resume it.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ SHAPES = (
 """`(B, T, I, H, layers, directions)`, the most informative first. Lengths run evenly from `T` down to 1. Methods that
 work step by step also get nearly equal lengths, because they have a cost for each distinct length."""
 
-_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # least number of shapes; passes over all, in a recorded file and at most
+_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # the fewest shapes; passes over all of them, in a recorded file and at most
 
 
 @dataclass(frozen=True)
 class _Point:
-    """An RNN and a batch, and the number of the repetition.
+    """An RNN, a batch, and the number of the repetition.
 
     Attributes:
-        mode: one of `MODES`.
-        shape: sizes as in `SHAPES`.
-        again: number of earlier measurements of the same.
+        mode: the kind of RNN, one of `MODES`.
+        shape: the sizes, as in `SHAPES`.
+        again: number of earlier measurements of the same RNN and shape.
     """
 
     mode: str
@@ -84,14 +84,14 @@ class _Point:
 
 
 class _Run(NamedTuple):
-    """One method of running the batch of a point.
+    """A run of a point's batch with one method.
 
     Attributes:
-        name: one of the methods that have constants of their own.
-        what: distinguishes it from other runs of that name.
+        name: name of a method that has constants of its own.
+        what: text that distinguishes the run from others of the same name.
         lengths: lengths of the batch.
         method: the argument `method` of `pv.run`.
-        amount: number of calls, time steps and cells.
+        amount: numbers of calls, time steps and cells.
         key: key of its constants (see `costs.key`).
     """
 
@@ -104,7 +104,7 @@ class _Run(NamedTuple):
 
 
 _Seconds = Mapping[str, Mapping[str, float]]
-"""The times at a point, by key of `Costs.seconds` and by `what` of the run."""
+"""The seconds at a point, by key of `Costs.seconds`, then by `what` of the run."""
 
 
 class _Calibration(Results[_Point, _Seconds]):
@@ -112,14 +112,14 @@ class _Calibration(Results[_Point, _Seconds]):
 
     @property
     def is_enough(self) -> bool:
-        """True if every RNN was measured at every shape. Fewer cannot determine all constants."""
+        """True if every RNN was measured at every shape. Fewer measurements cannot determine all constants."""
         return {(point.mode, point.shape) for point in self.values} >= {*product(MODES, SHAPES)}
 
     @property
     def costs(self) -> Costs:
-        """The constants. The shortest time of a run counts, because a busy machine only makes runs slower.
+        """The constants, fitted to the shortest time of each run, because a busy machine only makes runs slower.
 
-        For RNNs that were not measured, the constants in force are kept, and the provenance says so.
+        For RNNs that were not measured, the constants in force are kept, and the provenance records this.
         """
         device = str(self.provenance["device"]).partition(":")[0]
         known: defaultdict[str, dict[Any, tuple[Mapping[str, int], float]]] = defaultdict(dict)
@@ -150,18 +150,18 @@ def calibrate(
     threads: int | None = None,
     budget: float = 180.0,
 ) -> Costs:
-    """Measures the cost of runs on this machine, with one number of torch's threads.
+    """Measures the cost of runs on this machine, with a fixed number of torch's threads.
 
-    This alone does not change the choices of `pv.run`: call `.use()` on the result to put it in force for this process,
-    `.save(path)` to keep it, and `packviz.ops.costs.Costs.load(path)` to load it.
+    A measurement alone does not change the choices of `pv.run`: call `.use()` on the result to put it in force for this
+    process, `.save(path)` to keep it, and `packviz.ops.costs.Costs.load(path)` to load it.
 
     Args:
         device: `"cpu"` or `"cuda"`.
         modes: the RNNs to measure. For the others, the constants in force are kept, with their provenance.
         threads: torch's threads during the measurement. Defaults to the current number.
-        budget: seconds for everything, roughly. While there is time, everything is measured again, and the shortest
-            time counts, because a busy machine only makes runs slower. The first shapes of `SHAPES` are always
-            measured.
+        budget: approximate seconds for the whole measurement. While there is time, everything is measured again, and
+            the shortest time counts, because a busy machine only makes runs slower. The first four shapes of `SHAPES`
+            are always measured.
 
     Returns:
         The measured `Costs`, with their provenance.
@@ -195,7 +195,7 @@ def _points(modes: Sequence[str], passes: int) -> Iterator[tuple[str, tuple[int,
 
 
 def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
-    """Yields the runs to time against each other: on torch's fused kernel or not, with a backward pass or without."""
+    """Yields lists of runs to time against each other, each after two flags: fused kernel or not, training or not."""
     batch, steps, *_ = point.shape
     lengths = tuple(evenly(batch, steps).tolist())
     distinct = len(set(lengths))
@@ -218,7 +218,7 @@ def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]
 
 
 def _time_shape(point: _Point, how: MeasureOptions) -> _Seconds:
-    """Times one RNN on one batch by every method."""
+    """Times one RNN on one batch with every method."""
     (batch, steps, inputs, *_), device = point.shape, how.device
     rounds, taken = [*_rounds(point, device.partition(":")[0])], defaultdict[str, dict[str, float]](dict)
     own = rounds[0][0]
@@ -237,7 +237,7 @@ def _time_shape(point: _Point, how: MeasureOptions) -> _Seconds:
 
 
 def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
-    """Returns constants of at least zero with the least squared relative errors."""
+    """Returns the constants that have the least squared relative errors, and are not below zero."""
     unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
         unused.add("cell, step, gate")

@@ -27,7 +27,7 @@ def time_calls(
     device: Any = None,
     budget: float = 10.0,
 ) -> Timing:
-    """Times functions of your own, compares them with the first one, and checks that they return the same.
+    """Times functions of your own, compares them with the first one, and checks that they return the same results.
 
     Every round calls each function once, in a random order, so that a machine that is busy or warms up slows all of
     them alike. Rounds follow until the ratios are known to about 5 %, or the budget is spent.
@@ -39,24 +39,25 @@ def time_calls(
 
         print(pv.time_calls({"before": step, "after": faster_step}))
 
-    For the comparison every function starts from the same random state, so that the same dropout masks are drawn. The
-    random state afterwards is the one from before.
+    For the comparison, every function starts from the same random state, so that the same dropout masks are drawn. The
+    random state is restored afterwards.
 
     Args:
-        calls: the functions, by name. They take no arguments: use a `lambda`.
-        setup: called before each call, outside of the time, to clear gradients, for example.
+        calls: the functions, by name. They are called without arguments, so use a `lambda` if you need any.
+        setup: called before each call, outside the measured time, for example to clear gradients.
         check: whether to compare the results: tensors, numbers, NumPy arrays, or tuples, lists and dicts of these.
-            Functions that return `None` are not compared, and the text says so.
+            Functions that return `None` are not compared, and the text of the result lists them.
         tolerance: two results agree if they differ by at most this share of the largest value. Defaults to the error
             that rounding may cause in their dtype: 1e-5 in float32, 1e-10 in float64, and 0 for whole numbers.
         device: the device that does the work, because the clock has to wait for it. Defaults to that of the results.
-        budget: seconds for everything. Each function is called at least ten times, even if that takes longer.
+        budget: seconds for the whole measurement. Each function is called at least ten times, even if that takes
+            longer.
 
     Returns:
-        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text has all times, and compares the results.
+        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and compares the results.
 
     Raises:
-        TypeError: a call is not a function, or it returns something that cannot be compared.
+        TypeError: one of `calls` is not a function, or it returns something that cannot be compared.
         ValueError: the results differ (the error names the function, the part of its result, and the difference), there
             is nothing to time, a number is out of range, or CUDA is in use and the results do not show where the work
             is done.

@@ -1,4 +1,4 @@
-"""The commands `packviz study` and `packviz advise`."""
+"""Defines the commands `packviz study` and `packviz advise`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
 
     Args:
         parser: the parser of `packviz study`.
-        studies: descriptions by module. The last part of the module's name is that of the study.
+        studies: the description of each study by the full name of its module, whose last part names the study.
     """
     questions = {module.rpartition(".")[2].removesuffix("_benchmark"): question for module, question in studies.items()}
     parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
@@ -30,7 +30,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
     for module, (name, question) in zip(studies, questions.items(), strict=True):
         one = named.add_parser(name, help=question, description=question)
         add_study_options(one, required=True)
-        one.add_argument("--points", metavar="SET", help="the name of another set of points")
+        one.add_argument("--points", metavar="SET", help="measure another set of points, by its name")
         one.set_defaults(run=partial(_study, module))
 
 
@@ -42,7 +42,7 @@ def add_study_options(parser: argparse.ArgumentParser, required: bool = False) -
     add("--threads", type=positive(int), default=1, metavar="N", help="torch's CPU threads (default: 1)")
     effort = parser.add_mutually_exclusive_group()
     effort.add_argument("--rounds", type=positive(int), metavar="N", help="timed rounds for each point")
-    effort.add_argument("--budget", type=positive(float), metavar="SECONDS", help="for each point, roughly")
+    effort.add_argument("--budget", type=positive(float), metavar="SECONDS", help="approximate time for each point")
     add("--quick", action="store_true", help="measure a few small points")
     add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
 
@@ -51,7 +51,7 @@ def run_study(study: Study[Any, Any, Any], every: Sequence[Any], options: argpar
     """Measures the points that the options select. Returns the exit status.
 
     Raises:
-        ValueError: the options do not fit the study, or there is no such point.
+        ValueError: the options do not fit the study, or no point matches them.
     """
     points = [point for point in every if options.only in str(point)]
     if not points:
@@ -73,14 +73,14 @@ def _study(module: str, options: argparse.Namespace) -> int:
 def add_advise(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz advise`, except the lengths."""
     add, number = parser.add_argument, positive(int)
-    add("--rnn", choices=[*GATES], default="LSTM", help="(default: LSTM)")
+    add("--rnn", choices=[*GATES], default="LSTM", help="kind of RNN (default: LSTM)")
     add("--input-size", type=number, required=True, metavar="N", help="features of a time step")
     add("--hidden-size", type=number, required=True, metavar="N", help="hidden units of the RNN")
-    add("--layers", type=number, default=1, metavar="N", help="(default: 1)")
-    add("--bidirectional", action="store_true", help="each layer runs backwards, too")
+    add("--layers", type=number, default=1, metavar="N", help="number of layers (default: 1)")
+    add("--bidirectional", action="store_true", help="each layer also runs backwards")
     add("--forward", action="store_true", help="measure the forward pass alone")
     add("--batch-size", type=number, default=64, metavar="N", help="sequences per batch (default: 64)")
-    add("--budget", type=positive(float), default=20.0, metavar="SECONDS", help="for everything (default: 20)")
+    add("--budget", type=positive(float), default=20.0, metavar="SECONDS", help="time for all of it (default: 20)")
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     add("--threads", type=number, metavar="N", help="torch's CPU threads (default: torch's own)")
     parser.set_defaults(run=_advise)

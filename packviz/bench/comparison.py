@@ -1,4 +1,4 @@
-"""Calls every method of running an RNN: once on a batch to compare results, and in passes over batches to be timed."""
+"""Calls every method of running an RNN: on one batch to compare results, and in passes over batches to time them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def every_method() -> dict[str, Method]:
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
-    """Returns a batch of random numbers, also at the padding, on the RNN's device. It needs a gradient in training."""
+    """Returns a batch of random numbers, also in the padding, on the RNN's device.
+
+    In training, it requires a gradient.
+    """
     weight = next(rnn.parameters())
     shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
     numbers = torch.randn(*shape, rnn.input_size, generator=torch.Generator().manual_seed(seed))
@@ -47,7 +50,7 @@ def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
 def look(
     rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, twice if there is time. Returns seconds, and why methods were left out."""
+    """Calls each method on one batch, twice if there is time. Returns their seconds, and why some were left out."""
     clock, allowed = clock_for(batch[0].device), partial(of_states, device=batch[0].device.type)
     reference: list[Any] = []
     looks: dict[str, float] = {}
@@ -96,10 +99,11 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
 
 
 def passes(rnn: Any, method: Method, batches: Iterable[Batch]) -> tuple[Callable[[], list[Any]], Callable[[], None]]:
-    """Returns a function that runs a pass over batches, and one that permutes their lengths.
+    """Returns a function that runs a pass over the batches, and one that permutes their lengths.
 
-    A pass is forward, and in training backward to `x` and to every weight that is trained. It returns the results of
-    the last batch. With other lengths, a method cannot reuse what it remembers of the last batch, as in training.
+    A pass runs forward and, in training, backward to `x` and to every weight that is trained. It returns the results of
+    the last batch. As in training, a method cannot reuse what it computed for earlier lengths, because they are
+    permuted.
     """
     some, weights = [*batches], [weight for weight in rnn.parameters() if weight.requires_grad]
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The provenance of a measurement, as data and as text; the allocator settings it needs; the peak memory of a call."""
+"""Records the provenance of a measurement, calms the allocator that it uses, and counts the peak memory of a call."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def calm_allocator() -> dict[str, Any]:
     """Makes large CPU allocations keep their pages for the rest of this process.
 
     glibc returns a large block (32 MiB and more) to the system when it is freed. The next call gets fresh pages, each
-    of which causes a page fault on first use, and this time hides that of the kernels. After this call, blocks come
-    from the heap, and the heap is not trimmed. The first dozen calls may still cause faults until the heap has grown,
-    so warm up. The process then keeps its largest size.
+    of which causes a page fault on first use, and the time this takes hides that of the kernels. After this call,
+    blocks come from the heap, and the heap is not trimmed. The first dozen calls may still cause faults until the heap
+    has grown, so warm up. The process then never shrinks.
 
-    You can set the same from outside with `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before the process
-    starts. If one of these is set, or if the C library is not glibc, nothing is changed.
+    You can have the same effect from outside, by setting `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before
+    the process starts. If one of these is set, or if the C library is not glibc, nothing is changed.
 
     Returns:
         The settings that are in force now (see `allocator`).
@@ -80,7 +80,7 @@ def own_pages() -> Iterator[None]:
 
 
 def allocator() -> dict[str, Any]:
-    """Returns the settings of the CPU allocator: library, environment variables, and those of `calm_allocator`."""
+    """Returns the C library, and the allocator settings made by environment variables and by `calm_allocator`."""
     library = " ".join(platform.libc_ver()).strip() or sys.platform
     environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
     return {"library": library, "environment": environment, "mallopt": dict(_set)}
@@ -89,20 +89,20 @@ def allocator() -> dict[str, Any]:
 def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
     """Runs a call once and counts its peak memory.
 
-    The count has the blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
-    operators (those of oneDNN and cuDNN, too). It does not have memory that Python or a library allocates by itself,
-    nor the reserve of a caching allocator.
+    The count includes the blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
+    operators (also those of oneDNN and cuDNN). It excludes memory that Python or a library allocates by itself, and the
+    reserve of a caching allocator.
 
-    On the CPU, a block from before the call that is freed during the call does not count. torch prints a warning about
-    such blocks, which is suppressed. There, torch's profiler records every block, which takes up to several times as
-    long as the call alone.
+    On the CPU, torch's profiler records every block, which can take several times as long as the call alone. A block
+    that was allocated before the call and is freed during it does not count. torch prints a warning about such blocks,
+    which is suppressed.
 
     Args:
         call: the function to run.
         device: the device that it uses.
 
     Returns:
-        Bytes above those in use before the call; None on a device other than CPU and CUDA.
+        The bytes in use at the peak, minus those in use before the call; None on a device other than CPU and CUDA.
     """
     import torch  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
 
 
 def page_faults() -> int:
-    """Returns the number of page faults of this process so far that needed no input or output."""
+    """Returns the number of page faults so far in this process that needed no input or output."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -188,12 +188,12 @@ def overload(place: Mapping[str, Any]) -> str:
 def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()) -> str:
     """Returns the machine, the settings and the date, as the caption of a chart or table of measured times.
 
-    The load is that of the whole machine within a minute. Each thread of the measurement contributes 1.
+    The load is that of the whole machine, averaged over a minute. Each thread of the measurement adds 1 to it.
 
     Args:
-        place: a `provenance`. Fields that it does not have are left out.
+        place: a `provenance`. Fields that it lacks are left out.
         rounds: the number of rounds at each point.
-        each: if there are several points, those fields of a provenance that each has for itself: load and date.
+        each: if there are several points, the load and the date of each, as in a provenance.
     """
     kind = f"GPU, CUDA {place.get('cuda')}" if str(place.get("device", "")).startswith("cuda") else "CPU"
     own = [*each]
@@ -216,7 +216,7 @@ def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable
 
 
 def _span(values: Iterable[Any]) -> str:
-    """Returns the least and the greatest value."""
+    """Returns the smallest and the largest value as text."""
     some = [f"{value:.1f}" if isinstance(value, float) else f"{value}" for value in sorted(values)]
     return " to ".join(dict.fromkeys([*some[:1], *some[-1:]]))
 
@@ -241,14 +241,14 @@ def check_device(device: Any) -> str:
         raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
     if chosen.type == "cuda":
         if why := no_cuda():
-            raise ValueError(f"device is {device!r}, and {why}; or take the device cpu")
+            raise ValueError(f"device is {device!r}, and {why}; or use the device cpu")
         if (chosen.index or 0) >= (gpus := torch.cuda.device_count()):
             raise ValueError(f"device is {device!r}, and the last GPU here is cuda:{gpus - 1}")
     return str(chosen)
 
 
 def no_cuda() -> str:
-    """Returns why CUDA cannot be used here, and a remedy; an empty string if it can."""
+    """Returns the reason why CUDA cannot be used here, with a remedy; an empty string if it can."""
     import torch  # noqa: PLC0415
 
     if torch.cuda.is_available():

@@ -1,7 +1,8 @@
-"""Functions that run an RNN on a padded batch, and the two passes over them. Everything that is timed uses these.
+"""Runs an RNN on a padded batch with different methods, with or without a backward pass.
 
-A call takes the RNN, the batch `x`, `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its `lengths`, `(B,)`
-on the CPU. It returns what the RNN returns for padded data: the output and the final states.
+All measurements use these functions. Each takes the RNN, the batch `x`, `(T, B, I)`, or `(B, T, I)` if the RNN is
+`batch_first`, and its `lengths`, `(B,)` on the CPU. It returns what the RNN returns for padded data: the output and the
+final states.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
-    """Runs over all cells. The states are read after the padding, so they differ from those of packing."""
+    """Runs the RNN over all cells. The states are read after the padding, so they differ from those of packing."""
     return rnn(x)
 
 
@@ -37,7 +38,10 @@ def packed(
     pack: Callable[..., Any] = pack_padded_sequence,
     pad: Callable[..., Any] = pad_packed_sequence,
 ) -> Any:
-    """Packs, runs and pads again. `in_order` means that the lengths are sorted, longest first."""
+    """Packs the batch, runs the RNN and pads the output.
+
+    `in_order` means that the lengths are sorted, longest first.
+    """
     first = rnn.batch_first
     output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=in_order))
     return pad(output, batch_first=first)[0], state
@@ -49,17 +53,17 @@ drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
-    """Runs `pv.run` by one of its methods."""
+    """Runs `pv.run` with one of its methods."""
     return running.run(rnn, x, lengths, method=method)
 
 
 def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True) -> Callable[[], Any]:
-    """Returns a function that runs a forward pass, and a backward pass with a gradient of ones if it trains.
+    """Returns a function that runs a forward pass and, in training, a backward pass from a gradient of ones.
 
     Args:
-        call: returns the output, or a tuple that begins with it.
+        call: a function that returns the output, or a tuple that begins with it.
         leaves: tensors whose gradients are computed and returned. Their `.grad` is not changed.
-        training: whether there is a backward pass. Without one, the forward pass builds no graph for autograd.
+        training: whether to run a backward pass. Without one, the forward pass builds no graph for autograd.
     """
 
     def both() -> Any:

@@ -32,9 +32,9 @@ V = TypeVar("V")
 R = TypeVar("R", bound="Results[Any, Any]")
 
 CHANGING = ("date", "load_average", "page_faults_per_round")
-"""The parts of the provenance that each point has for itself."""
+"""The fields of the provenance that can differ from point to point."""
 
-_NOT_COMPARED = (*CHANGING, "device", "fake")  # the device has a name too
+_NOT_COMPARED = (*CHANGING, "device", "fake")  # the name of the device is compared instead
 _OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
 """The fields that must be equal to resume GPU results on another machine. On a CPU, all others must be equal, too."""
 _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
@@ -53,7 +53,7 @@ class Results(HasText, Generic[P, V]):
 
     Attributes:
         provenance: the machine, as plain data, with the settings under `"parameters"`.
-        values: the value measured at each point, in the order in which they were measured.
+        values: the value measured at each point, in the order of measurement.
     """
 
     provenance: Mapping[str, Any]
@@ -66,11 +66,11 @@ class Results(HasText, Generic[P, V]):
 
     @property
     def timings(self) -> Iterable[Timing]:
-        """Everything that was timed and kept round by round."""
+        """All timings that were kept round by round."""
         return [timing for point in self.values for timing in self.timed(point).values()]
 
     def timed(self, point: P) -> Mapping[str, Timing]:
-        """Returns what was timed at a point, by pass, or under `""` if there is only one comparison."""
+        """Returns the timings at a point by pass, or under `""` if there is only one comparison."""
         value: Any = self.values[point]
         some = value if isinstance(value, dict) else {"": value}
         return {which: timing for which, timing in some.items() if isinstance(timing, Timing)}
@@ -85,7 +85,7 @@ class Results(HasText, Generic[P, V]):
 
     @property
     def left_out(self) -> list[str]:
-        """A line for everything that was not timed: where, and why."""
+        """A line for each call that was not timed, with the point and the reason."""
         return [
             ", ".join(filter(None, (str(point), which, f"{name}: {why}")))
             for point in self.values
@@ -114,8 +114,8 @@ class MeasureOptions:
 
     Attributes:
         device: the device to measure on.
-        parameters: `rounds` for each point, or a `budget` of seconds for one. Others belong to the study.
-        progress: called with the rounds done and the rounds in all.
+        parameters: the `rounds` or the `budget` in seconds for each point, and the study's own parameters.
+        progress: called with the number of rounds done and the number of all rounds.
         stop: called before every call; measuring stops if it returns True.
     """
 
@@ -135,9 +135,9 @@ class Comparison(NamedTuple):
 
     Attributes:
         calls: the functions by name.
-        clear: called before each of them, outside of the time.
-        alike: names of calls that must return the same as the first of them, apart from rounding. A call that does not,
-            or that fails, is left out.
+        clear: called before each of them, outside the measured time.
+        alike: names of calls that must return the same results as the first of these, apart from rounding. A call that
+            does not, or that fails, is left out.
         parameters: plain data to keep beside the times.
     """
 
@@ -161,11 +161,11 @@ def timed(
 
     Returns:
         A `Timing`. Its provenance has only the fields that change from point to point, the comparison's parameters, and
-        by name the largest `difference` from the reference. Calls that were left out are in `missing`.
+        the largest `difference` of each call from the reference. Calls that were left out are in `missing`.
 
     Raises:
-        Exception: the error of the reference, unless memory ran out, because nothing can be compared without it.
-        StoppedError: it was stopped.
+        Exception: the reference failed for another reason than lack of memory. Without it, nothing can be compared.
+        StoppedError: the measurement was stopped.
     """
     difference, missing = _compared(comparison, how)
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
@@ -191,14 +191,14 @@ def timed(
 
 
 def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, MeasureOptions], Timing]:
-    """Returns the `measure` of a study with one comparison at each point, made of the point and a device."""
+    """Returns the `measure` of a study with one comparison at each point, made from the point and a device."""
     return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
 
 
 def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
     """Returns the `measure` of a study with a comparison in each of `PASSES`, and with peak memory.
 
-    The forward pass gets half as much of the budget.
+    The forward pass gets half the budget of the training pass.
     """
 
     def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
@@ -234,7 +234,7 @@ def without_place(timing: Timing) -> Timing:
 
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns the difference of each result from the reference, and by name why calls are left out."""
+    """Returns the difference of each result from the reference, and the reasons why calls are left out, by name."""
     from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415 - needs torch
     from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
@@ -273,19 +273,20 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class Study(Generic[P, V, R]):
-    """An experiment.
+    """An experiment: its points, the measurement at each of them, and its results.
 
     Attributes:
-        name: its name, which is also the kind of its files.
+        name: the name of the study, which is also the kind of its files.
         point: a frozen dataclass of plain data; the `str` of a point is its name.
-        measure: returns the value at a point, or raises `StoppedError`. It has a random state of its own.
-        results: makes the results from provenance and values. It may refuse them with a `ValueError`.
+        measure: a function that returns the value at a point, or raises `StoppedError`. It runs with its own random
+            state.
+        results: a function that makes the results from provenance and values. It may raise a `ValueError`.
         full: the points of a recorded file.
         quick: a few small points, which take seconds on a CPU.
-        others: more sets of points, by name.
+        others: further sets of points, by name.
         parameters: the default parameters, with `rounds` or a `budget`.
-        read: reads the value at a point from plain data.
-        write: returns a value as plain data. Its names differ from the fields of a point.
+        read: a function that reads the value at a point from plain data.
+        write: a function that returns a value as plain data. Its names differ from the fields of a point.
         version: the version of its files.
     """
 
@@ -316,7 +317,7 @@ class Study(Generic[P, V, R]):
         """Returns the study's parameters with some of them replaced. `rounds` and `budget` replace each other.
 
         Raises:
-            ValueError: the study times nothing.
+            ValueError: the study does no timing, so that neither applies.
         """
         effort = [name for name in changed if name in _EFFORT]
         if effort and not self.parameters:
@@ -334,13 +335,13 @@ class Study(Generic[P, V, R]):
         progress: Callable[[float, str], object] = lambda share, words: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[R]:
-        """Measures one point after the other.
+        """Measures the points one after another.
 
         Args:
             points: the points to measure, in this order.
             parameters: `rounds` or a `budget`, and the parameters of the study.
             device: the device to run on.
-            threads: torch's CPU threads during the run. More than one gain little in products this small, and on a
+            threads: torch's CPU threads during the run. More threads gain little in products this small, and on a
                 shared machine they wait for each other.
             start: results to resume from. Their points are kept and not measured again.
             progress: called after every round with the share of the points that are done, and a text.
@@ -350,8 +351,8 @@ class Study(Generic[P, V, R]):
             The results so far, at the start and after every point.
 
         Raises:
-            ValueError: the device does not exist, there are fewer cores than threads, the study refuses, or `start` was
-                measured under different conditions.
+            ValueError: the device does not exist, there are fewer cores than threads, the study rejects the parameters,
+                or `start` was measured under different conditions.
         """
         import torch  # noqa: PLC0415
 
@@ -429,7 +430,7 @@ class Study(Generic[P, V, R]):
         return results.available(self.name)
 
     def recordings(self) -> dict[str, R]:
-        """Returns all recorded results by name of the machine, one thread of a CPU first.
+        """Returns all recorded results by name of the machine, those of a CPU with one thread first.
 
         Raises:
             ValueError: a file cannot be loaded (see `load`).
@@ -442,10 +443,10 @@ class Study(Generic[P, V, R]):
         return dict(zip(names, (result for _, result in found), strict=True))
 
     def without_gpu(self) -> str:
-        """Returns a note for a page whose times are all those of a CPU. Empty if a GPU was recorded."""
+        """Returns a note for a page that shows only times of a CPU, or an empty string if a GPU was recorded."""
         if any(_on_gpu(found.provenance) for found in self.recordings().values()):
             return ""
-        return "All times on this page are those of a CPU: none was recorded on a GPU yet."
+        return "All times on this page were measured on a CPU, because no results of a GPU were recorded yet."
 
 
 def _on_gpu(provenance: Mapping[str, Any]) -> bool:
@@ -464,7 +465,7 @@ def _machine(provenance: Mapping[str, Any], in_full: bool) -> str:
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Returns a text for each field in which two provenances differ too much for one file; the parameters first."""
+    """Returns a text for each field in which two provenances differ too much to share a file, the parameters first."""
     one, other = dict(_flat(ours)), dict(_flat(theirs))
     names = sorted(dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters "))
     if _on_gpu(ours) and _on_gpu(theirs):

@@ -1,4 +1,4 @@
-"""Shared parts of the commands that measure: a progress bar, Ctrl-C, resuming from a file, and errors in one line."""
+"""Provides what all measuring commands share: a progress bar, Ctrl-C, resuming from a file, and one-line errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOPPED = 130
 
 
 def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Returns a type for argparse, `int` or `float`, that only accepts numbers over 0."""
+    """Returns a type for argparse, `int` or `float`, that accepts only numbers over 0."""
 
     def number(text: str) -> Any:
         if not 0 < (value := kind(text)) < float("inf"):
@@ -69,7 +69,7 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Turns an `OSError` while a file is written into a `ValueError` of one line."""
+    """Turns an `OSError` in the block into a `ValueError` with a message of one line."""
     try:
         yield
     except OSError as error:
@@ -100,13 +100,13 @@ def noting_ctrl_c() -> Iterator[list[bool]]:
 
 
 class Bar:
-    """A progress bar on a terminal, which shows only the printed lines elsewhere."""
+    """A progress bar on a terminal. On another stream, it shows only the printed lines."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._shown = stream, 0
 
     def show(self, share: float, words: str) -> None:
-        """Draws the share that is done, with a text."""
+        """Draws the share that is done, followed by a text."""
         if self._stream.isatty():
             line = f"[{'#' * round(20 * share):.<20}] {share:4.0%}  {words}"[: shutil.get_terminal_size().columns - 1]
             self._write("\r" + line.ljust(self._shown))

@@ -4,14 +4,14 @@ The functions take turns: every round calls each of them once, in a new random o
 throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Results are medians
 and quartiles, because a single pause should not count.
 
-The confidence interval of a median, of a time or of a ratio, shows how much n rounds tell (`median_interval`). It
-assumes only that the rounds are independent. Each lies above the true median with probability 1/2, so the number of
-rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
+The confidence interval of a median, of a time or of a ratio, shows how precisely n rounds determine that median
+(`median_interval`). It assumes only that the rounds are independent. Each lies above the true median with probability
+1/2, so the number of rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
 
     P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
 
 and k is the largest number for which this is at least `CONFIDENCE`. The rounds can tell two calls apart if the interval
-of their ratio excludes 1, which is the sign test. Fewer than `FEWEST_ROUNDS` rounds have no such interval.
+of their ratio excludes 1, which is the sign test. Fewer than `FEWEST_ROUNDS` rounds give no such interval.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONFIDENCE = 0.95
 """The least probability with which a confidence interval covers the true median."""
 
 FEWEST_ROUNDS = 6
-"""The fewest rounds with an interval: all n rounds lie on one side of the median with probability 2 / 2ⁿ, so n ≥ 6."""
+"""The fewest rounds that give an interval: all n lie on one side of the median with probability 2 / 2ⁿ, so n ≥ 6."""
 
 NARROW = 1.1
 """An interval is narrow if its upper end is at most this many times its lower end. The value is then known to 5 %."""
@@ -53,7 +53,7 @@ class _CpuClock:
     """A monotonic clock for work on the CPU."""
 
     def start(self) -> None:
-        """Notes the time."""
+        """Records the time."""
         self._began = time.perf_counter_ns()
 
     def stop(self) -> float:
@@ -64,7 +64,7 @@ class _CpuClock:
 class _CudaClock:
     """A clock of CUDA events, whose times are taken on the GPU. Time that Python spends afterwards does not count."""
 
-    stopped: ClassVar[dict[str, float]] = {}  # by device, when a clock was last stopped
+    stopped: ClassVar[dict[str, float]] = {}  # the time at which a clock was last stopped, by device
 
     def __init__(self, device: Any) -> None:
         """Makes a clock and wakes its GPU, which takes up to a second to reach its usual frequency after a pause."""
@@ -82,7 +82,7 @@ class _CudaClock:
         self._began.record(self._cuda.current_stream(self._device))
 
     def stop(self) -> float:
-        """Records the second event, waits for the GPU and returns the seconds between the two."""
+        """Records the second event, waits for the GPU and returns the seconds between the two events."""
         self._ended.record(self._cuda.current_stream(self._device))
         self._cuda.synchronize(self._device)
         self.stopped[str(self._device)] = time.monotonic()
@@ -140,7 +140,7 @@ class Ratio(HasText):
 
     @property
     def number(self) -> str:
-        """The value as text, with the digits that are known."""
+        """The value as text, with as many digits as are known."""
         return quantities.known(self.value, self.interval)
 
     @property
@@ -159,15 +159,16 @@ class Ratio(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Timing(HasText):
-    """Times of several calls, round by round.
+    """The times of several calls, round by round.
 
     Attributes:
-        seconds: by name of the call, its time in every complete round. Entry `i` of each is from the same round.
-        warmup: number of rounds that were run before and not counted.
+        seconds: the times of each call in every complete round, by name. Entry `i` of every call is from the same
+            round.
+        warmup: number of rounds that were run first and not counted.
         stopped: True if measuring was stopped before the last round.
         provenance: the machine and the parameters, as plain data (see `machine.provenance`).
-        memory: by name of the call, its peak memory in bytes (see `machine.peak`), if it was counted.
-        missing: by name of a call that was not timed, the reason.
+        memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was counted.
+        missing: the reasons why calls were not timed, by name.
     """
 
     seconds: Mapping[str, Sequence[float]]
@@ -196,7 +197,10 @@ class Timing(HasText):
         return statistics.median(self._of(name))
 
     def spread(self, name: str) -> tuple[float, float, float]:
-        """Returns first quartile, median and third quartile in seconds. Raises the same errors as `median`."""
+        """Returns the three quartiles in seconds; the second is the median.
+
+        Raises the same errors as `median`.
+        """
         low, high = _quartiles(self._of(name))
         return low, self.median(name), high
 
@@ -213,7 +217,7 @@ class Timing(HasText):
     def is_narrow(self, to: str | None = None) -> bool:
         """Returns whether all ratios to `to`, by default the first call, are known to about 5 %.
 
-        If there is only one call, its time has to be known as well as that.
+        If there is only one call, its own time has to be known to about 5 %.
         """
         first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
         intervals = [self.ratio(name, first).interval for name in others] or [self.interval(first)]
@@ -238,7 +242,7 @@ class Timing(HasText):
         return [f"Measured on {self.caption}.", *warning]
 
     def against(self, to: str) -> list[list[str]]:
-        """Returns table rows: each name, its median in ms, and its ratio to the time of `to`, with quartiles."""
+        """Returns a table row for each call: its name, its median in ms, and its ratio to `to`, with quartiles."""
         rows = []
         for name in self.seconds:
             ratio = self.ratio(name, to)
@@ -248,7 +252,7 @@ class Timing(HasText):
         return rows
 
     def to_text(self) -> str:
-        """Returns median and quartiles of each call, and the ratio of each to the first."""
+        """Returns the median and the quartiles of each call, and the ratio of each to the first."""
         names = list(self.seconds)
         if not self.rounds:
             return f"stopped before the first round was complete, so there are no times of {', '.join(names)}"
@@ -300,20 +304,24 @@ def measure(
 ) -> Timing:
     """Times several functions against each other.
 
-    On the CPU it first calls `calm_allocator()`, which stays in force for the rest of the process. A sample is one
-    call: both clocks resolve tens of nanoseconds (that of CUDA half a microsecond), far less than any call here takes.
+    On the CPU, it first calls `calm_allocator()`, which stays in force for the rest of the process. Each sample is a
+    single call. Calls here take far longer than the clocks resolve, which is tens of nanoseconds on a CPU and half a
+    microsecond on a GPU.
 
     Args:
         calls: the functions to time, by name.
         rounds: the largest number of rounds.
         warmup: number of rounds before these, which are not counted.
         device: the device that does the work, because the clock has to wait for it.
-        before: by name of a call, a function to run before it, outside of the time (to clear gradients, say).
-        progress: called after every round, including the warm-up, with the rounds done and the rounds in all.
+        before: functions to run before each call, by its name, outside the measured time, for example to clear
+            gradients.
+        progress: called after every round, including the warm-up, with the number of rounds done and the number of all
+            rounds.
         stop: called before every call; if it returns True, measuring stops, and an incomplete round is dropped.
         clock: a clock with `start()` and `stop()` to use in place of the device's own.
         parameters: plain data to keep in the provenance.
-        memory: whether to count peak memory too, in one more call of each after the warm-up, which is not timed.
+        memory: whether to count peak memory as well, in one more call of each function after the warm-up. It is not
+            timed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). This is checked
             after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. It depends only on the
             width of the intervals. Stopping as soon as two calls can be told apart would find differences that don't
@@ -322,10 +330,10 @@ def measure(
         budget: seconds after which no round begins, if `FEWEST_ROUNDS` are complete.
 
     Returns:
-        A `Timing`. Its provenance also has the page faults per round, which show whether the allocator was calm.
+        A `Timing`. Its provenance also has the page faults per round, which show whether the allocator kept its pages.
 
     Raises:
-        ValueError: there is nothing to time, there are no rounds, or `before` has a name that `calls` has not.
+        ValueError: there is nothing to time, there are no rounds, or `before` has a name that `calls` lacks.
     """
     before = before or {}
     if not calls:
@@ -370,7 +378,7 @@ def measure(
 
 
 class StoppedError(Exception):
-    """A measurement was stopped before it was complete."""
+    """Raised if a measurement is stopped before it is complete."""
 
 
 def _prepared(calls: Mapping[str, Call], before: Mapping[str, Call], stop: Callable[[], bool], name: str) -> Call:
@@ -388,7 +396,7 @@ def _seconds(call: Call, clock: Any) -> float:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collects young garbage now, and then nothing until the end, because a collection would be timed.
+    """Collects young garbage first and nothing during the block, because a collection would be timed.
 
     A measurement leaves only young garbage behind, since nothing is collected meanwhile. Collecting the old generation
     as well takes up to half a second if many modules are loaded, and makes no call faster.
@@ -404,7 +412,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """Returns first and third quartile, by linear interpolation between the values."""
+    """Returns the first and the third quartile, by linear interpolation between the values."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -412,10 +420,10 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the confidence interval, at `CONFIDENCE`, of the median of the distribution that the values come from.
+    """Returns an interval that covers the median of the values' distribution with probability `CONFIDENCE` or more.
 
-    Its ends are two of the values, by the formula in the docstring of this module. Fewer than `FEWEST_ROUNDS` values
-    have no such interval; it is then -inf to inf.
+    Its ends are two of the values, chosen by the formula in the docstring of this module. With fewer than
+    `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
     """
     n = len(values)
     outside, k = 2 / 2**n, 0

@@ -1,4 +1,4 @@
-"""Live panels, whose picture follows their controls. Only these and the lessons use widgets.
+"""Contains the live panels, whose pictures follow their controls. Only these and the lessons use widgets.
 
 Examples:
     >>> import packviz as pv

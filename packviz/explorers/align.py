@@ -1,4 +1,4 @@
-"""The panel of alignment: padding is moved by the lengths, or by a guess from zeros."""
+"""Shows alignment in a panel: padding is moved to the other side by the lengths, or by guessing from zeros."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ ZEROS = ("none", "at the start", "at the end")
 
 
 class AlignExplorer(Panel):
-    """A small batch whose padding is moved by the lengths and, next to it, by looking for zeros.
+    """A small batch whose padding is moved by the lengths and, next to it, by a guess from the zeros.
 
     Attributes:
-        typed: the line with the lengths.
-        source_side: the side of the padding in the batch.
-        padding_side: the side of the padding in the result.
-        zeros: the position of real zeros in the sequences, if there are any (two in each, or fewer in a short one).
-        wrong_cells: number of cells in the picture that the guess gets wrong.
+        typed: the text field for the lengths.
+        source_side: the drop-down list for the side of the padding in the batch.
+        padding_side: the drop-down list for the side of the padding in the result.
+        zeros: the drop-down list for the place of zeros that are data, if any: two in each sequence, or fewer in a
+            short one.
+        wrong_cells: the number of cells in the picture that the guess gets wrong.
     """
 
     wrong_cells: int
@@ -45,9 +46,9 @@ class AlignExplorer(Panel):
 
         Args:
             lengths: your lengths, at most 16 sequences of 16 steps.
-            source_side: `"left"` or `"right"`.
-            padding_side: `"left"` or `"right"`.
-            zeros: one of `ZEROS`.
+            source_side: the side of the padding in the batch, `"left"` or `"right"`.
+            padding_side: the side of the padding in the result, `"left"` or `"right"`.
+            zeros: the place of zeros that are data, one of `ZEROS`.
 
         Raises:
             ValueError: a length is not valid, or a choice is unknown.
@@ -59,7 +60,7 @@ class AlignExplorer(Panel):
         super().__init__(row(self.typed, self.zeros, self.source_side, self.padding_side))
 
     def view(self) -> View:
-        """Returns the batch, and the result of both methods."""
+        """Returns the batch, and the results of both methods."""
         from torch import tensor  # noqa: PLC0415 - a second or two, paid when the first panel opens
 
         from packviz.ops.masks import align  # noqa: PLC0415
@@ -94,7 +95,7 @@ def guessed(x: Any, padding_side: str) -> Any:
     """Rotates each row until all zeros at its ends are on one side, as code without lengths does.
 
     Args:
-        x: `(B, T)` a tensor of numbers, padded with zeros.
+        x: a tensor `(B, T)` of numbers, padded with zeros.
         padding_side: `"right"` or `"left"`.
     """
     moved = x.clone()
@@ -107,7 +108,7 @@ def guessed(x: Any, padding_side: str) -> Any:
 
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """Returns a batch, `(B, T)`, in which every sequence counts from 1, with real zeros at the start or the end."""
+    """Returns a batch, `(B, T)`, in which every sequence counts from 1, with zeros as data at its start or end."""
     x = np.zeros(layout.mask.shape, dtype=np.int64)
     for cells, n in zip(x, layout.lengths, strict=True):
         counted, few = np.arange(1, n + 1), min(2, n - 1)

@@ -1,4 +1,4 @@
-"""The panel of batching: choose which sequences share a batch, and see its padding and the waiting of workers."""
+"""Shows batching in a panel: choose which sequences share a batch, and see the padding and how long workers wait."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class BatchingExplorer(Panel):
 
     Attributes:
         picker: the controls that choose the lengths. Its seed also determines how batches are shuffled.
-        batch_size: number of sequences per batch.
-        order: the order in which sequences are put into batches.
-        window: number of batches that are sorted together, for buckets.
-        workers: number of workers that share a batch.
-        strategy: the way to divide a batch among workers.
+        batch_size: the slider for the number of sequences per batch.
+        order: the drop-down list for the order in which sequences are put into batches.
+        window: the slider for the number of batches that are sorted together to form buckets.
+        workers: the slider for the number of workers that share a batch.
+        strategy: the drop-down list for the way to divide a batch among workers.
         load: the `Load` of the batches in the picture.
-        tokens: `(S, W)` the number of tokens of each batch and worker.
+        tokens: the `(S, W)` numbers of tokens, by batch and worker.
     """
 
     load: Load
@@ -44,16 +44,16 @@ class BatchingExplorer(Panel):
         order: str = buckets.SHUFFLED,
         workers: int = 2,
     ) -> None:
-        """Makes the panel with your lengths or, without any, with a distribution.
+        """Makes the panel with your lengths or, if there are none, with a distribution.
 
         Args:
             lengths: your lengths, at most 5,000.
-            kind: the distribution.
-            many: number of sequences of the distribution, 8 to 2,000.
-            longest: its greatest length in time steps, up to 512.
+            kind: the distribution to use if there are no lengths.
+            many: number of sequences of the distribution, from 8 to 2,000.
+            longest: greatest length of the distribution in time steps, up to 512.
             batch_size: number of sequences per batch, up to 128.
-            order: one of `packviz.batches.ORDERS`.
-            workers: number of workers, 1 to 8.
+            order: the order in which sequences are put into batches, one of `packviz.batches.ORDERS`.
+            workers: number of workers, from 1 to 8.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` or `order` is unknown.

@@ -1,4 +1,4 @@
-"""The panel of the forum benchmark: choose its sizes, start it on your machine, and compare with a recorded run."""
+"""Shows the forum benchmark in a panel: choose sizes, start it on your machine, and compare it with a recorded run."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from packviz.studies.benchmark import Benchmark, BenchmarkPoint
 YOURS, NOTHING = "yours", "nothing"
 _PRESETS = {"quick": experiment.QUICK, "full": experiment.FULL}
 _SETUPS = {"A": ["A"], "B": ["B"], "A and B": ["A", "B"]}
-_ROUNDS = 25  # at most: a point is done as soon as its ratios are known
-_PAUSE = 0.5  # s between two messages: the page that shows them takes time from what is measured
+_ROUNDS = 25  # at most, because a point is done as soon as its ratios are known
+_PAUSE = 0.5  # seconds between two messages, because showing them slows down the measurement
 
 
 class BenchmarkExplorer(Panel):
     """The controls of the benchmark, and its curves beside recorded ones.
 
     The button runs the benchmark in a thread, so that the notebook stays responsive; `measure()` runs it in the calling
-    thread. See `Job`: one benchmark runs at a time, and stopping waits for the call that is being timed.
+    thread. Only one benchmark runs at a time, and stopping waits for the call that is being timed (see `Job`).
 
     Attributes:
-        device: the device to run on, one of those of this machine.
-        setups: setup A, B or both.
-        size: quick or full, which sets the sliders.
-        batch_size: number of sequences.
-        shortest: fewest time steps.
-        longest: most time steps.
-        step: difference between two sizes, in time steps.
-        beside: the recorded file to draw beside your results.
+        device: the drop-down list of the devices of this machine.
+        setups: the drop-down list for setup A, B or both.
+        size: the drop-down list for the quick or the full benchmark, which sets the sliders.
+        batch_size: the slider for the number of sequences.
+        shortest: the slider for the smallest number of time steps.
+        longest: the slider for the largest number of time steps.
+        step: the slider for the difference between two sizes, in time steps.
+        beside: the drop-down list of recorded files to draw beside your results.
         job: the buttons and the progress bar.
-        result: the last result; `None` before the first.
+        result: the last result, or `None` if there is none yet.
     """
 
     result: Benchmark | None
@@ -56,20 +56,20 @@ class BenchmarkExplorer(Panel):
         methods: str = "padded, packed",
         beside: str | None = "",
     ) -> None:
-        """Makes the panel. A number that is `None` is that of the quick or the full benchmark.
+        """Makes the panel. A number that is `None` is taken from the quick or the full benchmark.
 
         Args:
             device: the device to run on.
             quick: whether to start with the quick sizes. The strings `"true"` and `"false"` are accepted, too, because
                 papermill's `-p quick false` passes a string.
-            setups: `"A"`, `"B"` or `"A and B"`.
+            setups: the setups to measure, `"A"`, `"B"` or `"A and B"`.
             batch_size: number of sequences.
-            shortest: fewest time steps.
-            longest: most time steps.
+            shortest: smallest number of time steps.
+            longest: largest number of time steps.
             step: difference between two sizes, in time steps.
             methods: names from `packviz.studies.benchmark.METHODS`, separated by commas.
-            beside: the name of a recorded file, or `None`. If it is empty, the panel takes a file with this kind of
-                device in its name, or else the first file.
+            beside: the name of a recorded file, or `None` for no file. If it is empty, the panel takes a file with this
+                kind of device in its name, or else the first file.
 
         Raises:
             ValueError: this machine does not have the device, the recorded file does not exist, or another argument is

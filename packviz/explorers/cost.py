@@ -1,4 +1,4 @@
-"""The panel of FLOPs: choose lengths and an RNN, and see what it computes on the batch."""
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how much it computes on the batch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, ti
 
 
 class CostExplorer(Panel):
-    """The FLOPs of an RNN on a batch, padded and packed: in all, at each time step, and the cells that cause them.
+    """The FLOPs of an RNN on a batch, padded and packed: the total, those of each time step, and where they arise.
 
     Attributes:
-        typed: the line with the lengths.
-        mode: the kind of RNN.
-        input_size: input size of the RNN.
-        hidden_size: hidden size of the RNN.
-        num_layers: number of layers.
-        bidirectional: whether the RNN runs in both directions.
-        proj_size: size of the projection of an LSTM; 0 for no projection.
-        input_grad: whether the backward pass computes the gradient of `x`.
+        typed: the text field for the lengths.
+        mode: the drop-down list for the kind of RNN.
+        input_size: the slider for the input size of the RNN.
+        hidden_size: the slider for the hidden size of the RNN.
+        num_layers: the slider for the number of layers.
+        bidirectional: the checkbox for an RNN that runs in both directions.
+        proj_size: the slider for the size of an LSTM's projection; 0 means no projection.
+        input_grad: the checkbox for a backward pass that also computes the gradient of `x`.
         shown: the `FlopCount` in the picture.
     """
 

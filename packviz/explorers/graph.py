@@ -1,4 +1,4 @@
-"""The panel of the autograd graph: choose time steps and distinct lengths, and see what the backward pass writes."""
+"""Shows the autograd graph in a panel: choose steps and distinct lengths, and see what the backward pass writes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class GraphExplorer(Panel):
     """The autograd graph that torch records for a batch, and the bytes that its backward pass writes, counted live.
 
     Attributes:
-        steps: `T`, the length of the longest sequence.
-        distinct: number of distinct lengths, spread from `T` down to 1.
-        operation: the operation that the graph belongs to.
+        steps: the slider for `T`, the length of the longest sequence.
+        distinct: the slider for the number of distinct lengths, which are spread from `T` down to 1.
+        operation: the drop-down list for the operation whose graph is drawn.
         counted: the counts in the picture.
     """
 

@@ -19,27 +19,28 @@ class Job(widgets.HBox):
     """A button that starts the work, a progress bar, a button that stops it, and a message about the result.
 
     The button runs the work in a thread, so that the notebook stays responsive. `run` runs it in the calling thread.
-    One job runs at a time: a new job, or the start of another one, asks the job before it to stop, and waits for that.
+    Only one job runs at a time. Making or starting another job asks the running one to stop. A job that is started
+    waits until that one has stopped.
 
     Attributes:
         start: the button that starts the work.
-        stop: the button that asks it to stop.
+        stop: the button that asks the work to stop.
         bar: the progress bar.
         message: the result in words.
-        complaint: the error message if the work failed, else empty.
-        thread: the thread that the button started last; `None` before that.
+        complaint: the error message if the work failed, or an empty string.
+        thread: the thread that the button started last, or `None` if there is none yet.
     """
 
     _stop_last: ClassVar[threading.Event] = threading.Event()  # asks the job that was started last to stop
 
     def __init__(self, description: str, work: Callable[[Progress, Stop], str]) -> None:
-        """Makes the button for some work.
+        """Makes the button that starts some work.
 
         Args:
             description: the label of the button.
             work: called with two functions. The first takes the number of parts done and of all parts; the second
                 returns whether the work should stop. The work returns the message to show at the end. If it raises an
-                error, that is shown.
+                error, the error message is shown.
         """
         self._work, self._asked = work, threading.Event()
         self.complaint = ""
@@ -51,7 +52,7 @@ class Job(widgets.HBox):
         super().__init__([self.start, self.stop, self.bar, self.message], layout={"flex_flow": "row wrap"})
         self.start.on_click(self._begin)
         self.stop.on_click(lambda button: self._asked.set())
-        Job._stop_last.set()  # whoever runs a cell again means to replace its panel
+        Job._stop_last.set()  # a reader who runs a cell again wants to replace its panel
 
     def run(self) -> str:
         """Does the work, and returns the message about it."""
@@ -75,7 +76,7 @@ class Job(widgets.HBox):
         self.thread.start()
 
     def _in_thread(self) -> None:
-        with contextlib.suppress(ValueError):  # the message says it
+        with contextlib.suppress(ValueError):  # the message shows the error
             self.run()
 
     def _progress(self, done: int, of: int) -> None:

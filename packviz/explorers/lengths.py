@@ -1,4 +1,4 @@
-"""The controls that choose a panel's lengths: a line of text; or sliders, a distribution, a list or a file."""
+"""Provides the controls for a panel's lengths: a text field; or sliders, a distribution, a list or a file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LONGEST_SLIDER = 12
 LONGEST = 512
 """The upper end of the slider *longest*. For sentences, it ends at the longest sentence."""
 MOST = 5000
-"""Most sequences of a panel in which each of them is given a place."""
+"""The largest number of sequences in a panel that puts each of them into a batch or a row."""
 MOST_CELLS = 2048
-"""Most cells of a panel that runs an RNN at every change."""
+"""The largest number of cells in a panel that runs an RNN at every change."""
 
 
 def lengths_field(lengths: Sequence[int], **options: Any) -> widgets.Text:
-    """Returns a line of text with these lengths; `options` are those of `ipywidgets.Text`."""
+    """Returns a text field with these lengths. `options` are those of `ipywidgets.Text`."""
     return widgets.Text(value=_listed(require_steps(Layout(lengths))), description="lengths", **options)
 
 
 def read(source: str | TextIO, most_cells: int | None = None) -> Layout:
-    """Reads lengths from what was typed, or from an open file.
+    """Reads lengths from a text, or from an open file.
 
     Raises:
         ValueError: the text is not a list of lengths, or their padded batch has more than `most_cells` cells.
@@ -49,14 +49,14 @@ class LengthsPicker(widgets.VBox):
     """The controls that choose lengths. Those without an effect are hidden.
 
     Attributes:
-        kind: the source of the lengths, one of `KINDS`.
-        few: the number of sequences if each has a slider.
-        sliders: the slider of each sequence.
-        many: the number of sequences of a distribution.
-        longest: the greatest length of a distribution, in time steps.
-        seed: the seed of random lengths.
-        typed: your list: numbers, JSON, or a pasted CSV column.
-        upload: the button that takes your file, CSV or JSON.
+        kind: the drop-down list for the source of the lengths, one of `KINDS`.
+        few: the slider for the number of sequences, if each has a slider of its own.
+        sliders: the sliders for the lengths of these sequences.
+        many: the slider for the number of sequences of a distribution.
+        longest: the slider for the greatest length of a distribution, in time steps.
+        seed: the slider for the seed of random lengths.
+        typed: the field for your own list: numbers, JSON, or a pasted CSV column.
+        upload: the button to choose your own CSV or JSON file.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class LengthsPicker(widgets.VBox):
 
         Args:
             lengths: your lengths, or `None` for an example. Up to 8 sequences of up to 12 steps have a slider each.
-            kind: one of `KINDS`. Defaults to your lengths.
+            kind: the source of the lengths, one of `KINDS`. Defaults to your lengths.
             many: the number of sequences of a distribution.
             longest: the greatest length of a distribution, up to 512 time steps.
             seed: the seed of random lengths, up to 99.
-            sizes: the range of `many`.
-            most: the most lengths of a list or a file.
+            sizes: the smallest and the largest value that `many` may have.
+            most: the largest number of lengths in a list or a file, if it is limited.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
@@ -140,7 +140,7 @@ class LengthsPicker(widgets.VBox):
         show(self.upload, kind == FILE)
 
     def _fit_longest(self) -> None:
-        """Ends the slider `longest` where greater values change nothing."""
+        """Ends the slider `longest` at the greatest value that makes a difference."""
         self.longest.max = max(map(len, sentences())) if self.kind.value == "sentences" else LONGEST
 
 
@@ -151,7 +151,7 @@ def _listed(layout: Layout) -> str:
 def _uploaded(files: Sequence[Any]) -> io.TextIOWrapper:
     """Returns the last file that was uploaded, opened as text."""
     if not files:
-        raise ValueError("no file yet; choose one with the button")
+        raise ValueError("no file was chosen yet; choose one with the button")
     content = io.BytesIO(files[-1]["content"])
     content.name = files[-1]["name"]
     return io.TextIOWrapper(content, encoding="utf-8-sig")

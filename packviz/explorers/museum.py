@@ -1,4 +1,4 @@
-"""The panel of the error museum: paste an error message, and see the exhibits that explain it."""
+"""Shows the error museum in a panel: paste an error message, and see the exhibits that explain it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _CARDS = '<div style="color:{};line-height:1.4">{}</div>'
 
 
 class MuseumExplorer(Panel):
-    """A search for exhibits by an error message, with or without its traceback, or by some words.
+    """A search for exhibits by an error message, with or without its traceback, or by a few words.
 
     Attributes:
         pasted: the field for the text.
-        found: the exhibits in the picture, the best first.
+        found: the exhibits in the picture, the best match first.
     """
 
     found: museum.Matches

@@ -1,4 +1,4 @@
-"""The panel of a packed sequence: go through the time steps and see where every cell goes."""
+"""Shows a packed sequence in a panel: go through the time steps, and see where every cell goes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class PackedExplorer(Panel):
     The layout is read from a `PackedSequence` that torch has packed, so its order and error messages are torch's.
 
     Attributes:
-        typed: the line with the lengths.
-        t: the slider of the time step.
+        typed: the text field for the lengths.
+        t: the slider for the time step.
         play: the button that goes through the time steps.
-        enforce_sorted: torch's option of that name. If it is on, torch refuses lengths that are not sorted.
-        mistaken: shows the order that many people expect, one sequence after another.
-        indices: shows `sorted_indices` and `unsorted_indices`, each entry in its row.
-        states: shows the states of a small RNN after this step, padded and packed, if the batch is small.
+        enforce_sorted: the checkbox for torch's option of that name. With it, torch rejects lengths that are not
+            sorted.
+        mistaken: the checkbox that shows the order that many people expect, one sequence after another.
+        indices: the checkbox that shows `sorted_indices` and `unsorted_indices`, each entry in its row.
+        states: the checkbox that shows the states of a small RNN after this step, padded and packed, for a small batch.
         shown: the `Layout` in the picture.
     """
 
@@ -38,8 +39,8 @@ class PackedExplorer(Panel):
 
         Args:
             lengths: your lengths.
-            t: the time step at the start.
-            states: whether states are shown at the start.
+            t: the time step to start at.
+            states: whether to show the states at the start.
 
         Raises:
             ValueError: a length is not valid, or `t` is out of its range.
@@ -58,7 +59,7 @@ class PackedExplorer(Panel):
         super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
-        """Returns the picture at the time step."""
+        """Returns the picture of the chosen time step."""
         self.shown = layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
         self.t.max = self.play.max = layout.max_len - 1  # moves the sliders back if they are beyond it
         t, mistaken = self.t.value, self.mistaken.value
@@ -79,7 +80,7 @@ class PackedExplorer(Panel):
 
 def _states(layout: Layout, t: int) -> list[cells.Aligned]:
     """Returns the states of a small RNN after step `t`, padded and packed."""
-    import torch  # noqa: PLC0415 - as below
+    import torch  # noqa: PLC0415 - see _packed_by_torch
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
@@ -102,7 +103,7 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     """Returns the layout as torch packs it.
 
     Raises:
-        ValueError: torch refuses the lengths; the message is torch's.
+        ValueError: torch rejects the lengths. The message is torch's.
     """
     import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
 

@@ -1,4 +1,4 @@
-"""The panel of padding: choose lengths, and see the padded and the packed batch."""
+"""Shows padding in a panel: choose lengths, and see the padded and the packed batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PaddingExplorer(Panel):
             lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.
             kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"triangle"`.
             batch_size: number of sequences of the distribution, up to 512.
-            longest: its greatest length in time steps, up to 512.
+            longest: greatest length of the distribution in time steps, up to 512.
             seed: the seed of a random distribution, up to 99.
         """
         self.picker = LengthsPicker(lengths, kind, many=batch_size, longest=longest, seed=seed)

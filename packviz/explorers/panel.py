@@ -1,4 +1,4 @@
-"""The base of all panels: controls above a picture, with its counts, its errors and its text."""
+"""Provides the base class of all panels: controls above a picture, with its counts, its errors and its text."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Panel(widgets.VBox):
 
     A subclass makes its controls, calls `super().__init__(…)`, and returns a `View` of them from `view`. If `view`
     raises an error, the panel shows the message, and the last good picture stays. `view` may move a control or change
-    its range. Then the panel shows a note until the control has the value that the reader has set. All messages are in
-    the text of the panel, too.
+    its range. In that case, the panel shows a note until the control is back at the value that the reader chose. The
+    text of the panel includes all messages.
 
     Attributes:
-        picture: the picture.
-        summary: the counts.
-        error: the error message.
-        note: the controls that were moved.
+        picture: the widget that shows the picture.
+        summary: the widget that shows the counts.
+        error: the widget that shows an error message.
+        note: the widget that names the controls that were moved.
         as_text: the button that shows the picture in words.
     """
 
@@ -166,7 +166,7 @@ def _line(words: str, style: str = "", tag: str = "div") -> str:
 
 
 def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ()) -> Iterator[widgets.Widget]:
-    """Yields widgets and all their descendants, with some exceptions."""
+    """Yields widgets and all their descendants, except those in `but`."""
     for part in parts:
         if part not in but:
             yield part
@@ -174,12 +174,12 @@ def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ())
 
 
 def row(*children: widgets.Widget) -> widgets.Box:
-    """Returns controls side by side, in several lines if the page is narrow."""
+    """Returns a box with controls side by side, in several lines if the page is narrow."""
     return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="0 16px"))
 
 
 def slider(description: str, value: int, low: int, high: int, narrow: bool = False) -> widgets.IntSlider:
-    """Returns a slider for a whole number. A narrow one has a name of one letter.
+    """Returns a slider for a whole number. A narrow slider has a name of one letter.
 
     Raises:
         ValueError: `value` is out of its range.
@@ -197,12 +197,12 @@ def slider(description: str, value: int, low: int, high: int, narrow: bool = Fal
 
 
 def tick(description: str, value: bool = False) -> widgets.Checkbox:
-    """Returns a checkbox that is as wide as its name."""
+    """Returns a checkbox that is as wide as its label."""
     return widgets.Checkbox(value=value, description=description, indent=False)
 
 
 def dropdown(name: str, value: str, choices: Sequence[str], description: str = "", **layout: str) -> widgets.Dropdown:
-    """Returns a list of choices. Its name is `description` or, if that is empty, the name of the panel's argument.
+    """Returns a drop-down list. Its label is `description` or, if that is empty, the name of the panel's argument.
 
     Raises:
         ValueError: `value` is not among the choices.

@@ -1,4 +1,4 @@
-"""The panel of documents in rows: choose a strategy and a mask, and count the scores that attention computes."""
+"""Shows documents in rows in a panel: choose a strategy and a mask, and count the scores that attention computes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class RowExplorer(Panel):
 
     Attributes:
         picker: the controls that choose the lengths.
-        row_size: number of time steps in a row.
-        strategy: the rule for filling rows.
-        mask: the mask of attention.
+        row_size: the slider for the number of time steps in a row.
+        strategy: the drop-down list of rules for filling rows.
+        mask: the drop-down list of masks of attention.
         shown: the `Scores` in the picture.
     """
 
@@ -43,10 +43,10 @@ class RowExplorer(Panel):
             lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a slider each.
             kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
             many: number of documents of the distribution, up to 512.
-            longest: its greatest length in time steps, up to 512.
+            longest: greatest length of the distribution in time steps, up to 512.
             row_size: number of time steps in a row.
-            strategy: one of `pv.batches.FILLS`.
-            mask: `"none"`, `"causal"`, `"document"` or `"both"`.
+            strategy: the rule for filling rows, one of `pv.batches.FILLS`.
+            mask: the mask of attention, `"none"`, `"causal"`, `"document"` or `"both"`.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind`, `strategy` or `mask` is unknown.

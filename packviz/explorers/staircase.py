@@ -1,4 +1,4 @@
-"""The panel of staircases: choose the number of rectangles, see the wasted cells, predict and measure the time."""
+"""Shows staircases in a panel: choose the number of rectangles, see the wasted cells, predict and measure the time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from packviz.bench.timing import Timing
 
 EACH = 12
-"""The slider offers every number of rectangles up to this one, and some greater numbers."""
+"""The slider offers every number of rectangles up to this one, and some larger numbers."""
 
 ROUNDS = 25
-"""Most rounds of a measurement, after two to warm up. It stops when the ratio is known to about 5 %."""
+"""The most rounds of a measurement, after two warm-up rounds. It stops when the ratio is known to about 5 %."""
 
 Cuts = tuple[int, ...]
 
@@ -32,22 +32,22 @@ _CELLS = Rates(fixed=0, call=0, step=0, cell=1)
 
 
 class StaircaseExplorer(Panel):
-    """The best staircase with a given number of rectangles, from padding (one rectangle) to packing.
+    """The best staircase with a chosen number of rectangles, from padding (one rectangle) to packing.
 
-    The best places to cut depend on the lengths alone: they waste the fewest cells. The best number of rectangles
-    depends on what a call costs compared with a cell, and therefore on the RNN.
+    The best places to cut are those that waste the fewest cells, so they depend on the lengths alone. The best number
+    of rectangles depends on what a call costs compared with a cell, and therefore on the RNN.
 
     Attributes:
         picker: the controls that choose the lengths.
-        mode: the kind of RNN.
-        input_size: input size of the RNN.
-        hidden_size: hidden size of the RNN.
-        rectangles: number of rectangles.
-        job: measures the staircase in the picture, compared with one rectangle. `job.run()` does so in the calling
+        mode: the drop-down list for the kind of RNN.
+        input_size: the slider for the input size of the RNN.
+        hidden_size: the slider for the hidden size of the RNN.
+        rectangles: the slider for the number of rectangles.
+        job: the job that times the staircase in the picture against one rectangle. `job.run()` does so in the calling
             thread.
         shown: the `Stairs` in the picture.
-        trade_off: the `TradeOff` beside them.
-        timing: the last measurement; `None` before the first.
+        trade_off: the `TradeOff` beside the `Stairs`.
+        timing: the last measurement, or `None` if there is none yet.
     """
 
     shown: Stairs
@@ -66,14 +66,14 @@ class StaircaseExplorer(Panel):
         hidden_size: int = 32,
         rectangles: int = 4,
     ) -> None:
-        """Makes the panel with your lengths or, without any, with a distribution.
+        """Makes the panel with your lengths or, if there are none, with a distribution.
 
         Args:
             lengths: your lengths.
-            kind: the distribution.
+            kind: the distribution to use if there are no lengths.
             many: number of sequences of the distribution, up to 512.
-            longest: its greatest length in time steps, up to 512.
-            mode: `"LSTM"`, `"GRU"` or `"RNN"`.
+            longest: greatest length of the distribution in time steps, up to 512.
+            mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
             input_size: input size of the RNN.
             hidden_size: hidden size of the RNN.
             rectangles: number of rectangles at the start, or the nearest number that the lengths allow.
@@ -92,7 +92,7 @@ class StaircaseExplorer(Panel):
         super().__init__(self.picker, *rows, quiet=(self.job,))
 
     def view(self) -> View:
-        """Returns the staircase, and its cost beside that of others."""
+        """Returns the staircase, and its cost beside the costs of others."""
         layout, spec = self.picker.lengths(), self._spec()
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)

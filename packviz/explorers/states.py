@@ -1,4 +1,4 @@
-"""The panel of hidden states: see how reading the padding changes the states of an RNN."""
+"""Shows hidden states in a panel: see how reading the padding changes the states of an RNN."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ class StatesExplorer(Panel):
     """A small RNN of your choice, run padded and packed, with the differences between its hidden states.
 
     Attributes:
-        typed: the line with the lengths.
-        padding: the contents of the padding: zeros, noise or NaN.
-        cell: the kind of RNN: LSTM, GRU or RNN.
-        layers: number of layers.
-        bidirectional: whether the RNN also reads the sequences backwards.
-        direction: the direction whose hidden state is drawn.
-        number: the part of the hidden state that is drawn: its distance from the packed one, or one of its units.
-        seed: the seed of the weights and the data.
+        typed: the text field for the lengths.
+        padding: the drop-down list for the contents of the padding: zeros, noise or NaN.
+        cell: the drop-down list for the kind of RNN: LSTM, GRU or RNN.
+        layers: the slider for the number of layers.
+        bidirectional: the checkbox for an RNN that also reads the sequences backwards.
+        direction: the drop-down list for the direction whose hidden state is drawn.
+        number: the drop-down list for the number to draw: the distance of the hidden state from the packed one, or one
+            unit.
+        seed: the slider for the seed of the weights and the data.
         result: the `StatesComparison` in the picture.
     """
 
@@ -50,9 +51,9 @@ class StatesExplorer(Panel):
         """Makes the panel.
 
         Args:
-            lengths: your lengths, at most 2,048 padded cells.
-            padding: `"zeros"`, `"noise"` or `"NaN"`.
-            cell: `"LSTM"`, `"GRU"` or `"RNN"`.
+            lengths: your lengths, whose padded batch may have at most 2,048 cells.
+            padding: the contents of the padding, `"zeros"`, `"noise"` or `"NaN"`.
+            cell: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
             layers: number of layers, up to 3.
             bidirectional: whether the RNN also reads the sequences backwards.
             seed: the seed of the weights and the data, up to 99.

@@ -1,4 +1,4 @@
-"""The panel of static graphs: type a forward pass, and see where its PackedSequence goes and what breaks."""
+"""Shows static graphs in a panel: type a forward pass, and see where its PackedSequence goes and what breaks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NETWORKS = {
     "PackedSequence used by max": "UsedByMax",
     "packed if the lengths differ": "ConditionalTagger",
 }
-"""The choices, and the names of their classes in `packviz.check.networks`."""
+"""The choices of the panel, with the names of their classes in `packviz.check.networks`."""
 
 OWN = "your own"
 _FILE = "<forward>"
@@ -40,12 +40,12 @@ _HINT = (
 
 
 class StaticExplorer(Panel):
-    """The data flow of a forward pass, chosen or typed, and what breaks under fixed shapes.
+    """The data flow of a forward pass that you choose or type, and the places where it breaks with fixed shapes.
 
     Attributes:
-        network: the network, or `OWN` if its code was changed.
-        code: the code of its `forward`.
-        lengths: the lengths of the batch that it runs on.
+        network: the drop-down list of networks. It shows `OWN` if the code was changed.
+        code: the field for the code of its `forward`.
+        lengths: the text field for the lengths of the batch that it runs on.
         result: the `StaticCheck` in the picture.
     """
 
@@ -55,8 +55,8 @@ class StaticExplorer(Panel):
         """Makes the panel.
 
         Args:
-            network: one of `NETWORKS`.
-            lengths: the lengths of the batch, at most 2,048 padded cells.
+            network: the name of the network, one of `NETWORKS`.
+            lengths: the lengths of a batch of at most 2,048 padded cells.
 
         Raises:
             ValueError: `network` is unknown, or a length is not valid.
@@ -120,7 +120,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
 
 
 def _run(run: Callable[[], Any]) -> Any:
-    """Runs code of the reader, and turns every error into one that names the line."""
+    """Runs the reader's code, and turns every error into one that names the line."""
     try:
         return run()
     except SyntaxError as error:

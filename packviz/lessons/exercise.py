@@ -1,4 +1,4 @@
-"""Exercises: their checks return a verdict in words, with a drawing of the reader's own result."""
+"""Checks the exercises. A check returns a verdict in words, with a drawing of the reader's own result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Verdict(Drawing):
 
     @property
     def headline(self) -> str:
-        """The message after a mark: ✓ if the exercise is solved, ○ if nobody has tried it yet, else ✗."""
+        """The message after a mark: ✓ if the exercise is solved, ○ if it was not tried yet, and ✗ otherwise."""
         mark = "✓" if self.solved else "○" if self.message.startswith("Not solved yet") else "✗"
         return f"{mark} {self.message}"
 
@@ -53,10 +53,10 @@ class Verdict(Drawing):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Drawing):
-    """A row of the reader's entries above the row that is right, with a frame around each entry that differs.
+    """A row of the reader's entries above a row of the right ones, with a frame around each entry that differs.
 
     Attributes:
-        title: the name of what is compared.
+        title: a name for the entries that are compared.
         yours: the reader's entries: numbers, letters or tensors, kept as strings.
         target: the right entries, kept as strings.
     """
@@ -98,14 +98,14 @@ class Comparison(Drawing):
 
 
 def hint_for(answer: Any, mistakes: Iterable[tuple[Any, str]], otherwise: str) -> str:
-    """Returns the hint for the mistake that leads to this answer."""
+    """Returns the hint for the mistake that leads to this answer, or `otherwise` if there is no such mistake."""
     return next((hint for wrong, hint in mistakes if wrong == answer), otherwise)
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
-    """Makes a function that judges an answer patient with a reader, and strict with a solution.
+    """Makes a check patient with a reader, and strict with a solution.
 
-    If the answer is still a stub, returns nothing or raises an error, the verdict says so. If the environment contains
+    The verdict explains an answer that is still a stub, returns nothing or raises an error. If the environment contains
     `PACKVIZ_STRICT=1`, every exercise that is not solved raises `NotSolvedError`.
     """
     judge: Callable[..., Verdict] = check
@@ -131,7 +131,10 @@ class _UnsolvedError(Exception):
 
 
 def answering(answer: Any) -> Any:
-    """Makes a function or network of the reader raise an error if it returns nothing. Other answers do not change."""
+    """Makes the reader's function or network raise an error if it returns nothing.
+
+    Other answers are returned unchanged.
+    """
     if not callable(answer):
         return answer
 
@@ -145,7 +148,7 @@ def answering(answer: Any) -> Any:
 
 
 def _describe(error: Exception) -> str:
-    """Returns what is missing or went wrong, with the line of the cell if that is in the reader's own code."""
+    """Returns a description of what is missing or went wrong, with the line if it is in the reader's own code."""
     if isinstance(error, _UnsolvedError):
         return str(error)
     theirs = next((line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None)

@@ -1,4 +1,4 @@
-"""Quizzes: the reader answers a question before the answer is shown."""
+"""Asks quizzes: the reader answers a question before the right answer is shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Quiz(widgets.VBox):
     Attributes:
         choices: the radio buttons.
         check: the button that shows the feedback.
-        feedback: the feedback to the choice.
+        feedback: the feedback on the choice.
     """
 
     def __init__(self, question: str, choices: Mapping[str, str], answer: str) -> None:
@@ -31,7 +31,7 @@ class Quiz(widgets.VBox):
 
         Args:
             question: the question.
-            choices: each choice with its feedback, which explains why it is right, or what it overlooks.
+            choices: each choice with its feedback, which explains why the choice is right, or what it overlooks.
             answer: the right choice.
 
         Raises:

@@ -1,1 +1,1 @@
-"""Experiments whose recorded results the notebooks show. Each runs as a command on a bare machine with torch."""
+"""Contains the experiments whose results the notebooks show. Each is also a command that needs little but torch."""

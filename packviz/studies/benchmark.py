@@ -1,4 +1,4 @@
-"""The benchmark of a forum question: the time that packing takes, forward and backward, as sequences grow.
+"""Measures how the time of packing grows with the sequences, forward and backward: the benchmark of a forum question.
 
 At every size and in every setup, each method is timed in two passes: *forward* (the network alone, without a graph for
 autograd), and *training* (forward, loss, backward). In each pass the methods take turns.
@@ -10,18 +10,20 @@ This table compares the original with this benchmark:
 | takes one mean over a block of 20 calls | takes the median of interleaved rounds, with quartiles |
 | times one curve after the other, so a machine that warms up or throttles bends them | times all methods in turn, in a new random order each round, with ratios within rounds |
 | warms up with the forward pass only, so the first backward passes are timed cold | warms up each pass that it times |
-| includes clearing gradients and the loss in the time, of the forward pass too | keeps no gradient; the forward pass is the network alone |
+| includes clearing gradients and the loss in the time, even in that of the forward pass | keeps no gradient; the
+    forward pass is the network alone |
 | sets gradients to zero, so that every backward pass adds to the last one | adds to nothing |
-| uses the token 1 everywhere, so a sequence in a wrong place would not be noticed | uses random tokens, and compares logits and gradients of all methods at every point, on a GPU without TF32 |
+| uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random tokens, and compares
+    logits and gradients of all methods at every point, on a GPU without TF32 |
 | repeats the mask to the size of the output | broadcasts it |
 | runs on CUDA only | uses CUDA events on a GPU, and on a CPU a monotonic clock and an allocator that keeps its pages |
 | records no seed, spread or memory | records all three, and the machine |
 
-Sorting the batch is not part of the time, as in the original. Sizes are still measured in ascending order, so compare
+As in the original, the time does not include sorting the batch. Sizes are still measured in ascending order, so compare
 methods at one size rather than sizes with each other.
 
-A file made up for a test has `"fake"` in its provenance, and every picture and text of it says so. Reading and drawing
-results does not need torch.
+A file made up for a test has `"fake"` in its provenance, and every picture and text made from it shows this. You can
+read and draw results without torch.
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The two setups of lengths in the forum, and one more."""
 
 METHODS = ("padded", "packed", "drop-in", "run")
-"""The names in `network.METHODS`, because importing that module needs torch."""
+"""The names in `network.METHODS`, repeated here because importing that module needs torch."""
 
 FULL = {"batch_size": 512, "shortest": 32, "longest": 512, "step": 32, "rounds": 11}
 """The sizes in the forum."""
@@ -59,7 +61,7 @@ QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds":
 NETWORK = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size {}, float32"
 
 QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("peak memory", "MB")}
-"""The quantities that are drawn, with label and unit: times as a multiple of the first method, times, memory."""
+"""The quantities that can be drawn, with label and unit. A ratio is to the time of the first method."""
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
@@ -77,7 +79,7 @@ class BenchmarkPoint:
     """One setup at one size.
 
     Attributes:
-        setup: a key of `SETUPS`.
+        setup: the setup of the lengths, a key of `SETUPS`.
         steps: number of time steps of the padded batch.
     """
 
@@ -108,11 +110,11 @@ def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[
 
 
 class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
-    """Points measured on one machine with the same parameters: by point and pass, the `Timing` of all methods."""
+    """Results from one machine with the same parameters: the `Timing` of all methods, by point and pass."""
 
     @property
     def methods(self) -> list[str]:
-        """The methods that were measured; the others are compared with the first."""
+        """The methods that were measured. All others are compared with the first."""
         return [*self.provenance["parameters"]["methods"]]
 
     @property
@@ -126,7 +128,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return [setup for setup in SETUPS if any(point.setup == setup for point in self.points)]
 
     def steps(self, setup: str) -> list[int]:
-        """Returns the sizes of a setup, ascending."""
+        """Returns the sizes of a setup in ascending order."""
         return sorted(point.steps for point in self.points if point.setup == setup)
 
     def at(self, setup: str, steps: int) -> Mapping[str, Timing]:
@@ -174,7 +176,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return beside({"": self}, what=[one_of("what", one, QUANTITIES) for one in what] or [*QUANTITIES])
 
     def finding(self, quantity: str, setup: str = "") -> str:
-        """Returns a line on a quantity in training, at the largest size of a setup, by default of B."""
+        """Returns a line about a quantity in training, at the largest size of a setup, by default B."""
         setup = next(one for one in (setup, "B", self.setups[-1]) if one in self.setups)
         (first, *others), sizes = self.methods, self.steps(setup)
         long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
@@ -235,14 +237,15 @@ def beside(
 ) -> Sweep:
     """Returns plots of several results: a row for each quantity, a column for each setup, all axes logarithmic.
 
-    Times and memory of another network or batch size than those of the first result are left out; ratios are not.
+    Times and memory are left out if the network or batch size differs from that of the first result; ratios are not.
 
     Args:
-        results: the results by name. The first is drawn with solid lines, the others dashed. None is a result to come.
+        results: the results by name. The first is drawn with solid lines, the others dashed. `None` marks a result that
+            is still to come.
         setups: the setups to draw. Defaults to those that were measured.
         planned: sizes to mark on the axes.
         notes: lines to place below.
-        what: some of `QUANTITIES`.
+        what: the quantities to draw, some of `QUANTITIES`.
         title: the title. Defaults to the finding of the first result.
     """
     there = {name: result for name, result in results.items() if result}
@@ -266,7 +269,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
 
     Args:
         found: results by name of the machine.
-        quantity: one of `QUANTITIES`.
+        quantity: the quantity to draw, one of `QUANTITIES`.
         setup: the only setup to draw. Defaults to all that were measured.
         title: the title. Defaults to the finding of the first machine.
 
@@ -341,7 +344,10 @@ def _guides(
 
 
 def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:
-    """Returns first quartile, median and third quartile; None if there is no number. Memory is counted once."""
+    """Returns the three quartiles, or None if there is no number.
+
+    Memory is counted once, so its quartiles are equal.
+    """
     if quantity == "memory":
         return (timing.memory[method] / 1e6,) * 3 if method in timing.memory else None
     if not {method, first if quantity == "ratio" else method} <= timing.seconds.keys():

@@ -1,4 +1,4 @@
-"""The command `packviz bench`. It needs torch, NumPy and the standard library; drawing HTML needs plotly."""
+"""Defines the command `packviz bench`. It needs torch, NumPy and the standard library; drawing HTML needs plotly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or more of: A, no padding; B, triangle;"
         " evenly, evenly spread (default: A B)")  # fmt: skip
-    add("--methods", default="padded,packed", help=f"methods; the others are compared with the first:"
+    add("--methods", default="padded,packed", help=f"methods, separated by commas; the first is the reference:"
         f" some of {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
     commands = parser.add_subparsers(title="commands", metavar="[plot …]")
     plot = commands.add_parser("plot", help="draw result files side by side", description="Draw files side by side.")

@@ -1,8 +1,8 @@
-"""Compares compiling and packing, separately and together: one training step of an encoder–decoder LSTM.
+"""Compares compiling and packing, separately and together, in a training step of an encoder–decoder LSTM.
 
 A page on packing in a forecasting library compares three methods on a GPU. This study has methods of the same three
-kinds, and those that the page leaves out. All except the padded ones compute the same. If padded, the decoder starts
-from states that have read padding.
+kinds, and some that the page leaves out. All except the padded ones give the same results. In the padded ones, the
+decoder starts from states that have read padding.
 
 `packviz study compiled --out notebooks/recorded/compiled_cpu.json` makes the recorded file.
 """
@@ -35,7 +35,7 @@ REFERENCE = "compiled, padded"
 
 
 class _Forecaster(nn.Module):
-    """Layers, an encoder LSTM over the past, a decoder LSTM over the future, and layers, which never packs."""
+    """A model that never packs: layers, an encoder LSTM over the past, a decoder LSTM over the future, and layers."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _Packing(_Forecaster):
         self.pack, self.pad = hide(pack_padded_sequence), hide(pad_packed_sequence)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """Returns the same for every length, without reading padding."""
+        """Maps `(B, T, F)` and `(B, S, F)` to `(B, S, F)`, without reading padding."""
         packed = self.pack(self.before(past), past_lengths, batch_first=True, enforce_sorted=False)
         _, states = self.encoder(packed)
         packed = self.pack(self.before(future), future_lengths, batch_first=True, enforce_sorted=False)
@@ -92,14 +92,14 @@ class _Wrapping(_Forecaster):
         self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """Returns the same for every length, without reading padding."""
+        """Maps `(B, T, F)` and `(B, S, F)` to `(B, S, F)`, without reading padding."""
         _, states = self.encoder(self.before(past), past_lengths, total_length=past.size(1))
         output, _ = self.decoder(self.before(future), future_lengths, states, total_length=future.size(1))
         return self.after(output)  # type: ignore[no-any-return]
 
 
 def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
-    """Returns the methods, with the same weights: by name the model, and whether to compile it."""
+    """Returns the model of each method, all with the same weights, and whether to compile it."""
     variants: dict[str, tuple[Callable[[], nn.Module], bool]] = {
         "padded": (lambda: _Forecaster(features, hidden), False),
         REFERENCE: (lambda: _Forecaster(features, hidden), True),
@@ -127,7 +127,7 @@ class CompiledPoint:
         features: features of a time step.
         hidden: hidden units of each LSTM.
         backend: backend of `torch.compile`. Defaults to inductor if the machine has the compiler and the Python headers
-            that it needs, and else to aot_eager.
+            that it needs, and otherwise to aot_eager.
     """
 
     batch: int = 64
@@ -142,7 +142,7 @@ class CompiledPoint:
 
 
 class Compiled(Drawing, Results[CompiledPoint, Timing]):
-    """The times of one training step (forward and backward) of each method, by the names of `models`."""
+    """The times of one training step (forward and backward) with each of the `models`, by name."""
 
     def to_text(self) -> str:
         """Returns a table of the times in milliseconds, and as multiples of the reference."""
@@ -171,12 +171,12 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
 
 
 def _colour(name: str) -> str:
-    """Returns the colour of the method. All except the padded ones and our operator pack as torch does."""
+    """Returns the colour of a method: that of padding, of our operator, or otherwise of torch's packing."""
     return palette.METHODS["padded" if "padded" in name else "run" if "Ragged" in name else "packed"]
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
-    """Returns one training step of each method, which gives the gradients of its weights."""
+    """Returns a training step for each method. A step returns the gradients of the weights."""
     backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
     for steps, seed in ((point.past, 0), (point.future, 1)):
@@ -198,7 +198,7 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
 
 
 def _can_compile(device: Any) -> bool:
-    """Returns whether inductor can build code: its launchers on a GPU are in C, and its loops on a CPU in C++."""
+    """Returns whether inductor can build code. On a GPU, it writes launchers in C, and on a CPU, loops in C++."""
     compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_headers and any(map(shutil.which, compilers))

@@ -1,8 +1,8 @@
-"""A table, computed live, of how torch's own compilers handle packing: networks and compilers to a fixed graph.
+"""Tests how torch's own compilers handle packing: runs several networks through each compiler, and makes a table.
 
-Every network is compiled with equal lengths, like the examples in guides, and compared with the network itself on other
-lengths. `torch.compile` passes its graphs to a backend that counts their operators and runs them eagerly. So no C++
-compiler is needed, and the count shows how much of the network is compiled.
+Every network is compiled with equal lengths, as in the examples of guides, and its results on other lengths are
+compared with those of the network itself. `torch.compile` passes its graphs to a backend that counts their operators
+and runs them eagerly. So no C++ compiler is needed, and the count shows how much of the network is compiled.
 
 `packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
 """
@@ -26,7 +26,7 @@ COMPILERS = {"jit.trace": "trace", "export": "export", "compile": "compile", "co
              "ONNX, legacy": "onnx_legacy", "ONNX, new": "onnx"}  # fmt: skip
 """The columns of the table, with the backends of `captures`."""
 WRITTEN_FOR = "2.13"
-"""The version of torch whose table the notebook explains."""
+"""The torch version whose table is explained in the notebook."""
 AROUND = 5
 """The number of operators of a tagger without those of its LSTM."""
 
@@ -38,10 +38,11 @@ class _Cell:
     """The outcome of one network in one compiler.
 
     Attributes:
-        outcome: `RIGHT` if it runs and returns the results of the network, on other lengths, too; `WRONG` if it runs
-            and returns others; `ERROR` if it does not run.
+        outcome: `RIGHT` if the compiled network runs and returns the right results, also on other lengths; `WRONG` if
+            it returns other results; `ERROR` if it does not run.
         message: type and first line of the error.
-        compiled: number of operators in the graphs of `torch.compile`, without those of the RNN; else `None`.
+        compiled: number of operators in the graphs of `torch.compile`, without those of the RNN; `None` for other
+            compilers.
     """
 
     outcome: str
@@ -78,12 +79,12 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
     @property
     def moved(self) -> str:
-        """A warning if this table may differ from the one that the page explains; else empty."""
+        """A warning if this table may differ from the one that the page explains, or an empty string."""
         if any(_NOT_RUN in error for error in self.errors):
             return "Compilers whose package is not installed were not run."
         if self.provenance["torch"].startswith(f"{WRITTEN_FOR}."):
             return ""
-        return f"The text about this table was written for torch {WRITTEN_FOR}: where they differ, believe the table."
+        return f"The text about this table was written for torch {WRITTEN_FOR}. If they differ, trust the table."
 
     @property
     def errors(self) -> list[str]:
@@ -119,12 +120,12 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
 
 def survey(points: Iterable[CompilerPoint] = ()) -> _Relatives:
-    """Computes some cells of the table, by default all, which takes some ten seconds."""
+    """Computes some cells of the table, by default all, which takes about ten seconds."""
     return STUDY.run([*points] or STUDY.full)
 
 
 def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> _Cell:
-    """Compiles the network on equal lengths, and compares the results on others."""
+    """Compiles the network on equal lengths, and compares its results on other lengths."""
     counted: list[int] = []
 
     def count_operators(graph: Any, inputs: Any) -> Any:

@@ -37,12 +37,12 @@ class GridPoint:
     """One batch and one RNN.
 
     Attributes:
-        mode: `"LSTM"`, `"GRU"` or `"RNN"`.
-        training: forward and backward; else forward alone.
+        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
+        training: True for forward and backward, False for forward alone.
         batch_size: number of sequences.
         longest: the largest length that may be drawn.
         size: both `input_size` and `hidden_size` of the RNN.
-        kind: distribution of the lengths, one of `KINDS`.
+        kind: the distribution of the lengths, one of `KINDS`.
     """
 
     mode: str
@@ -74,7 +74,7 @@ def grid(
     sizes: Sequence[int] = (32, 128),
     kinds: Sequence[str] = KINDS,
 ) -> list[GridPoint]:
-    """Returns all combinations of these, in both passes."""
+    """Returns all combinations of these values, in both passes."""
     return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
 
 
@@ -82,7 +82,7 @@ LARGE = [
     *grid(modes=("LSTM",), batch_sizes=(16, 64), longest=(64,), sizes=(256, 512, 1024)),
     *grid(modes=("GRU",), batch_sizes=(16,), longest=(64,), sizes=(256, 512, 1024)),
 ]
-"""Sizes at which matrix products take most of the time; fewer of the rest, because each takes seconds."""
+"""Points with large sizes, at which matrix products take most of the time. They are few, because each takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Case(GridPoint):
     """A point with its measurement.
 
     Attributes:
-        seconds: median times, padded and packed.
-        ratio: the packed time as a multiple of the padded one, within rounds.
+        seconds: the median times, padded and packed.
+        ratio: the packed time as a multiple of the padded time in the same round.
     """
 
     seconds: Mapping[str, float]
@@ -106,7 +106,7 @@ class Case(GridPoint):
         return PACKED if ratio.value < 1 else PADDED
 
     def slowdown(self, packs: bool) -> float:
-        """Returns the time of this choice as a multiple of that of the better one."""
+        """Returns the time of a choice, packed or not, as a multiple of the time of the better choice."""
         packed_over_padded = self.ratio.value
         return max(packed_over_padded if packs else 1 / packed_over_padded, 1.0)
 
@@ -120,7 +120,7 @@ class Measured(Results[GridPoint, Case]):
         return tuple(self.values.values())
 
     def of(self, mode: str | None = None, training: bool | None = None) -> tuple[Case, ...]:
-        """Returns the cases of one kind of RNN, of one pass, or of both."""
+        """Returns the cases of one kind of RNN and one pass. Each defaults to all."""
         return tuple(c for c in self.cases if mode in (None, c.mode) and training in (None, c.training))
 
     def to_text(self) -> str:
@@ -134,7 +134,11 @@ class Measured(Results[GridPoint, Case]):
 
 
 def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
-    """Returns the padded and the packed run: output `(T, B, H)`, and gradients in training, else the final states."""
+    """Returns a padded and a packed run.
+
+    Each returns the output, `(T, B, H)`, and in training the gradients of `x` and all weights, or otherwise the final
+    states.
+    """
     rnn = rnn_calls.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
@@ -157,7 +161,7 @@ def _read(point: GridPoint, entry: Mapping[str, Any]) -> Case:
 
 
 def _write(case: Case) -> dict[str, Any]:
-    """Returns median times in seconds, and median and quartiles of the ratio, with four digits."""
+    """Returns the median times in seconds, and the median and the quartiles of the ratio, with four digits."""
     numbers = [*case.seconds.values(), case.ratio.value, case.ratio.low, case.ratio.high]
     padded, packed, *ratio = (float(f"{number:.4g}") for number in numbers)
     return {PADDED: padded, PACKED: packed, "ratio": ratio, "rounds": case.ratio.rounds}

@@ -1,4 +1,4 @@
-"""The methods benchmark: torch padded, torch packed, and every method of `pv.run`, at named points.
+"""Times torch padded, torch packed, and every method of `pv.run` against each other: the methods benchmark.
 
 A point is an RNN and a batch. At each point, all methods are timed against each other in two passes: *training*
 (forward and backward, with a gradient of ones, to the input and all weights) and *forward* (without a graph for
@@ -7,10 +7,10 @@ a GPU without TF32. A method that differs is left out, and the results give the 
 padded data can be: its states are read after the padding, so they are wrong.
 
 Everything that is computed once for a batch's lengths (indices, the choice of `auto`) is dropped before every call,
-because in training every batch has lengths of its own.
+because in training the lengths differ from batch to batch.
 
-Some points have no RNN: they compare only torch's packing and padding with packviz's, and *copy* is one copy of the
-padded tensor.
+Some points have no RNN. They only compare torch's packing and padding with packviz's, and with *copy*, which copies the
+padded tensor once.
 
 `packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With `--points untuned`, the
 same methods are timed on a grid that nothing was tuned to.
@@ -68,13 +68,13 @@ class MethodsPoint:
     """An RNN and a batch.
 
     Attributes:
-        mode: `"LSTM"`, `"GRU"` or `"RNN"`, or `"none"` to pack and pad only.
-        lengths: a key of `LENGTHS`.
+        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`, or `"none"` to pack and pad only.
+        lengths: the distribution of the lengths, a key of `LENGTHS`.
         batch_size: number of sequences, `B`.
         steps: width of the padded batch, `T`. The longest sequence may be shorter.
         input_size: features of a time step, `I`.
         hidden_size: hidden units, `H`.
-        directions: 1 or 2.
+        directions: number of directions, 1 or 2.
     """
 
     mode: str
@@ -139,7 +139,7 @@ UNTUNED = [
 
 
 class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
-    """The results of the benchmark: by point and pass, the `Timing` of every method."""
+    """The results of the benchmark: the `Timing` of all methods, by point and pass."""
 
     @property
     def points(self) -> list[MethodsPoint]:
@@ -240,19 +240,19 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
 
 
 def _digits(value: float) -> float:
-    """Returns a number with three digits."""
+    """Rounds a number to three digits."""
     return float(f"{value:.3g}")
 
 
 def _group(point: MethodsPoint) -> str:
-    """Returns the heading of a point in the chart."""
+    """Returns the heading under which the chart lists a point."""
     if point.batch_size * point.steps <= _TINY:
         return "tiny"
     return "two directions" if point.directions == 2 else point.mode
 
 
 def method_calls(point: MethodsPoint, which: str, how: MeasureOptions) -> Comparison:
-    """Returns the calls of every method at a point, in one pass."""
+    """Returns a call of every method at a point, in one pass."""
     n, pack_only = torch.tensor(point.drawn()), point.mode == "none"
     shape = (point.steps, point.batch_size) if pack_only else (point.batch_size, point.steps)
     rnn = None if pack_only else rnn_calls.rnn_of(point.spec, batch_first=True).to(how.device)

@@ -1,6 +1,6 @@
-"""The network of the question in the forum, its batches, and the methods to run its LSTM. The code is our own.
+"""Contains the network of the forum question, its batches, and methods to run its LSTM. The code is our own.
 
-A user asked in 2022 why packing makes the backward pass so slow, with this network: an embedding, an LSTM, a linear
+In 2022, a user asked why packing makes the backward pass so slow. The network was this: an embedding, an LSTM, a linear
 layer at every time step, padding set to zero, and the sum over the time steps as logits of two classes.
 """
 
@@ -25,14 +25,14 @@ PADDING = 0
 """The token used for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
-"""A function that runs an RNN on a padded batch, and maps `(rnn, x, lengths)` to output and states.
+"""A function that runs an RNN on a padded batch: it maps `(rnn, x, lengths)` to output and states.
 
-`lengths` are longest first, and the longest is `T`. The output has zeros at the padding, as after pack → RNN → pad.
+`lengths` are longest first, and the longest is `T`. The output is zero in the padding, as after pack → RNN → pad.
 """
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-    """Runs over all cells, and sets the output at the padding to zero with a mask."""
+    """Runs the RNN over all cells, and sets the output in the padding to zero with a mask."""
     mask = real_mask(lengths.to(x.device, non_blocking=True), x.shape[1 if rnn.batch_first else 0])
     output, states = rnn(x)
     return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
@@ -46,7 +46,7 @@ METHODS: dict[str, Method] = {
     "drop-in": partial(rnn_calls.drop_in, in_order=True),
     "run": rnn_calls.run,
 }
-"""The methods by name. The first that is measured is the reference for the others."""
+"""The methods by name. The first one that is measured is the reference for the others."""
 
 
 _VOCABULARY, _CLASSES = 10, 2
@@ -77,7 +77,7 @@ class _Batch(NamedTuple):
 
 
 def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
-    """Returns a batch of random tokens and targets. With equal tokens, a row in a wrong place would not be noticed.
+    """Returns a batch of random tokens and targets. With equal tokens, a row in the wrong place would not be noticed.
 
     Args:
         lengths: `(B,)` whole numbers, longest first.
@@ -103,7 +103,7 @@ def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[
 
 
 def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any) -> Comparison:
-    """Returns the calls of all methods in one pass over the same network and batch.
+    """Returns a call of each method in one pass, all with the same network and batch.
 
     They return the logits, and in training the gradients of all weights, too.
 

@@ -1,8 +1,8 @@
-"""Measures the parts of a packed training step, by replacing one after the other with one that does not copy.
+"""Measures the parts of a packed training step, by replacing one after another with a part that does not copy.
 
-The step is that of the network in the forum (see `packviz.studies.network`), in setup B. The replaced parts are, in
-this order, torch's pad, its pack and its packed LSTM. The results stay the same. The time that a replacement saves is
-the share of its part.
+The step is that of the network in the forum question (see `packviz.studies.network`), in setup B. The replaced parts
+are, in this order, torch's pad, its pack and its packed LSTM. The results stay the same. The share of a part is the
+time that its replacement saves.
 
 `packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
 """
@@ -32,7 +32,7 @@ from packviz.studies.benchmark import setup_lengths
 
 TORCH = "all of torch's"
 REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
-"""By name of a part, the step in which this part and those before it are replaced."""
+"""The name of the step in which a part and those before it are replaced, by part."""
 
 REST = "the rest"
 
@@ -49,7 +49,7 @@ class PartsPoint:
 
 
 class Parts(Results[PartsPoint, Timing]):
-    """The times of a training step of the network in the forum, with more and more of its parts replaced."""
+    """The times of a training step of the forum's network, with more and more of its parts replaced."""
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
         """Returns the share of each part, and of the rest, in the time of the step. They add up to 1."""
@@ -58,7 +58,7 @@ class Parts(Results[PartsPoint, Timing]):
         return dict(zip(REPLACED, (a - b for a, b in pairwise(falling)), strict=True)) | {REST: falling[-1]}
 
     def finding(self) -> str:
-        """Returns a line on the largest batch."""
+        """Returns a line about the largest batch."""
         point = self.points[-1]
         return f"Time of a packed training step at {point.steps} time steps: {self._listed(point)}"
 
@@ -74,7 +74,7 @@ class Parts(Results[PartsPoint, Timing]):
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
     def bars(self, point: PartsPoint) -> dict[str, Bar]:
-        """Returns a bar for each part of a step. Each bar begins where the one before ends."""
+        """Returns a bar for each part of a step. Each bar begins where the previous one ends."""
         made, start = {}, 0.0
         for part, share in self.shares(point).items():
             fill, ends = METHODS["run"], None
@@ -114,7 +114,7 @@ class ByMachine(Drawing):
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
-    """Returns the steps, with more and more parts replaced. They return logits and gradients of the weights."""
+    """Returns steps with more and more parts replaced. They return the logits and the gradients of all weights."""
     torch.manual_seed(0)
     network = forum.Network().to(device)
     n = setup_lengths("B", point.batch_size, point.steps)

@@ -1,6 +1,6 @@
-"""Rules that decide whether to pack (the rule of thumb, thresholds, and a cost model), and their evaluation.
+"""Defines rules that decide whether to pack (a rule of thumb, thresholds, and a cost model), and evaluates them.
 
-A rule sees only what is known before the run: lengths and sizes. The cases of `packviz.studies.heuristics` show whether
+A rule uses only what is known before the run: lengths and sizes. The cases of `packviz.studies.heuristics` show whether
 it is right.
 """
 
@@ -32,10 +32,10 @@ Fit = Callable[[Sequence[Case]], Packs]
 
 
 def rule_of_thumb(lengths: Any) -> bool:
-    """Returns whether a rule of thumb packs: if lengths vary by over 10 % of the longest, or for 8 sequences or more.
+    """Returns whether a rule of thumb says to pack: the lengths vary by over 10 %, or there are at least 8 sequences.
 
-    It never packs equal lengths, not even if they are padded further.
-    The rule is from "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
+    The 10 % refer to the longest length. Equal lengths are never packed, even if they are padded further. The rule is
+    from "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
     variation = (n.max() - n.min()) / n.max()
@@ -59,8 +59,8 @@ class _Judged(NamedTuple):
         name: name of the rule.
         right: number of cases in which it chose the faster method.
         wrong: number of cases in which it chose the slower one. In the remaining cases, the two were not told apart.
-        slowdown: time of its choices as a multiple of that of the better ones, on average over all cases.
-        of: number of all cases.
+        slowdown: time of its choices as a multiple of that of the better choices, averaged over all cases.
+        of: number of cases in all.
     """
 
     name: str
@@ -101,7 +101,7 @@ def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
 
 
 def fit_threshold(number: Callable[[Case], float]) -> Fit:
-    """Returns a fit of the rule "pack if this number is over a threshold", with a threshold per RNN and pass.
+    """Returns a fit of the rule "pack if this number is over a threshold", with a threshold for each RNN and pass.
 
     The fit chooses the threshold with the least slowdown.
     """
@@ -123,7 +123,7 @@ _SQUARE, _PAD = "cell, step, gate", "pad"  # the copies of a packed RNN, and tho
 
 @dataclass(frozen=True)
 class CostModel:
-    """A model of times: that of `packviz.ops.costs`, with constants fitted to cases.
+    """The model of times in `packviz.ops.costs`, with constants fitted to cases.
 
     The cases were packed and padded by torch itself. So one term is added for training (notebook 09): torch's pad makes
     a gradient of the padded size for each distinct length.
@@ -132,14 +132,14 @@ class CostModel:
     lengths are all equal gets the fused kernel of the padded one in torch 2.13, but not in 2.11.)
 
     Attributes:
-        seconds: by RNN, pass and choice (`"padded"` or `"packed"`), the constants by term.
+        seconds: the constants by term, for each RNN, pass and choice (`"padded"` or `"packed"`).
     """
 
     seconds: Mapping[tuple[str, bool, str], Mapping[str, float]]
 
     @classmethod
     def fit(cls, cases: Sequence[Case]) -> CostModel:
-        """Returns the model whose constants, of at least 0, have the least squared relative error."""
+        """Returns the model with the least squared relative error. No constant is below 0."""
         found = {}
         for (mode, training), some in _by_kind(cases).items():
             padded = [case for case in some if case.layout.n_padding]
@@ -173,7 +173,7 @@ def compare(
     Args:
         machines: the measurements, by name of the machine.
         rules: the rules by name.
-        fits: the rules that are fitted, by name (see `judge_fitted`).
+        fits: the functions that fit further rules to cases, by name (see `judge_fitted`).
     """
     rows: dict[str, _Judged] = {}
     best, below, many = [], captions(machines), len(machines) > 1

@@ -1,4 +1,4 @@
-"""Measures whether packing saves the same time if it saves the same FLOPs, from few and from many distinct lengths.
+"""Measures whether packing that saves equal FLOPs also saves equal time, for few and for many distinct lengths.
 
 All batches have the same size, the same padded width and the same number of real cells, so packing saves the same FLOPs
 on each. They differ in their number of distinct lengths. One training step (forward and backward) is timed: padded, and
@@ -37,11 +37,11 @@ def name(distinct: int) -> str:
 
 @dataclass(frozen=True)
 class SavingsPoint:
-    """One RNN with a padded batch, and with packed batches of several numbers of distinct lengths.
+    """One RNN with a padded batch, and with packed batches that have different numbers of distinct lengths.
 
     Attributes:
-        mode: `"RNN"`, `"GRU"` or `"LSTM"`.
-        size: number of sequences, and of time steps of the padded batch.
+        mode: the kind of RNN, `"RNN"`, `"GRU"` or `"LSTM"`.
+        size: number of sequences, and also of time steps, in the padded batch.
         distinct: the numbers of distinct lengths to compare (see `even_steps`).
         input_size: features of a time step.
         hidden_size: hidden units.
@@ -63,7 +63,7 @@ class SavingsPoint:
 
     @property
     def flops(self) -> dict[str, int]:
-        """The GEMM FLOPs of a training step, by the names of what is timed."""
+        """The GEMM FLOPs of a training step, by the name under which it is timed."""
         layouts = {name(distinct): Layout(even_steps(distinct, self.size)) for distinct in self.distinct}
         counts = {one: flops(self.spec, layout, input_grad=True).training for one, layout in layouts.items()}
         return {PADDED: next(iter(counts.values())).padded} | {one: count.packed for one, count in counts.items()}

@@ -1,4 +1,4 @@
-"""Compares how several workers can split one ragged batch in training (DistributedDataParallel).
+"""Compares ways to split a ragged batch among several workers in training (DistributedDataParallel).
 
 A batch, sorted by length, is split among workers by the strategies of `packviz.core.batches.SPLITS`. Each worker runs
 its share, and DDP averages the gradients. They are compared with the gradient of one process on the whole batch, for
@@ -13,8 +13,9 @@ two losses:
 
     torchrun --nproc-per-node 2 -m packviz.studies.workers --lengths my_lengths.csv
 
-The workers of `compare()` communicate over the loopback interface and meet through a file. They all end with it. As
-with all functions that start processes, a script must call it under `if __name__ == "__main__":`.
+The workers of `compare()` communicate over the loopback interface, and find each other through a file. They all end
+when `compare()` ends. As with all functions that start processes, a script must call it under `if __name__ ==
+"__main__":`.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class Workers(HasText):
 
     Attributes:
         layout: the batch.
-        timings: for each worker, by strategy, the times of forward and backward on its share, without waiting.
-        errors: by strategy and loss, the error of the averaged gradient: the norm of its difference from the gradient
-            of a single process, divided by the norm of that gradient.
+        timings: for each worker, the times of forward and backward on its own share by strategy, without waiting.
+        errors: the error of the averaged gradient by strategy and loss. It is the norm of the difference from the
+            gradient of a single process, divided by the norm of that gradient.
     """
 
     layout: Layout
@@ -140,14 +141,14 @@ def compare(
 
     Raises:
         ValueError: the lengths or the file are not valid, there are fewer sequences than workers, a number is out of
-            range, the device is another one, or there are fewer GPUs than workers.
-        RuntimeError: a worker failed or waited too long; the message has the end of its error.
+            range, the device is not one of these, or there are fewer GPUs than workers.
+        RuntimeError: a worker failed or waited too long; the message includes the end of its error.
     """
     n = _batch(lengths, workers)
     rounds = at_least("rounds", rounds)
     require_seconds("timeout", timeout)
     if one_of("device", device, ("cpu", "cuda")) == "cuda" and (gpus := torch.cuda.device_count()) < workers:
-        raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
+        raise ValueError(f"device is 'cuda', which needs a GPU for each worker; torch finds {gpus} for {workers}")
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         out, meet = Path(folder, "found"), Path(folder, "meet").as_uri()
         task = (n, rounds, timeout, device, meet)
@@ -166,13 +167,13 @@ def compare(
 
 
 def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
-    """Returns the norm of the difference of two lists of gradients, divided by the norm of the second."""
+    """Returns the norm of the difference between two lists of gradients, divided by the norm of the second."""
     one, other = (torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, expected))
     return float((one - other).norm() / other.norm())
 
 
 def _worker(rank: int, workers: int, out: Path, *task: Any) -> None:
-    """Runs in a process that `compare` starts, and ends with it. Worker 0 writes the results of all."""
+    """Runs a worker in a process that `compare` starts. It ends with `compare`. Worker 0 writes the results of all."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
@@ -199,7 +200,7 @@ def _leave() -> None:
 def _work(
     rank: int, workers: int, gpu: int, lengths: list[int], rounds: int, timeout: float, on: str, meet: str = "env://"
 ) -> Workers | None:
-    """Does the work of one worker. Worker 0 returns the results of all; they meet at torch's `init_method`, `meet`."""
+    """Does the work of one worker. Worker 0 returns the results of all. The workers find each other at `meet`."""
     torch.set_num_threads(1)
     device = torch.device("cuda", gpu) if on == "cuda" else torch.device("cpu")
     distributed.init_process_group(

@@ -82,7 +82,7 @@ def of(shown, *words):
 def test_a_gpu_stands_beside_the_cpu_and_the_claims_hold(page, capsys, name, kind):
     invent(kind, page.folder / f"{kind}_cuda.json")
     shown = page(name, kind, "benchmark")
-    assert "none was recorded on a GPU" not in capsys.readouterr().out
+    assert "no results of a GPU were recorded" not in capsys.readouterr().out
     both = of(shown, "CPU: ", "GPU: MADE UP, no machine was timed")
     if name == "08_benchmark":
         assert len(both) == 3
@@ -122,11 +122,11 @@ def test_more_threads_and_a_second_gpu_stand_there_too(page):
 def test_a_page_without_a_gpu_says_so_on_its_first_screen(page, capsys, name, kind):
     shown = page(name, kind, "benchmark", claims=False)
     assert capsys.readouterr().out.startswith(
-        "All times on this page are those of a CPU: none was recorded on a GPU yet."
+        "All times on this page were measured on a CPU, because no results of a GPU were recorded yet."
     )
     assert not of(shown, "GPU: ")
 
 
 def test_with_nothing_recorded_the_page_still_runs(page, capsys):
     assert of(page("08_benchmark", claims=False), "Nothing was recorded")
-    assert "none was recorded on a GPU" in capsys.readouterr().out
+    assert "no results of a GPU were recorded" in capsys.readouterr().out

@@ -92,8 +92,8 @@ def test_the_browser_tests_run_beside_the_others_and_each_stage_speaks_in_one_pi
     tree.write("tests/browser/test_b.py", MEETS.format(mine="two", other="one"))
     _, said, last = tree.run("unit", "browser", **tree.browser())
     assert last == ["0 passed, 2 failed"], said
-    _, *pieces = said.split("=== what ")
-    assert sorted(piece.split(" said")[0] for piece in pieces) == ["browser tests", "unit tests"]
+    _, *pieces = said.split("=== output of ")
+    assert sorted(piece.splitlines()[0] for piece in pieces) == ["browser tests", "unit tests"]
     for piece in pieces:
         mine, other = ("one", "two") if piece.startswith("unit") else ("two", "one")
         told = piece.partition("=== where the time went")[0]

@@ -1,1 +1,1 @@
-"""A real JupyterLab in a real Chromium: driven, looked at and timed."""
+"""Drives, shows and times a real JupyterLab in a real Chromium."""

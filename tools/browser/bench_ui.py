@@ -1,7 +1,7 @@
 """Measures the time from a key press until the picture has changed on the screen: `make bench-ui`.
 
-Every explorer at every size has a notebook of its own, beside a bare slider whose Python callback writes a label. Keys
-go to the two in turn, so that both meet the same load of the machine. The result is the median of the ratios.
+Every explorer at every size has its own notebook, beside a bare slider whose Python callback writes a label. Keys go to
+the two in turn, so that both meet the same load of the machine. The result is the median of the ratios.
 
 The page measures the time. It starts at the keydown event and is read twice: when the last change of picture, counts or
 error is in the DOM and laid out (*change*), and at the second animation frame after that, when the frame that shows it

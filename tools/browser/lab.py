@@ -86,7 +86,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Panel:
-    """An explorer, a quiz, or another output that holds a control."""
+    """An explorer, a quiz, or another output that contains a control."""
 
     id: str
     kind: str
@@ -98,10 +98,10 @@ class Control:
     """A control in a panel.
 
     Attributes:
-        id: names the DOM node for as long as it lives.
+        id: the name of its DOM node, for as long as the node exists.
         kind: ``slider``, ``play``, ``dropdown``, ``text``, ``number``, ``checkbox``, ``radio``, ``toggle``,
             ``choice`` (one of several toggle buttons) or ``button``.
-        name: the accessible name, or empty.
+        name: the accessible name, or an empty string.
         options: the labels of a dropdown.
         usable: True if it is visible and enabled and, for a slider, can move.
         value: the value in the DOM; ``on`` or ``off`` for a switch.
@@ -211,7 +211,7 @@ class Server:
 
 
 class Lab:
-    """A server and a browser; a context manager."""
+    """A context manager for a server and a browser."""
 
     def __init__(self, source: Path | None = None, *, width: int = 1280, height: int = 1000) -> None:
         """Stores the arguments; nothing starts before ``with``.
@@ -280,7 +280,7 @@ class Tab:
     """JupyterLab in a fresh browser profile, and a record of its problems.
 
     Attributes:
-        page: Playwright's handle on it.
+        page: Playwright's handle on the tab.
         seen: the problems since the last call of `Notebook.problems`.
     """
 
@@ -324,7 +324,7 @@ class Tab:
 
 
 class Notebook:
-    """A notebook open in JupyterLab. Made by `Lab.open`."""
+    """A notebook that `Lab.open` has opened in JupyterLab."""
 
     def __init__(self, lab: Lab, tab: Tab, name: str) -> None:
         self.lab, self.name, self.page, self._tab = lab, name, tab.page, tab

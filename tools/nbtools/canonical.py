@@ -33,7 +33,7 @@ _RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
 
 
 def canonical(notebook: Any, stem: str) -> Any:
-    """Returns a copy of a notebook in the form in which it is stored. Doing it twice changes nothing.
+    """Returns a copy of a notebook in the form in which it is stored. A second call changes nothing.
 
     Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's number and the cell's
     position. Consecutive streams are joined. A traceback keeps only the cell's own lines, not those of libraries. The
@@ -95,10 +95,10 @@ def leaks(cell: Any, root: Path) -> list[str]:
         text = _BASE64.sub("", text)
         for path in _own_folders(root):
             if re.search(rf"(?<![\w.]){re.escape(path)}(?![\w.-])", text):
-                found.append(f"an output holds this machine's path {path}")
-        found += [f"an output holds somebody's path {hit[0]}" for hit in _SOMEBODYS_FOLDER.finditer(text)]
-        found += [f"an output holds a memory address ({hit[0]})" for hit in _ADDRESS.finditer(text)]
-        found += [f"an output holds a random id ({hit[0]})" for hit in _RANDOM_ID.finditer(text)]
+                found.append(f"an output contains this machine's path {path}")
+        found += [f"an output contains somebody's path {hit[0]}" for hit in _SOMEBODYS_FOLDER.finditer(text)]
+        found += [f"an output contains a memory address ({hit[0]})" for hit in _ADDRESS.finditer(text)]
+        found += [f"an output contains a random id ({hit[0]})" for hit in _RANDOM_ID.finditer(text)]
     return list(dict.fromkeys(found))
 
 
@@ -145,7 +145,7 @@ def _outputs(cell: Any) -> list[dict[str, Any]]:
 
 
 def _output(output: Any) -> dict[str, Any] | None:
-    """Returns one output cleaned, or None if it held only a widget's view."""
+    """Returns a cleaned output, or None if it contained only a widget's view."""
     cleaned = dict(output)
     cleaned.pop("transient", None)
     if output.output_type == "error":

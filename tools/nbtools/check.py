@@ -32,7 +32,7 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
     """Lists every defect of the stored notebooks, one per line; a changed source comes with its difference.
 
     Args:
-        root: The folder that holds `notebooks/`.
+        root: The folder that contains `notebooks/`.
         names: The notebooks to check. Without names, all are checked, and stray files are defects, too.
     """
     names = list(names)
@@ -130,7 +130,7 @@ def _strays(root: Path, belonging: set[Path]) -> list[str]:
 
 
 def _drift(stored: Any, edition: Edition) -> Iterator[str]:
-    """Compares the stored cells with what the source gives."""
+    """Compares the stored cells with those made from the source."""
     old, new = (_listing(notebook) for notebook in (stored, edition.notebook))
     if old != new:
         lines = difflib.unified_diff(old, new, "stored", edition.source.name, n=1, lineterm="")
@@ -184,12 +184,12 @@ def _odd_tags(cell: Any) -> Iterator[str]:
 def _claims(cell: Any) -> Iterator[str]:
     if CLAIMS not in tags(cell):
         if _ASSERTS.search(cell.source) and "exercise" not in tags(cell):
-            yield "asserts: a teaching cell shows; what it claims stands in a cell tagged 'claims' behind it"
+            yield "asserts: a teaching cell shows; move the assertion to a cell tagged 'claims' behind it"
         return
     if not _ASSERTS.search(cell.source):
         yield "is tagged 'claims' and asserts nothing"
     if cell.outputs:
-        yield "is tagged 'claims' and prints: what is shown stands in a cell that the reader has too"
+        yield "is tagged 'claims' and prints: move the output to a cell that the reader has, too"
 
 
 def _errors(cell: Any) -> Iterator[str]:

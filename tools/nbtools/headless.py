@@ -32,7 +32,7 @@ def parse_parameters(pairs: list[str]) -> dict[str, Any]:
         if not equals:
             raise ParameterError(f"-p {pair}: write -p name=value")
         if name in parsed:
-            raise ParameterError(f"-p {name} is given twice")
+            raise ParameterError(f"-p {name} appears twice")
         try:
             parsed[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:

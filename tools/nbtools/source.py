@@ -1,10 +1,11 @@
 """Turns a source file into its notebooks, not yet run.
 
-A source is `notebooks/source/NN_name.py` in jupytext's percent format. It gives the reader's notebook
-`notebooks/NN_name.ipynb` and, where it holds solutions or claims, `notebooks/solutions/NN_name.ipynb`.
+A source is `notebooks/source/NN_name.py` in jupytext's percent format. It becomes the reader's notebook
+`notebooks/NN_name.ipynb` and, if it contains solutions or claims, also `notebooks/solutions/NN_name.ipynb`.
 
-A cell tagged `claims` checks the statements of a section. A learner need not read it, and what holds on the tested
-torch need not hold on the reader's. So it is only in the solutions notebook, folded; every test run executes it.
+A cell tagged `claims` checks the statements of a section. A learner does not have to read it, and what is true for the
+tested version of torch may not be true for the reader's. So it is only in the solutions notebook, where it is folded.
+Every test run executes it.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
     """Finds the sources under `root`, all of them or the named ones.
 
     Args:
-        root: The folder that holds `notebooks/`.
+        root: The folder that contains `notebooks/`.
         names: `01_why_pack`, `01`, or the path of a source or a notebook. Without names, all are returned.
 
     Raises:
-        SourceError: There is no source, or none with a given name; a file is not called `NN_name.py`; or two share a
-            number.
+        SourceError: There is no source, or none with one of these names; a file is not called `NN_name.py`; or two
+            share a number.
     """
     found = sorted((root / "notebooks" / "source").glob("*.py"))
     if not found:

@@ -1,4 +1,4 @@
-"""Runs the stored notebooks again and compares every output: pytest with nbval, strict, in a process of its own."""
+"""Runs the stored notebooks again and compares every output, with pytest and a strict nbval in a separate process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
     seed differ on purpose from those with which the notebooks were written: no stored output may depend on them.
 
     Args:
-        root: The folder that holds `notebooks/`.
+        root: The folder that contains `notebooks/`.
         paths: The notebook files.
         max_memory: The most memory that a kernel may use, in bytes.
     """

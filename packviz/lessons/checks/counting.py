@@ -1,4 +1,4 @@
-"""The exercises on counting FLOPs and the bytes of a backward pass (notebooks 07 and 09)."""
+"""Checks the exercises on counting FLOPs and the bytes of a backward pass (notebooks 07 and 09)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 
 @exercise
 def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
-    """Checks a function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU.
+    """Checks a function that computes a GRU's packed forward GEMM FLOPs from its input size, hidden size and lengths.
 
-    It belongs to notebook 07.
+    The exercise is in notebook 07.
     """
     cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
     counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
@@ -27,7 +27,7 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
         if yours != count.packed:
             case = f"Not yet for my_gru_flops({i}, {h}, {lengths}): {yours}, not {count.packed}."
             return Verdict(False, f"{case} {_flops_hint(count, yours)}", [rows, count])
-    return Verdict(True, "Equal to pv.flops for every case.", [rows, counts[0]])
+    return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, counts[0]])
 
 
 def _flops_hint(count: FlopCount, yours: Any) -> str:
@@ -45,14 +45,14 @@ def _flops_hint(count: FlopCount, yours: Any) -> str:
 
 
 _NEAR = 0.1
-"""The greatest relative error of an answer."""
+"""The greatest relative error that is accepted in an answer."""
 
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """Checks a function from lengths and features to the bytes that the backward pass of pad writes, within 10 %.
+    """Checks a function that computes the bytes that the backward pass of pad writes, from lengths and features.
 
-    It belongs to notebook 09.
+    Answers within 10 % are accepted. The exercise is in notebook 09.
     """
     batches = [(spread(d, 128, 64), 32) for d in (8, 16, 32, 64)]
     batches += [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
@@ -67,12 +67,12 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
             batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
             case = f"Not yet for {batch} {features} features: {size(y)}, counted {size(right)}."
             return Verdict(False, f"{case} {_bytes_hint(lengths, features, y)}", [rows])
-    return Verdict(True, "Within 10 % of what was counted, for every case.", [rows])
+    return Verdict(True, "Your numbers are within 10 % of the counted bytes in every case.", [rows])
 
 
 @functools.cache
 def _counted(lengths: Sequence[int], features: int) -> int:
-    """Counts the bytes once, however often a reader tries."""
+    """Counts the bytes. They are counted only once, however often a reader tries."""
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes

@@ -1,4 +1,4 @@
-"""The exercises on layouts: padding and packed order (notebooks 00 to 02)."""
+"""Checks the exercises on layouts: padding and packed order (notebooks 00 to 02)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 @exercise
 def half_padding(lengths: Any) -> Verdict:
-    """Checks the lengths of a batch of which exactly half is padding (notebook 00)."""
+    """Checks that exactly half of a batch with these lengths is padding (notebook 00)."""
     layout = require_steps(Layout(lengths))
     picture = [Picture(layout)]
     if 2 * layout.n_padding == layout.n_cells:
@@ -25,7 +25,7 @@ def half_padding(lengths: Any) -> Verdict:
 
 @exercise
 def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
-    """Checks a split of `lengths` into two batches of equal size with the least padding (notebook 01)."""
+    """Checks that `batches` splits `lengths` into two batches of equal size with the least padding (notebook 01)."""
     if not all(hasattr(batch, "__len__") for batch in batches):
         return Verdict(False, "Give two lists of lengths, one for each batch.")
     if sorted(n for batch in batches for n in batch) != sorted(lengths):
@@ -44,7 +44,7 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
 
 @exercise
 def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
-    """Checks a function from lengths to batch sizes (notebook 02)."""
+    """Checks a function that computes batch sizes from lengths (notebook 02)."""
     for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
         yours = answer(list(lengths))
         rows = Comparison(f"batch sizes of lengths {lengths}", yours, Layout(lengths).batch_sizes)

@@ -1,4 +1,4 @@
-"""The exercises on mistakes that break a static graph, and on silent ones (notebooks 13 and 15)."""
+"""Checks the exercises on mistakes that break a static graph, and on silent mistakes (notebooks 13 and 15)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
-"""The numbers of time steps and the lengths of the batches to try."""
+"""The number of time steps and the lengths of each batch to try."""
 
 
 @exercise
@@ -60,7 +60,7 @@ _HINTS = (
 
 
 def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
-    """Returns three batches as `(x, lengths, batch_first)`. torch packs each of them without an error, and wrongly.
+    """Returns three batches as `(x, lengths, batch_first)`. torch packs each of them wrongly, without an error.
 
     All contain the same six sequences of whole numbers: a is 10, 11, 12, …, b is 20, 21, and so on. Zeros are padding.
     """
@@ -74,9 +74,9 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
 
 @exercise
 def repaired_batches(answer: Any) -> Verdict:
-    """Checks three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)`.
+    """Checks three batches whose silent mistakes were repaired: a list of `(x, lengths, batch_first)`.
 
-    It belongs to notebook 15.
+    The exercise is in notebook 15.
     """
     from packviz.ops.original import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The exercises on padded and packed results (notebooks 03 to 06)."""
+"""Checks the exercises on padded and packed results (notebooks 03 to 06)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 @exercise
 def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
-    """Checks a function from the output of a packed bidirectional RNN to the final states of both directions.
+    """Checks a function that takes the final states of both directions from a packed bidirectional RNN's output.
 
-    It belongs to notebook 03.
+    The exercise is in notebook 03.
     """
     from torch import Tensor, arange, zeros  # noqa: PLC0415
 
@@ -53,17 +53,17 @@ def _taken_from(values: list[float]) -> str:
 
 @exercise
 def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
-    """Checks a function from a padded batch `(B, T, F)` and its lengths to the mean over the real steps.
+    """Checks a function that computes the mean over the real steps, from a padded batch `(B, T, F)` and its lengths.
 
-    It belongs to notebook 04.
+    The exercise is in notebook 04.
     """
     from torch import stack, tensor  # noqa: PLC0415
 
     wrong = "Add up the real steps, and divide each row by its own length, because T counts the padding, too."
     cases = [
         ([3, 1, 2], 0.0, wrong),
-        ([2, 4], 99.0, "The padding holds 99 here. Set it to 0 before you add up; the lengths say where it is."),
-        ([1, 3], float("nan"), "The padding holds NaN here, and 0 × NaN is NaN. Replace it with masked_fill."),
+        ([2, 4], 99.0, "The padding contains 99 here. Set it to 0 before you add up; the lengths say where it is."),
+        ([1, 3], float("nan"), "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."),
     ]
     for lengths, padding, hint in cases:
         steps = range(max(lengths))
@@ -79,14 +79,14 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))
         if not bool(((yours - target).abs() < 1e-4).all()):
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [batch, means])
-    return Verdict(True, "This is the mean of the real steps, whatever the padding holds, even NaN.", [batch, means])
+    return Verdict(True, "This is the mean of the real steps, whatever the padding contains, even NaN.", [batch, means])
 
 
 @exercise
 def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right.
 
-    It belongs to notebook 05.
+    The exercise is in notebook 05.
     """
     from torch import equal, tensor  # noqa: PLC0415
 
@@ -107,9 +107,9 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
 @exercise
 def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
-    """Checks a function from pairs of a sequence and its tags to a padded batch, its lengths and its padded tags.
+    """Checks a function that makes a padded batch, its lengths and its padded tags from pairs of sequence and tags.
 
-    It belongs to notebook 06.
+    The exercise is in notebook 06.
     """
     from torch import Tensor, tensor  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The exercise on flat rows (notebook 14)."""
+"""Checks the exercise on flat rows (notebook 14)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 
 @exercise
 def document_ids(answer: Callable[[list[int]], Any]) -> Verdict:
-    """Checks a function from lengths to the number of the document that each flat row belongs to (notebook 14)."""
+    """Checks a function that returns the number of the document to which each flat row belongs (notebook 14)."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
         target = [b for b, n in enumerate(lengths) for _ in range(n)]
         rows = Comparison(f"document ids of lengths {lengths}", answer(list(lengths)), target)

@@ -1,4 +1,4 @@
-"""The exercises on time: simulated machines, staircases, workers and methods (notebooks 08 and 10 to 12)."""
+"""Checks the exercises on time: simulated machines, staircases, workers and methods (notebooks 08 and 10 to 12)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MACHINES: dict[str, tuple[float, _Slow]] = {
     "a tiring machine": (4.0, lambda i, seconds: seconds * 1.02 ** min(i, 100)),
     "a busy machine": (1.5, lambda i, seconds: seconds + 0.02 * (i % 7 == 6)),
 }
-"""By name: how many times as long as `a` `b` takes, and the time of call number `i` if it should take `seconds`."""
+"""The machines by name: the time of `b` relative to `a`, and that of call `i` if it should take `seconds`."""
 _HINTS = (
     "Divide the time of b by that of a. A time is clock() after the call minus clock() before it.",
     "Its first calls are slow. Call both functions a few times before you time them.",
@@ -48,7 +48,7 @@ def _simulated(ratio: float, slow: _Slow) -> tuple[Callable[[], None], Callable[
 
 @exercise
 def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdict:
-    """Checks a function from `(a, b, clock)` to the number of times as long as `a` that `b` takes (notebook 08)."""
+    """Checks a function that returns how many times as long as `a` the function `b` takes (notebook 08)."""
     truths = [ratio for ratio, _ in _MACHINES.values()]
     ratios = [float(answer(*_simulated(*machine))) for machine in _MACHINES.values()]
     title = f"times as long as a that b takes, on {', '.join(_MACHINES)}"
@@ -57,12 +57,12 @@ def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdic
         if not abs(yours / truth - 1) <= _CLOSE:
             message = f"Not yet on {kind}: {yours:.3g}, and b takes {truth:g} times as long as a."
             return Verdict(False, f"{message} {hint}", drawn)
-    return Verdict(True, f"Within {_CLOSE:.0%} of the truth on every machine.", drawn)
+    return Verdict(True, f"Your ratio is within {_CLOSE:.0%} of the truth on every machine.", drawn)
 
 
 @exercise
 def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
-    """Checks the cuts of a staircase. None may cost less if a call costs as much as `call` cells (notebook 10)."""
+    """Checks that no staircase costs less than these cuts if a call costs as much as `call` cells (notebook 10)."""
     n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
     try:
         stairs = Stairs(n, list(map(operator.index, cuts)))
@@ -98,7 +98,7 @@ def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best
 def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
     """Checks the loss of one of several workers (notebook 12).
 
-    The average of their gradients must be the gradient of the mean over all tokens.
+    The average of the workers' gradients must be the gradient of the mean over all tokens.
     """
     from torch import Tensor, arange, autograd  # noqa: PLC0415
 
@@ -156,4 +156,4 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], Any]) -> 
         if chosen[-1] != right:
             times = [f"{name} {', '.join(f'{one[name]:g}' for one in rounds)} s" for name in rounds[0]]
             return Verdict(False, f"Exact: {', '.join(sorted(exact))}. {'; '.join(times)}. {hint}", [drawn])
-    return Verdict(True, "The fastest of the exact methods, also with a busy round.", [drawn])
+    return Verdict(True, "You chose the fastest exact method every time, even with a busy round.", [drawn])

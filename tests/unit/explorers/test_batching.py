@@ -96,7 +96,7 @@ def test_lengths_are_loaded():
     explorer = BatchingExplorer(OWN, batch_size=4)
     before = explorer.picture.value
     move(explorer.picker.kind, FILE)
-    assert "no file yet; choose one with the button" in words(explorer.error)
+    assert "no file was chosen yet; choose one with the button" in words(explorer.error)
     assert explorer.picture.value == before
     assert visible(explorer.picker.upload)
     upload(explorer, b"\xef\xbb\xbfname,length\nx,5\ny,3\n")

@@ -286,8 +286,8 @@ CHECKS = {
     checks.masked_mean: (
         [
             (lambda x, lengths: x.mean(1), "Not yet for lengths [3, 1, 2]. Add up the real steps"),
-            (real_mean(lambda x, mask: x), "Not yet for lengths [2, 4]. The padding holds 99 here."),
-            (real_mean(torch.mul), "Not yet for lengths [1, 3]. The padding holds NaN here, and 0 × NaN is NaN"),
+            (real_mean(lambda x, mask: x), "Not yet for lengths [2, 4]. The padding contains 99 here."),
+            (real_mean(torch.mul), "Not yet for lengths [1, 3]. The padding contains NaN here, and 0 × NaN is NaN"),
             (lambda x, lengths: x.mean(2), "Return a tensor of shape (3, 2). Yours is a tensor of shape (3, 3)."),
         ],
         [

@@ -120,7 +120,7 @@ def test_a_gpu_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for built, said in ((None, "is built without CUDA: install"), ("12.8", "finds no GPU: check")):
         monkeypatch.setattr(torch.version, "cuda", built)
-        with pytest.raises(ValueError, match=f"device is 'cuda', and torch.* {said}.*; or take the device cpu$"):
+        with pytest.raises(ValueError, match=f"device is 'cuda', and torch.* {said}.*; or use the device cpu$"):
             run(device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -282,7 +282,7 @@ def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
 
     record("b", device="cpu", threads=4, device_name="a CPU")
     record("c", device="cpu", device_name="a CPU")
-    assert "none was recorded on a GPU" in STUDY.without_gpu()
+    assert "no results of a GPU were recorded" in STUDY.without_gpu()
     record("a", device="cuda:1", device_name="a GPU")
     assert STUDY.without_gpu() == ""
     assert list(STUDY.recordings()) == ["CPU", "CPU, 4 threads", "GPU"]
