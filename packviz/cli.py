@@ -28,7 +28,7 @@ STUDIES = {
     "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
     "packviz.bench.calibration": "the constants by which pv.run chooses a method",
 }
-"""The studies of `packviz study`, by module, with a description."""
+"""The studies that `packviz study` offers: a description of each, by the name of its module."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
     options, status = parser.parse_args(arguments, argparse.Namespace(rest=rest, program=None)), 0
     if rest is None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without our dashes and dots still gets the numbers
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show our dashes still shows the numbers
     try:
         status = options.run(options) or 0
         sys.stdout.flush()

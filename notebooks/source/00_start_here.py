@@ -3,12 +3,12 @@
 #
 # **What is in these notebooks, and does your installation work?**
 #
-# The sequences of a batch often have different lengths. These notebooks show how PyTorch handles them, what that costs, and
-# how to make it faster.
+# The sequences in a batch often differ in length. These notebooks show how PyTorch handles such batches, what that
+# costs, and how to train faster.
 #
 # After this notebook, you can
 #
-# - read a picture of a padded and of a packed batch,
+# - read pictures of padded and packed batches,
 # - tell whether your installation works,
 # - find the notebook that answers your question.
 #
@@ -36,7 +36,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
 # | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 16 min |
-# | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 16 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 16 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and why is that not the same as time? | 20 min |
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
@@ -62,7 +62,7 @@ ask("padding gained")
 
 # %% [markdown]
 # Now move slider **a** with the mouse, or click it and use the arrow keys. The picture should change. If it does not,
-# choose *Run → Run All Cells*. On GitHub it cannot, because no Python runs there.
+# choose *Run → Run All Cells*. On GitHub, the picture cannot change, because no Python runs there.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -90,7 +90,7 @@ assert explorer.shown == pv.Layout([5, 3, 2])
 # %% [markdown]
 # ## Exercise
 #
-# Find the lengths of a batch of which **exactly half** is padding. There are many answers. Replace the `...` with a list
+# Find the lengths of a batch that is **exactly half** padding. There are many answers. Replace the `...` with a list
 # such as `[5, 3, 2]`, and the check will draw your batch.
 
 # %% tags=["exercise"]
@@ -106,20 +106,22 @@ checks.half_padding(my_lengths)
 #
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
-# 1. **Keep the results of one batch**, with dropout set to 0: its outputs, its loss and its gradients. They must stay the
-#    same, up to rounding. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward pass.)
-# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare. If your model did not pack
-#    before, its results may change, because the final states of padded rows
+# 1. **Save the results of one batch**, with dropout set to 0: the outputs, the loss and the gradients. They must stay
+#    the same, up to rounding. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward
+#    pass.)
+# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your
+#    model did not pack before, its results may change, because the final states of padded rows
 #    [were wrong](01_why_pack.ipynb#Padding-changes-final-states).
-# 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
-#    prints the code to use.
-# 4. **Put [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) into a batch**, which leaves less padding.
+# 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on
+#    your machine, and prints the code to use.
+# 4. **Batch [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) together**, which leaves less
+#    padding.
 # 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.
-# 6. **Compile only now**, and read [what can break](13_static_graphs.ipynb) first.
+# 6. **Compile only now**, after reading [what can break](13_static_graphs.ipynb).
 #
 # ## You can now
 #
-# - read a picture of a padded and of a packed batch,
+# - read pictures of padded and packed batches,
 # - tell whether your installation works, by moving a slider and looking at the picture,
 # - find the notebook for your question.
 #

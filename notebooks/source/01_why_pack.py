@@ -13,9 +13,9 @@
 #
 # ## A batch is a rectangle
 #
-# Suppose that a model reads four short sequences at once. We call them a, b, c and d, and they return on every page up to
-# notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is filled up to the
-# length of the longest one. These extra values are called *padding*.
+# Suppose that a model reads four short sequences at once. We call them a, b, c and d, and they return on every page
+# up to notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is filled up
+# to the length of the longest one. The extra values are called *padding*.
 
 # %%
 import packviz as pv
@@ -25,8 +25,8 @@ sequences = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]
 pv.show(sequences, part="padded")
 
 # %% [markdown]
-# Padding is hatched, as in all our pictures. Each *cell*, which is one time step of one row, is either real or padding. How
-# many cells of a larger batch are real?
+# Padding is hatched, as in all our pictures. Each *cell*, which is one time step of one row, is either real or
+# padding. How many cells are real in this larger batch?
 
 # %%
 ask("cells that are real")
@@ -36,8 +36,9 @@ batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8], part="padded")
 batch
 
 # %% [markdown]
-# A layer that reads the padded batch computes 64 cells, although only 45 of them hold data. A *packed* batch contains these
-# 45 cells and nothing else. The next picture shows it on the right, and notebook 02 explains its order.
+# A layer that reads the padded batch computes 64 cells, although only 45 of them hold data. A *packed* batch contains
+# these 45 cells and nothing else. The next picture shows it on the right, and notebook 02 explains the order of its
+# cells.
 
 # %% tags=["claims"]
 assert batch.layout.n_cells == 64
@@ -94,7 +95,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # *bucketing*: shuffle the sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches. This
 # leaves some padding.
 #
-# To try it with your own lengths, change the next list and run both cells.
+# To try your own lengths, change the next list and run both cells.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
@@ -148,9 +149,9 @@ for n in (4, 6, 12):
 pv.draw.Strips(states, title="The final state of our sequence, alone and beside another one")
 
 # %% [markdown]
-# In a padded batch, the final state of the *same* sequence depends on the length of the other one, and there is no warning.
-# Even one step of padding changes it. In a packed batch, it is always the state that the sequence has alone. The reason is
-# that an LSTM cannot recognise padding, so it reads the zeros and keeps updating its state:
+# In a padded batch, the final state of the *same* sequence depends on the length of the other one, and there is no
+# warning. Even one step of padding changes it. An LSTM cannot recognise padding, so it reads the zeros and keeps
+# updating its state. In a packed batch, the final state is the same as for the sequence alone. Here is why:
 
 # %%
 pv.show(pad_sequence([ours[:, 0], other[:6, 0]]), [3, 6])  # the first of the 4 features
@@ -172,7 +173,7 @@ assert torch.allclose(lstm(pad_sequence([ours, other]))[0][:3, 0], lstm(ours)[0]
 #   `output[-1]`, and `c_n`, the second state of an LSTM. [Notebook 03](03_hidden_states.ipynb) shows every case.
 # - **"Packing is for speed."** Packing saves computations, but fewer computations do not always take less time. On a
 #   CPU, torch often takes *longer* to train on a packed batch. Notebook 07 counts the computations, 08 measures the
-#   time, 09 explains it, and 10 makes it faster.
+#   time, 09 explains it, and 10 reduces it.
 
 # %% [markdown]
 # ## Exercise

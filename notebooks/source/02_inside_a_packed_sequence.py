@@ -5,10 +5,10 @@
 #
 # After this notebook, you can
 #
-# - read `data` and `batch_sizes` of any packed sequence,
+# - read the `data` and `batch_sizes` of any packed sequence,
 # - say why the data has this order,
-# - pack sequences in any order, and get your own order back,
-# - pad a packed sequence again without losing a dimension or a step.
+# - pack sequences in any order, and get results in that order,
+# - pad a packed sequence again without swapping dimensions or losing steps.
 #
 # Time: 19 minutes.
 #
@@ -51,9 +51,10 @@ assert packed.batch_sizes.tolist() == [2, 2, 1]
 # %% [markdown]
 # ## Why this order?
 #
-# An RNN computes step t of all sequences at once, and only then step t + 1, because each state depends on the one before.
-# It multiplies all inputs of a step by the same weights, so it needs them together, as the rows of one matrix. In a packed
-# sequence, this matrix is a slice of `data`. Sequences that have ended are not in it, so nothing is computed for them.
+# An RNN computes step t of all sequences at once, and only then step t + 1, because each state depends on the one
+# before. It multiplies all inputs of a step by the same weights, so it needs these inputs together, as the rows of
+# one matrix. In a packed sequence, this matrix is a slice of `data`. Sequences that have ended are not in it, so
+# nothing is computed for them.
 #
 # That is enough to write a complete RNN. In each step, the new state is
 # tanh(input · W<sub>ih</sub> + b<sub>ih</sub> + state · W<sub>hh</sub> + b<sub>hh</sub>). We run it on random
@@ -77,9 +78,9 @@ output, h_n = rnn(packed)
 print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
-# The important expression is `h[size:]`, which keeps the states of the sequences that have ended. This is why a packed batch
-# gives correct final states. The loop also shows why the longest sequence comes first. The sequences that are still running
-# are then always in the first `size` rows.
+# The important expression is `h[size:]`, which keeps the states of the sequences that have ended. This is why a
+# packed batch gives correct final states. The loop also shows why the longest sequence comes first. In this order,
+# the sequences still running are always in the first `size` rows.
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
@@ -87,9 +88,9 @@ assert torch.allclose(h, h_n[0], atol=1e-6)
 # %% [markdown]
 # ## Step by step
 #
-# The panel runs such a loop on a, b, c and d, next to a padded run of the same RNN. Move **time step t**, or press play. The
-# frame shows the cells of this step in the padded batch, and the slice of `data` that holds them. The states after this step
-# are below, with those of the padded run on the left and those of the loop on the right.
+# The panel below runs such a loop on a, b, c and d, next to a padded run of the same RNN. Move **time step t**, or
+# press play. The frame shows the cells of this step in the padded batch, and the slice of `data` that holds them. The
+# states after this step are below, with those of the padded run on the left and those of the loop on the right.
 #
 # Watch c, which ends with step 1. In the padded run, its state keeps changing, because the RNN reads zeros. In the loop, it
 # stays as it was.
@@ -127,9 +128,9 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# There is one batch size for each time step, and one length for each sequence. `batch_sizes` begins with the number of
-# sequences, and falls at each step by the number that have ended. The sequence in row r of the packed picture has
-# as many steps as there are batch sizes above r. In the second of these batches, three sequences end together:
+# There is one batch size for each time step, and one length for each sequence. `batch_sizes` begins with the number
+# of sequences, and falls at each step by the number that have ended. The sequence in row r of the packed picture has
+# as many steps as there are batch sizes greater than r. In the second batch below, three sequences end together:
 
 # %%
 for lengths in ([9, 8, 6, 4, 3, 2], [4, 2, 2, 2]):
@@ -159,7 +160,7 @@ assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
 assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
 
 # %% [markdown]
-# These two happen to be sorted by length. By default, torch refuses a batch that is not sorted:
+# These two rows happen to be sorted by length. By default, torch refuses a batch that is not sorted:
 
 # %%
 x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences: time first, torch's default
@@ -184,8 +185,8 @@ pv.show(packed, indices=True)
 ask("order of h_n")
 
 # %% [markdown]
-# You will rarely use these two tensors yourself, because torch applies them for you. An initial state that you pass in is in
-# your order, and so are `h_n` and the batch that `pad_packed_sequence` returns.
+# You will rarely use these two tensors yourself, because torch applies them for you. You pass an initial state in
+# your order, and get `h_n` and the batch from `pad_packed_sequence` in the same order.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -217,8 +218,8 @@ print(back)
 print(lengths)
 
 # %% [markdown]
-# Two things can go wrong here without an error. If you forget `batch_first=True` on the way back, you get time × batch. And
-# you get as many steps as the longest sequence has, even if your batch had more, unless you pass `total_length`.
+# Two things can go wrong here without an error. If you forget `batch_first=True`, the result is time × batch. And
+# unless you pass `total_length`, you get only as many steps as the longest sequence has, even if your batch had more.
 
 # %%
 time_first, _ = pad_packed_sequence(packed)
@@ -273,8 +274,8 @@ checks.batch_sizes(my_batch_sizes)
 # ## You can now
 #
 # - read `data`, which is ordered by time step, and `batch_sizes`, which says how many rows each step has,
-# - explain the order, in which all inputs of one step are one slice,
-# - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore yours,
+# - explain this order, in which the inputs of each step form one slice,
+# - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore it,
 # - pad a packed sequence again, with `batch_first` and `total_length`.
 #
 # Next: [03 Hidden states](03_hidden_states.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start

@@ -14,7 +14,7 @@
 #
 # ## One batch, padded and packed
 #
-# Notebook 01 showed that padding changes a final state. An RNN has more results than that, so let us compare them all. The
+# Notebook 01 showed that padding changes a final state. An RNN has other results, too, so let us compare them all. The
 # four sequences a, b, c and d now have two random features at each time step, and their padding is on the right.
 
 # %%
@@ -54,13 +54,13 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most, in
-# percent of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31 (69 %
-# off before rounding). `=` means that they differ by rounding only. Hatched cells are padding, where
-# `pad_packed_sequence` writes zeros, so these numbers only say how large the padded outputs are.
+# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most,
+# in percent of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31
+# (a difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding, where
+# `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
 #
-# The outputs at real steps agree, and the final states of a, c and d do not. By default, `pv.compare` also looks at the
-# gradients of two losses, one on the outputs at real steps, and one on `h_n`. Which of these gradients agree?
+# The outputs at real steps agree, but the final states of a, c and d do not. By default, `pv.compare` also looks at
+# the gradients of two losses, one on the outputs at real steps, and one on `h_n`. Which of these gradients agree?
 
 # %%
 pv.compare(lstm, x, lengths).agrees
@@ -81,14 +81,14 @@ for what in ("h_n", "c_n", "gradients_h_n"):
     assert comparison.needs_packing(what)
 
 # %% [markdown]
-# Those of the loss on outputs agree, but those of the loss on `h_n` do not.
+# The gradients of the loss on outputs agree, but those of the loss on `h_n` do not.
 #
 # ## The state during the padding
 #
-# What happens to the state of c? An RNN does not know which steps are padding. After the two steps of c, it reads three
-# steps of zeros, and each of them changes the state. If the batch is packed, the state stays as it was. The next picture
-# shows how far apart the two states are. Its distances are not percentages. Each is the square root of the sum of the
-# squared differences of all units.
+# What happens to the state of c? An RNN does not know which steps are padding. After the two steps of c, it reads
+# three steps of zeros, and each of them changes the state. If the batch is packed, the state stays as it was. The
+# next picture shows how far apart the two states are. It shows the Euclidean distance between them, not a
+# percentage.
 
 # %%
 from packviz.check.trajectories import trajectory
@@ -101,7 +101,7 @@ for n, distances in zip(lengths, trajectory(comparison).padded, strict=True):
     assert all(distances[n:] > 0.01)
 
 # %% [markdown]
-# The dot marks the step at which a padded run reads `h_n`, which is the last step of the *batch* for every row.
+# The dot marks the step from which a padded run takes `h_n`, which is the last step of the *batch* for every row.
 #
 # Now set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
 
@@ -148,8 +148,9 @@ comparison
 # usually largest next to the padding. This direction ends at step 0, where its output is also its final state. So you find
 # the same differences in `h_n` under `0←` (layer 0, reverse).
 #
-# In the panel above, tick **bidirectional**. In the grid of the reverse half, each number that is not hatched marks a wrong
-# output. With two layers, the forward half is wrong, too, because the second layer reads both halves of the first.
+# In the panel above, tick **bidirectional**. In the grid of the reverse half, a number in an unhatched cell marks a
+# wrong output. With two layers, the forward half is wrong, too, because the second layer reads both halves of the
+# first.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
@@ -162,9 +163,9 @@ assert not two.agrees.outputs_forward
 # %% [markdown]
 # ## All cases at once
 #
-# The table below compares each result with that of every sequence alone, which is right by definition. People also look
-# for the final state in `output`: at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`),
-# or at step 0. At which of these places is there a final state?
+# The table below compares each result with that of the sequence alone, which is right by definition. People also look
+# for the final state in `output`: at each sequence's own last step (*len-1*), at the batch's last step
+# (`output[:, -1]`), or at step 0. Which of these places hold a final state?
 
 # %%
 from packviz.check.truth import truth_table
@@ -201,8 +202,8 @@ assert not bare[2, "padded"]["outputs, reverse"]
 #
 # ## NaN in the padding
 #
-# Some pipelines leave NaN where nothing was measured. If the RNN reads in one direction, a loss on real steps is still
-# finite. Are its gradients finite, too?
+# Some data pipelines leave NaN where nothing was measured. If the RNN reads in one direction, a loss on real steps is
+# still finite. Are its gradients finite, too?
 
 # %%
 ask("NaN in the padding")
@@ -241,8 +242,8 @@ assert not example.agrees.h_n
 #
 # ## Right results without packing
 #
-# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step. It
-# contains neither `c_n` nor the final states of lower layers.
+# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step.
+# `output` contains neither `c_n` nor the final states of lower layers.
 
 # %%
 output, _ = lstm(x)  # padded
@@ -250,9 +251,10 @@ gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
 print("equal to packed:", torch.allclose(gathered, packed_h_n[0], atol=1e-6))
 
 # %% [markdown]
-# **Reverse direction: flip.** Flip each sequence *within its length*, so that its padding stays at the end, run a forward
-# RNN with the weights of the reverse direction, and flip the result back. `pv.align` moves the padding to the left, and
-# `flip(1)` then reverses time. With several layers, finish both directions of one layer before you begin the next.
+# **Reverse direction: flip.** Flip each sequence *within its length*, so that its padding stays at the end, run a
+# forward RNN with the weights of the reverse direction, and flip the result back. `pv.align` moves the padding to the
+# left, and `flip(1)` then reverses the time axis. With several layers, finish both directions of one layer before you
+# begin the next.
 
 
 # %%
@@ -281,11 +283,11 @@ assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 #
 # - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction, and for
 #   hardly anything else in the table above.
-# - **"Without biases, padding with zeros does no harm."** A state of zeros then stays zero while the RNN reads zeros. So
-#   with one layer and no initial state, the reverse direction is right. But a forward state is rarely zero at its last real
-#   step.
+# - **"Without biases, padding with zeros does no harm."** A state of zeros then stays zero while the RNN reads zeros.
+#   So with one layer and no initial state, the reverse direction is right. But a forward state is rarely zero at the
+#   last real step.
 # - **"With the same seed, padded and packed training must agree."** Dropout between layers draws a number for every
-#   *computed* unit. A packed batch computes fewer, so it drops other units. Compare without dropout.
+#   *computed* unit. A packed run computes fewer units, so it drops different ones. Compare without dropout.
 
 # %% tags=["claims"]
 dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
@@ -306,7 +308,7 @@ assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
 # ## Exercise
 #
 # `output`, of shape `(B, T, 2 · H)`, comes from a *packed* bidirectional RNN, with the forward half first. Return the
-# last layer's final states of both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
+# last layer's final states in both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
 
 
 # %% tags=["exercise"]

@@ -7,15 +7,16 @@
 #
 # - compute a loss and an accuracy over the real cells only,
 # - pool, normalise and attend without reading the padding,
-# - apply layers to `PackedSequence.data`, and say when that is right.
+# - say which layers you can apply to `PackedSequence.data`.
 #
 # Time: 16 minutes.
 #
 # ## A loss that reads the padding
 #
-# If a padded batch goes through a model, the loss compares padded predictions with padded targets. But predictions in the
-# padding mean nothing, so they should not count. A *mask* says which cells are real. You can make one in plain torch, with
-# `torch.arange(T) < torch.tensor(lengths)[:, None]`, or with `pv.real_mask`. Both are True at real cells.
+# If a padded batch goes through a model, the loss compares padded predictions with padded targets. But predictions in
+# the padding mean nothing, so they should not count. A *mask* says which cells are real. You can make one in plain
+# torch, with `torch.arange(T) < torch.tensor(lengths)[:, None]`, or with `pv.real_mask`. Both masks are True at real
+# cells.
 
 # %%
 import torch
@@ -54,14 +55,15 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# The sum of the squared errors is the same in both lines, but a plain mean divides it by all 20 cells instead of the 14
-# real ones. So the loss is too low, the gradients are too small by the same factor, and the factor differs from batch to
-# batch. If the padding is predicted badly, a plain mean can also be too high.
+# The sum of the squared errors is the same in both cases, but a plain mean divides it by all 20 cells instead of the
+# 14 real ones. So the loss is too low, the gradients are too small by the same factor, and this factor differs from
+# batch to batch. If the padding is predicted badly, a plain mean can also be too high.
 #
-# In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
-# torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (For class
-# labels, `F.cross_entropy` also leaves cells with the target `ignore_index` out of its mean.) Instead of a function, you
-# can pass one number per cell. If it is 1 where a prediction is right and 0 where it is wrong, the result is the accuracy.
+# In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same
+# for torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`.
+# (For class labels, `F.cross_entropy` also leaves cells with the target `ignore_index` out of its mean.) Instead of a
+# function, you can pass one number per cell. If you pass 1 for each right prediction and 0 for each wrong one, the
+# result is the accuracy.
 #
 # ## Which layers read the padding?
 #
@@ -71,8 +73,8 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 ask("reads the padding")
 
 # %% [markdown]
-# **Pooling.** A mean over time divides by T instead of the length. A maximum over time returns a zero from the padding if
-# all real values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps of 5:
+# **Pooling.** A mean over time divides by T instead of the length. A maximum over time returns a zero from the
+# padding if all real values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps out of 5:
 
 # %%
 torch.manual_seed(1)
@@ -91,8 +93,9 @@ for b, length in enumerate(lengths):
 assert (max_of_real < -1).all()
 
 # %% [markdown]
-# **BatchNorm.** In training, it computes the mean and the variance of each feature over all cells. The zeros of the padding
-# change both, and thus every real cell. Pass only the real cells, `x[mask]`. BatchNorm needs no time axis.
+# **BatchNorm.** In training, it computes the mean and the variance of each feature over all cells. The zeros in the
+# padding change both, and thus the output at real cells. You can pass only the real cells, `x[mask]`, because BatchNorm
+# needs no time axis.
 
 # %% tags=["claims"]
 far = x[mask] + 10
@@ -105,8 +108,8 @@ assert torch.allclose(over_all.running_mean, over_real.running_mean * 14 / 20)
 assert (over_all.running_var > 10 * over_real.running_var).all()
 
 # %% [markdown]
-# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without a
-# mask, padded keys get some of it. For the two queries of sequence c, they get most of it:
+# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without
+# a mask, the padding gets some of this weight, and from the two queries of c it gets most:
 
 # %%
 torch.manual_seed(2)
@@ -124,15 +127,15 @@ for b, length in enumerate(lengths):
     assert torch.allclose(output[b : b + 1, :length], alone, atol=1e-6)
 
 # %% [markdown]
-# There are two opposite conventions. `MultiheadAttention` expects a `key_padding_mask` that is True at the cells to
-# **ignore**, which is why we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True at the
-# cells to **read**.
+# Masks follow two opposite conventions. `MultiheadAttention` expects a `key_padding_mask` that is True at the cells
+# to **ignore**, so we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True
+# at the cells to **read**.
 #
 # ## Layers on packed data
 #
-# A packed batch contains no padding, so there is nothing to mask. Of torch's layers, only RNNs accept a `PackedSequence`.
-# Others can take `packed.data`, a tensor with one row for each real cell. Put the result back with `_replace(data=…)`,
-# which keeps the order.
+# A packed batch contains no padding, so there is nothing to mask. Of torch's layers, only RNNs accept a
+# `PackedSequence`. Other layers can take `packed.data`, a tensor with one row for each real cell. Put the result back
+# with `_replace(data=…)`, which keeps the order.
 
 # %%
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -155,17 +158,17 @@ assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
 
 # %% [markdown]
 # This also saves the work on the padding. It is right for layers that treat each cell alone, such as `Linear`, an
-# activation or `LayerNorm`, and for BatchNorm. It is wrong for anything that looks along time, such as a convolution or
-# attention, because the next row of `data` usually belongs to another sequence.
+# activation or `LayerNorm`, and for BatchNorm. It is wrong for layers that combine the time steps of a sequence, such
+# as a convolution or attention, because the next row of `data` usually belongs to another sequence.
 #
 # Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by sequence.
-# Do not mix the two, because their shapes agree and torch raises no error.
+# If you mix the two, torch raises no error, because their shapes agree.
 #
 # ## Does the mask matter in training?
 #
-# A GRU reads the 512 sentences of notebook 01, and predicts after each word whether a punctuation mark comes next. We train
-# it twice, once with the loss over all cells, and once with the loss over the real ones. Two thirds of the cells are
-# padding, with 0 as their target.
+# A GRU reads the 512 sentences of notebook 01, and predicts after each word whether a punctuation mark comes next. We
+# train it twice, once with the loss over all cells, and once over the real ones. Two thirds of the cells are padding,
+# with a target of 0.
 
 # %%
 from collections import Counter
@@ -227,17 +230,17 @@ real_cells = sum(sum(n) for _, _, n in batches) / sum(tokens.numel() for tokens,
 assert 0.3 < real_cells < 0.4
 
 # %% [markdown]
-# Without a mask, the reported loss is far lower. But after six epochs, the loss of this GRU at real words is higher than
-# that of the other one after three. The reported loss is low because most cells are padding, which is easy to predict. It
-# also depends on the amount of padding, so you cannot compare it between different batches.
+# Without a mask, the reported loss is far lower. But at real words, the loss after six epochs is higher than
+# with a mask after three. The reported loss is low because most cells are padding, which is easy to predict. It also
+# depends on the amount of padding, so you cannot compare it between different batches.
 #
 # ## What people get wrong
 #
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN is NaN. Use `masked_fill` or
 #   `torch.where`.
-# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation, and test it with two
-#   sequences.
+# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation, and test the
+#   mask with two sequences.
 
 # %% [markdown]
 # ## Exercise
@@ -261,7 +264,7 @@ checks.masked_mean(my_masked_mean)
 #
 # - compute a loss and an accuracy over real cells, with a mask or on packed data,
 # - say which layers read the padding if you do not prevent it: pooling, BatchNorm and attention,
-# - use `packed.data` for layers that do not look along time.
+# - use `packed.data` for layers that do not combine time steps.
 #
 # Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden states](03_hidden_states.ipynb) · [00 Start
 # here](00_start_here.ipynb)

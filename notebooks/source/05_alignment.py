@@ -14,8 +14,8 @@
 # ## Padding on the left
 #
 # Tokenizers for text generation usually put the padding on the left, so that every text ends in the last column. But
-# `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left, it
-# packs the padding and cuts off the end of the text. Here are a, b, c and d with the padding on the left:
+# `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left,
+# it packs the padding and cuts off the end of the text. Here are the sequences a, b, c and d, padded on the left:
 
 # %%
 import torch
@@ -30,8 +30,8 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Only padding is left of row c, a and d have lost their last tokens, and there was no error. `pv.align` uses the lengths to
-# move the padding to the side that you name in `padding_side`. Then you can pack the batch:
+# Row c now contains only padding, rows a and d have lost their last tokens, and torch raised no error. `pv.align` uses
+# the lengths to move the padding to the side that you name in `padding_side`. The result can be packed:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)
@@ -52,14 +52,15 @@ mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1
 assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True), right)
 
 # %% [markdown]
-# Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the other side. On a second call
-# this is no longer true, and `align` destroys data. You can prevent this in two ways. If you pass a mask instead of
-# lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything. With `check_padding=0`, it raises
-# an error if a cell that it takes for padding is not 0.
+# Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the side opposite
+# `padding_side`. A second, identical call breaks this assumption and destroys data. You can prevent this in two ways.
+# If you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything.
+# With `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
 #
 # ## Why not look for zeros?
 #
-# A lot of code finds the padding by looking for zeros. But a zero can be data, such as a token, or the rain on a dry day.
+# A lot of code finds the padding by looking for zeros. But a zero can be data, such as a token id, or the rainfall on a
+# dry day.
 
 # %%
 ask("a guess from zeros")
@@ -70,8 +71,8 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
 
 # %% [markdown]
-# In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences is a
-# guess from zeros right?
+# In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences
+# does guessing from zeros work?
 
 # %%
 from packviz.explorers import AlignExplorer
@@ -87,15 +88,15 @@ for zeros in ("none", "at the start", "at the end"):
         assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
 
 # %% [markdown]
-# To move the padding to the right, the guess shifts each row until it begins with a nonzero number, so it is wrong for
-# sequences that begin with a zero. In the other direction, it is wrong for those that end with one. The numbers alone do
-# not show which zeros are data. You need the lengths or a mask.
+# To move the padding to the right, code that looks for zeros shifts each row until it begins with a nonzero number, so
+# it fails for sequences that begin with a zero. In the other direction, it fails for those that end with one. The
+# numbers alone do not show which zeros are data. You need the lengths or a mask.
 #
 # ## From encoder to decoder
 #
-# In translation with RNNs, an encoder reads the source, and a decoder starts from the encoder's final state and writes the
-# target. The longest source need not have the longest target. So if each batch is sorted by length, their orders can
-# differ. Older code sorts both by hand, because torch used to require it:
+# In translation with RNNs, an encoder reads the source, and a decoder starts from the encoder's final state and writes
+# the target. The longest source need not have the longest target. So if both batches are sorted by length, their orders
+# can differ. Older code sorts both by hand, because torch used to require it:
 
 # %%
 ask("states between encoder and decoder")
@@ -123,16 +124,16 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# For two of the four pairs it is not, and there was no error. The version that sorts by hand is wrong, because row 0 of the
-# encoder's state and row 0 of the decoder's batch belong to different pairs. So do their rows 3:
+# For two of the four pairs, it is not, and torch raised no error. The version that sorts by hand is wrong, because row
+# 0 of the encoder's state and row 0 of the decoder's batch belong to different pairs. The same goes for row 3:
 
 # %%
 print("rows 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
 print("rows 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
 
 # %% [markdown]
-# If you have to sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. With
-# `rows = [by_source.index(i) for i in by_target]`, start the decoder from `(h[:, rows], c[:, rows])`.
+# If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute
+# `rows = [by_source.index(i) for i in by_target]`, and start the decoder from `(h[:, rows], c[:, rows])`.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
@@ -148,8 +149,8 @@ assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 # %% [markdown]
 # ## Past and future on one axis
 #
-# Forecasting models such as the *Temporal Fusion Transformer* join a past and a future along time. Pad the past on the left
-# and the future on the right, so that every past ends where its future begins:
+# Forecasting models such as the *Temporal Fusion Transformer* join a past and a future along the time axis. Pad the past
+# on the left and the future on the right, so that every past ends where its future begins:
 
 # %%
 past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
@@ -176,8 +177,8 @@ assert real[:, 3:5].all()
 #
 # ## Exercise
 #
-# Move the padding to the right yourself, in plain torch. `x` is `(B, T)`, with its padding on the left, and `lengths` is a
-# list. Fill the padding with zeros. Zeros may be data, too.
+# Move the padding to the right yourself, in plain torch. `x` has shape `(B, T)`, padded on the left, and `lengths` is a
+# list. Fill the padding with zeros. The data may contain zeros, too.
 
 
 # %% tags=["exercise"]

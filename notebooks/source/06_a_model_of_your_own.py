@@ -6,7 +6,7 @@
 # After this notebook, you can
 #
 # - turn a list of sequences into padded batches, with a `Dataset` and a collate function,
-# - write a bidirectional classifier and a tagger, and say which shape each tensor has,
+# - write a bidirectional classifier and a tagger, and say what shape each tensor has,
 # - use one mask for losses, pooling and attention,
 # - recognise the mistakes that raise no error, and find them with `pv.diagnose`.
 #
@@ -18,9 +18,9 @@
 # %% [markdown]
 # ## From sequences to batches
 #
-# Here are four sequences of token ids with a label each. A `Dataset` hands them out one at a time, and a `DataLoader`
-# collects several of them into a batch. By default, it stacks them, which fails, because tensors of different lengths
-# cannot be stacked:
+# Here are four sequences of token ids, each with a label. A `Dataset` hands them out one at a time, and a `DataLoader`
+# collects several of them into a batch. By default, it stacks them. That fails here, because tensors of different
+# lengths cannot be stacked:
 
 # %%
 import torch
@@ -75,7 +75,7 @@ assert lengths.tolist() == [3, 5, 2, 4]
 
 # %% [markdown]
 # People often leave the lengths out and compute `(x != 0).sum(1)` later. That works until 0 is also a token. Suppose
-# it is one here, the lengths are right, and you pack the batch.
+# that 0 is a token, and that you pack the batch with the right lengths.
 
 # %%
 ask("a token with the id of the padding")
@@ -110,8 +110,8 @@ class Classifier(nn.Module):
 # `lengths.cpu()` costs nothing on a CPU. It is needed if the lengths are on a GPU, because packing accepts lengths only on
 # the CPU.
 #
-# The first dimension of `h_n` runs over layers and directions, even with `batch_first=True`. The picture shows it from left
-# to right, and → and ← mark the forward and the reverse direction:
+# The first dimension of `h_n` runs over layers and directions, even with `batch_first=True`. The picture shows it from
+# left to right. The arrows → and ← mark the forward and the reverse direction:
 
 # %%
 torch.manual_seed(0)
@@ -130,8 +130,8 @@ for name, tensor in {"h_n": h_n, "h_n[-1]": h_n[-1], "both": both, "logits": mod
     print(f"{name:8}", tuple(tensor.shape))
 
 # %% [markdown]
-# To put two directions side by side, many people write `h_n[-2:].view(B, -1)` instead of `torch.cat`. The result has the
-# right shape, and there is no error. Suppose that a batch has 64 sequences.
+# To put the directions side by side, many people write `h_n[-2:].view(B, -1)` instead of `torch.cat`. The result has
+# the right shape, and torch raises no error. Suppose that a batch has 64 sequences.
 
 # %%
 ask("view instead of cat")
@@ -143,9 +143,9 @@ for how, rows in {"view": number.view(4, -1), "cat": torch.cat([number[0], numbe
     print(f"{how:5}", [[names[i] for i in row] for row in rows.tolist()])
 
 # %% [markdown]
-# Each row should hold the two states of one sequence, as after `cat`. `view` reads memory in order: first the forward
-# states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a model can still
-# memorise fixed training batches, and then looks as if it overfits.
+# Each row should hold the two states of one sequence, as it does after `cat`. `view` reads memory in order: first the
+# forward states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a
+# model can still memorise fixed training batches, and then looks as if it overfits.
 #
 # ## Train it
 #
@@ -168,7 +168,7 @@ for _ in range(8):
         optimiser.step()
 
 # %% [markdown]
-# Then check something that no loss curve shows. A prediction must not depend on the other sequences of its batch.
+# Next, check something that no loss curve shows. A prediction must not depend on the other sequences in its batch.
 
 # %%
 model.eval()
@@ -203,12 +203,13 @@ print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flat
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# The first three losses are equal. The last one is wrong, because `packed.data` is ordered by time step and `tags[mask]` by
-# sequence, but torch raises no error. Use the same form for predictions and targets. If your batch has more steps than its
-# longest sequence, pass `total_length=x.shape[1]` to `pad_packed_sequence`, so that `output` is as wide as the targets.
+# The first three losses are equal. The last one is wrong, because `packed.data` is ordered by time step and
+# `tags[mask]` by sequence, but torch raises no error. Pack both predictions and targets, or mask both. If your batch
+# has more steps than its longest sequence, pass `total_length=x.shape[1]` to `pad_packed_sequence`, so that `output` is
+# as wide as the targets.
 #
 # Accuracy needs the mask, too. Suppose that 97 % of the words are tagged correctly, two thirds of all cells are padding
-# with label 0, and you count them, too.
+# with label 0, and you count every cell.
 
 # %%
 ask("accuracy over the padding")
@@ -238,10 +239,11 @@ with torch.no_grad():
         assert torch.allclose(weighted[row], own[:, 0].softmax(0) @ own, atol=1e-6)
 
 # %% [markdown]
-# The accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. `masked_fill` is safer than multiplying by the
-# mask, because 0 · NaN and 0 · ∞ are NaN. Besides, the maximum of a row with zeros in its padding cannot be negative.
+# The tagger's accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. `masked_fill` is safer than
+# multiplying by the mask, because 0 · NaN and 0 · ∞ are NaN. Besides, zeros in the padding would hide a negative
+# maximum.
 #
-# All this assumes that every row has a real cell. What happens if one has none?
+# All this assumes that every row has a real cell. What happens if a row has none?
 
 # %%
 ask("a row without real cells")
@@ -273,13 +275,14 @@ for mistake, (batch, n) in spoilt.items():
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
-# - **A row without real cells** has NaN as its attention weights. After the softmax, call `masked_fill(~mask, 0)` on them.
+# - **A row without real cells** gets NaN as attention weights. After the softmax, set them to 0 with
+#   `masked_fill(~mask, 0)`.
 # - **A batch of one** hides nearly all of these mistakes. Test with three sequences of different lengths.
 #
 # ## If you need more
 #
-# **A cell of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` is the loop of notebook 02 for any
-# step function. In the step below, each sequence has a mask that drops the same units of its state every time:
+# **A cell of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` runs any step function in the
+# loop of notebook 02. Below, each sequence has a mask that drops the same units of its state at every step:
 
 
 # %%
@@ -314,9 +317,9 @@ for place, b in enumerate(packed_x.sorted_indices.tolist()):
     assert torch.allclose(dropped_c[b], c_b[0], atol=1e-6)
 
 # %% [markdown]
-# **Long sequences in chunks.** If a sequence is too long for one backward pass, carry the state from chunk to chunk, but
-# only for the sequences that are still running. (This works in one direction only. The reverse direction would have to
-# begin with the last chunk.)
+# **Long sequences in chunks.** If a sequence is too long for one backward pass, carry the state from chunk to chunk,
+# but only for the sequences that are still running. (This works in one direction only. The reverse direction must begin
+# with the last chunk.)
 
 # %%
 lengths, size = torch.tensor([3, 5, 2, 4]), 2
@@ -334,7 +337,7 @@ assert torch.allclose(h, wanted_h, atol=1e-6)
 assert torch.allclose(c, wanted_c, atol=1e-6)
 
 # %% [markdown]
-# **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector for each
+# **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector per
 # word, to an LSTM over sentences. `pack_sequence` packs both batches without any padding.
 
 # %%
@@ -357,7 +360,7 @@ assert output.batch_sizes.tolist() == [2, 2, 1]
 # ## Exercise
 #
 # Write a collate function for pairs of a sequence and its list of tags. Return the padded sequences, the lengths, and
-# the tags padded with −100, each with the batch first.
+# the tags padded with −100, all with the batch dimension first.
 
 
 # %% tags=["exercise"]

@@ -43,12 +43,12 @@ assert lstm_count.elementwise.packed == 32 * 21 * 7
 assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
 
 # %% [markdown]
-# `pv.flops` does not run the LSTM, because lengths and sizes determine the count. The solid part of a bar is computed for
-# both batches, and the hatched part only for the padded one. In the forward pass, each cell costs the same, so packing
-# saves exactly the share of the cells that is padding.
+# `pv.flops` does not run the LSTM, because lengths and sizes determine the count. The solid part of a bar is the work
+# of the packed batch, and the hatched part is what padding adds. In the forward pass, each cell costs the same, so the
+# share of FLOPs saved equals the share of padding.
 #
-# The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and tanh.
-# In this tiny LSTM, they are a fifth of the forward pass. In a larger one, the share is much smaller.
+# The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and
+# tanh. In this tiny LSTM, they are a fifth of the forward FLOPs. In a larger one, their share is much smaller.
 #
 # ## What one cell costs
 #
@@ -68,8 +68,8 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # A second direction doubles the count of a layer. A second layer reads the output of the first one, which has twice as many
 # features if there are two directions. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
-# In the panel, look for lengths with which packing saves nothing, and for others with which it saves almost everything.
-# Then change `hidden_size` and the kind of RNN. Which of the saved shares change?
+# In the panel, find lengths for which packing saves nothing, and others for which it saves almost everything. Then
+# change `hidden_size` and the kind of RNN. Which of the saved shares change?
 
 # %%
 from packviz.explorers import CostExplorer
@@ -114,10 +114,10 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# The LSTM did its work, but the counter saw none of it. It has formulas for torch's matrix products. But on most CPUs,
+# The LSTM did its work, but the counter saw none of it. It has formulas for torch's matrix products, but on most CPUs,
 # torch passes a padded LSTM to oneDNN, a library of fast routines (*kernels*), which computes each layer in a *fused*
 # kernel. The counter has no formula for this kernel, and none for the RNNs of cuDNN, NVIDIA's library for GPUs. If we
-# switch oneDNN off, the products appear:
+# switch oneDNN off, the counter sees the products:
 
 
 # %%
@@ -164,7 +164,7 @@ x.requires_grad = False
 # ## FLOPs are not milliseconds
 #
 # Does half the work take half the time? To test this, we take four batches of 256 sequences, padded to 256 steps. About
-# half of each batch is padding. They have 2, 4, 16 and 256 distinct lengths.
+# half of each batch is padding. The batches have 2, 4, 16 and 256 distinct lengths.
 
 # %%
 ask("few and many distinct lengths")
@@ -177,8 +177,8 @@ for n in (2, 4, 16, 256):
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 
 # %% [markdown]
-# With each of them, packing saves half the FLOPs. We measured a packed training step with each (pack, RNN, pad and the
-# backward pass), and a padded one.
+# For each batch, packing saves half the FLOPs. On each, we timed a packed training step (pack, RNN, pad and the
+# backward pass) and a padded one.
 
 # %%
 ask("half the flops")
@@ -203,13 +203,14 @@ for point in recorded.points:
     assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
-# We measure in the same way on all pages. The methods take turns, round after round, so that a busy moment affects all of
-# them. A ratio is computed within each round, and you see the median of these ratios. The last line names the machine.
+# We measure in the same way on all pages. The methods take turns, round after round, so that a busy moment affects all
+# of them. We compute a ratio within each round, and show the median of these ratios. A chart's last line names the
+# machine.
 #
-# On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run, and all other work,
-# such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so they usually run
-# less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many
-# sizes, and 09 finds the cause.
+# On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run, and it ignores
+# all other work, such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so
+# they usually run less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb)
+# measures this at many sizes, and 09 finds the cause.
 #
 # ## Is packing ever faster?
 #
@@ -222,9 +223,9 @@ from packviz.studies import methods_benchmark
 methods_benchmark.recorded().packed_faster()
 
 # %% [markdown]
-# These batches have a lot of padding, and their RNNs a large state, so each time step is a lot of work. In the forward pass
-# alone, packing is faster more often. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off, and measures
-# your own lengths and model.
+# These batches have a lot of padding, and their RNNs have a large state, so each step is a lot of work. In the forward
+# pass alone, packing is faster in more cases. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off, and
+# tests your own lengths and model.
 
 # %% tags=["claims"]
 found = methods_benchmark.recorded()
@@ -237,10 +238,10 @@ for point in found.points:
 # %% [markdown]
 # ## Another way to count
 #
-# A popular explanation of packing treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9, 3)
-# matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That is
-# right for one column, and all three take three times as many. But an RNN does not compute such a product. It multiplies
-# one *time step* after another by the same matrices.
+# A popular explanation of packing treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9,
+# 3) matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That
+# is right for one column, and all three columns take three times as many. But an RNN does not compute such a product.
+# It multiplies one *time step* after another by the same matrices.
 
 # %% tags=["claims"]
 for rows, counted_there in [([9] * 6, (54, 48)), (lengths, (32, 26))]:
@@ -250,7 +251,7 @@ assert (54 - 32, 48 - 26) == (22, 22)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"40 % fewer FLOPs, so 40 % faster."** You have seen that half the FLOPs can take several times as long.
+# - **"40 % fewer FLOPs, so 40 % faster."** Half the FLOPs can take several times as long.
 
 # %% [markdown]
 # ## Exercise

@@ -5,9 +5,9 @@
 #
 # After this notebook, you can
 #
-# - run the benchmark of a well-known forum question on your own device, here or from a terminal,
+# - run the benchmark from a well-known forum question on your own device, here or from a terminal,
 # - tell a fair timing from an unfair one, and write one yourself,
-# - read a timing plot: how high it is, how fast it grows, and how far you can trust it.
+# - read a timing plot: how high a curve is, how fast it grows, and how far you can trust it.
 #
 # Time: 18 minutes.
 
@@ -26,8 +26,8 @@ print(benchmark.STUDY.without_gpu())
 # pass*. They trained a small classifier with and without packing. Packing cost almost nothing when all sequences had
 # the same length. On a batch with a lot of padding, it made the **backward** pass much slower. Is that normal?
 #
-# The question compares two setups. In **A**, all sequences have the same length. In **B**, they count down to 1 and
-# then start again from the longest. Here is B for 8 sequences of up to 5 steps:
+# The question compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1
+# and then start again from the longest. Here is B for 8 sequences of up to 5 steps:
 
 # %%
 pv.show(lengths.triangle(8, 5))
@@ -51,8 +51,8 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# The model returns the same logits, padded or packed, because it reads the outputs at real steps only. In setup B, the
-# packed batch has half as many cells. How does this affect the time?
+# The model returns the same logits for padded and packed batches, because it reads only the outputs at real steps. In
+# setup B, the packed batch has half as many cells. How does this affect the time?
 
 # %%
 ask("the price of packing")
@@ -62,7 +62,7 @@ machines = benchmark.recordings()  # every machine that was recorded
 benchmark.by_machine(machines, "ratio", title="The time of packed, as a multiple of the time of padded").chart()
 
 # %% [markdown]
-# Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its number.
+# Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its value.
 #
 # On the recorded CPU, packing costs little in setup A. In B, it costs more in the forward pass, and a packed training
 # step takes many times as long as a padded one, although it computes only half as much. The user saw the same effect.
@@ -114,28 +114,29 @@ assert long.memory["packed"] < 0.6 * long.memory["padded"]
 # %% [markdown]
 # ## A fair clock
 #
-# The script from the forum is careful. It *warms up* (it runs the model a few times before it starts the clock), and it
-# waits for the GPU. But its plots can still mislead. It takes **one mean** over a block of calls, so a single pause
-# moves the result, and it shows no spread. It warms up only the *forward* pass, and measures one curve after the other.
+# The script from the forum is careful. It *warms up* (it runs the model a few times before starting the clock), and it
+# waits for the GPU. But its plots can still mislead. The script takes **one mean** over a block of calls, so a single
+# pause moves the result, and it shows no spread. It warms up only the *forward* pass, and measures one curve after the
+# other.
 
 # %%
 ask("one curve after the other")
 
 # %% [markdown]
 # In packviz, the methods take turns. In every round, each is called once, in random order. A ratio is computed *within*
-# a round, between two calls that met the same conditions, and you see the median of these ratios, which a single pause
-# hardly moves. Bands and whiskers show *quartiles*: half of the rounds lie between them. A *confidence interval* says
-# how far off the median itself may be, and it becomes narrower with more rounds. If the interval of a ratio contains 1,
-# the rounds do not show which of the two is faster, and the tables show a `?`.
+# a round, between two calls under the same conditions, and you see the median of these ratios, which a single pause
+# hardly moves. Whiskers show *quartiles*: half of the rounds lie between them. A *confidence interval* says how far off
+# the median itself may be, and it narrows with more rounds. If the interval of a ratio contains 1, the rounds do not
+# show which of the two is faster, and the tables show a `?`.
 #
-# Before anything is timed, the results are compared, because a fast wrong answer is worthless. Every chart names the
-# machine and its *load*, the average number of busy threads. If it exceeds the number of cores, other programs were
+# We compare the results before timing anything, because a fast wrong answer is worthless. Every chart names the machine
+# and its *load*, the average number of busy threads. If the load exceeds the number of cores, other programs were
 # probably running, and the times mean little.
 #
 # ## Your machine
 #
 # Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and a bar shows
-# its progress. Dashed lines are recorded. Recorded times are shown only if their batch is as large as yours.
+# its progress. Dashed lines show recorded times. They appear only if the recorded batch is as large as yours.
 
 # %% tags=["parameters"]
 device = "cpu"
@@ -155,7 +156,7 @@ explorer = BenchmarkExplorer(device, quick=quick, setups=setups, methods=methods
 explorer
 
 # %% [markdown]
-# Or start it without a button:
+# Or run the benchmark without the button:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 yours = explorer.measure()
@@ -165,8 +166,8 @@ print(yours)
 assert not yours.left_out
 
 # %% [markdown]
-# With few and short sequences, the effect is small. Try *full*, or run the benchmark in a terminal, where it can be
-# stopped and resumed:
+# For a few short sequences, the effect is small. Try *full*, or use a terminal, where you can stop and resume the
+# benchmark:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json
@@ -188,7 +189,8 @@ assert not yours.left_out
 #
 # `a` and `b` are functions, and `clock()` returns the time in seconds. Return the time of `b` divided by that of `a`.
 # Your function is tried on four simulated machines: a quiet one, one whose first calls are slow, one that becomes
-# slower and slower, and a busy one. If you start with one call of each, the check tells you which machine misleads you.
+# slower and slower, and a busy one. Start with one timed call of each, and the check tells you which machine misleads
+# you.
 
 
 # %% tags=["exercise"]

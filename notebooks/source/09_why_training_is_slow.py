@@ -15,12 +15,12 @@
 # ## Where the time goes
 #
 # Notebook 08 timed a model from a forum question: it packs 512 sequences, runs an LSTM and pads its output. In setup
-# **A**, all sequences have the same length. In setup **B**, where the lengths count down from T to 1 again and again,
+# **A**, all sequences have the same length. In setup **B**, where the lengths count down from T to 1 repeatedly,
 # training is slow.
 #
-# To find out which part is slow, we replaced one part after another with a faster one that gives the same results. The
-# time saved is shown as the share of that part. (The faster part takes some time, too, so the true share is a little
-# larger.)
+# To find out which part is slow, we replaced each in turn with a faster one that gives the same results. The chart
+# shows the time that each replacement saves, as a share of a training step. (The replacement takes some time, too, so
+# the true share is a little larger.)
 
 # %%
 import torch
@@ -44,8 +44,8 @@ assert sums == sorted(sums)
 assert sums[-1] > 0.85  # at the longest
 
 # %% [markdown]
-# On this CPU, the packed LSTM takes the largest share, padding again comes second, and packing takes almost no time.
-# The share of the first two together grows with the length of the sequences.
+# On this CPU, the packed LSTM takes the largest share, padding the output comes second, and packing takes almost no
+# time. Together, the first two take a larger share as the sequences grow.
 #
 # Times depend on the machine, so from here on we **count**. During the forward pass, autograd records *nodes*. In the
 # backward pass, each node takes a gradient and writes new ones. To do this, it calls *operators*, torch's elementary
@@ -54,14 +54,14 @@ assert sums[-1] > 0.85  # at the longest
 #
 # ## Padding again
 #
-# `pad_packed_sequence` only copies data. Compare setup A, where all 512 sequences have 32 steps, with B, where they have
-# from 32 steps down to 1.
+# `pad_packed_sequence` only copies data. Compare setup A, where all 512 sequences have 32 steps, with B, where their
+# lengths run from 32 down to 1.
 
 # %%
 ask("nodes after pad")
 
 # %% [markdown]
-# Here are the nodes of a small batch, four sequences of 5, 4, 2 and 2 steps. The gradient comes in at the left.
+# Here are the nodes for four sequences of 5, 4, 2 and 2 steps. The gradient enters on the left.
 
 # %%
 small = profile.count([5, 4, 2, 2], features=8)
@@ -69,15 +69,16 @@ print(small.pad.verdict)
 small.pad.graph()
 
 # %% [markdown]
-# To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. To
-# undo *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of a bar.
-# But `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is
-# zero outside its slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an
-# addition of full size.
+# To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. For
+# *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of a bar. But
+# `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero
+# outside its slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an addition
+# of full size.
 #
-# (If the line above the picture names a derivative formula, your torch is newer than this page, so trust the counts.)
+# (If the line above the picture names a derivative formula, your torch is newer than this page, so trust the counts,
+# not the text.)
 #
-# In the panel, first move *distinct lengths* alone, and then double T alone.
+# In the panel, first change only *distinct lengths*, and then only T.
 
 # %%
 from packviz.explorers import GraphExplorer
@@ -93,8 +94,8 @@ GraphExplorer()
 # On a CPU, torch usually runs a layer of a *padded* LSTM as one **fused kernel**, which computes all time steps in one
 # call. A *packed* RNN goes through the steps one by one. At each step, it takes its rows out of a large tensor with
 # `narrow`, which returns a slice without copying it. In the backward pass, the gradient of each slice again becomes a
-# **whole** tensor, zero outside the slice, which is then added to the others. Here are 64 sequences of 64, 63, …, 1
-# steps:
+# **whole** tensor, zero outside the slice, which is then added to the others. Here is that pass for 64 sequences of 64,
+# 63, …, 1 steps:
 
 # %%
 lstm = torch.nn.LSTM(16, 32)
@@ -126,13 +127,13 @@ with profiler(activities=[ProfilerActivity.CPU]) as trace:
 print(trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
 
 # %% [markdown]
-# On a GPU, NVIDIA's library cuDNN runs a packed RNN in one call, so this second cause should be absent there. We have
-# not measured it.
+# On a GPU, NVIDIA's cuDNN runs a packed RNN in one call, so this second cause should be absent there. We have not
+# measured this.
 #
 # ## Two causes, two kinds of growth
 #
-# Does the packed LSTM depend on the distinct lengths, as pad does? Take 64 sequences with 2,112 real cells and 65 time
-# steps, and change only the number of *distinct* lengths.
+# Does the packed LSTM's cost depend on the distinct lengths, as pad's does? Take 64 sequences with 2,112 real cells and
+# 65 time steps, and change only the number of *distinct* lengths.
 
 # %%
 ask("the same cells")
@@ -146,13 +147,13 @@ for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
     print(f"{d:16} {steps:7} {cells:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# The more distinct lengths there are, the more `pad` writes. This does not affect the packed LSTM. As soon as the
-# lengths are not all equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal,
-# torch 2.13 runs a packed LSTM on the fused kernel, which is why the first row is so small.)
+# The more distinct lengths there are, the more `pad` writes. The packed LSTM is not affected. Unless all lengths are
+# equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal, torch 2.13 runs a
+# packed LSTM on the fused kernel, so the first row is small.)
 #
 # So batching similar lengths helps `pad`, because a batch then has fewer distinct lengths. It may do nothing for the
-# RNN, or even harm it, if a batch then has more real cells. A single sequence that is one step shorter rules out the
-# fused kernel:
+# RNN, or even slow it down, if a batch then has more real cells. Even a single sequence that is one step shorter rules
+# out the fused kernel:
 
 # %%
 for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 63 + [64]}.items():
@@ -205,13 +206,13 @@ assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"][
 # %% [markdown]
 # On these axes, a power of T is a straight line, and its slope is the exponent. A slope of 1 means that the bytes
 # double when T doubles, and a slope of 2 that they quadruple. In B, pad and the packed LSTM have slopes close to 2, so
-# their bytes grow with the square of T. (A slope that is not a whole number comes from adding up parts that grow
-# differently.)
+# their bytes grow with the square of T. (A slope that is not a whole number comes from adding up parts that grow at
+# different rates.)
 #
 # ## What it is not
 #
-# - **Sorting.** With `enforce_sorted=False`, torch also restores the order. That costs the same in B as in A.
-# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in A as in B.
+# - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
+# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
 # - **Padding as such.** In the table of distinct lengths, all batches but the first have about as much padding as data,
 #   yet pad writes over 20 times as much for the last one as for the second.
 
@@ -228,8 +229,8 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## What you can do
 #
-# - **Use `pv.run(rnn, x, lengths)`**, which replaces both. It packs and pads with one gather and one scatter, and
-#   trains the RNN without these slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
+# - **Use `pv.run(rnn, x, lengths)`**, which replaces both slow operations. It packs and pads with one gather and one
+#   scatter, and trains the RNN without these slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
 # - **Do not replace only pack and pad.** On a CPU, the packed LSTM is the larger part.
 #
@@ -259,9 +260,9 @@ checks.backward_bytes(my_bytes)
 # %% [markdown]
 # ## You can now
 #
-# - name the two operations: `pad_packed_sequence`, and the packed RNN on a CPU,
+# - name the two slow operations: `pad_packed_sequence`, and the packed RNN on a CPU,
 # - count what they write with `profile.count` and `profile.count_rnn`,
-# - say how they grow: pad with the distinct lengths, and the packed RNN with time steps × real cells,
+# - say how this grows: with the distinct lengths for pad, and with time steps × real cells for the packed RNN,
 # - rule out sorting, padding as such, and waiting for the lengths.
 #
 # Next: [10 Making packing pay](10_making_packing_pay.ipynb). Back: [08 The benchmark](08_benchmark.ipynb) · [00 Start

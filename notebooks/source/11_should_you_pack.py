@@ -7,13 +7,13 @@
 #
 # - say why rules of thumb about lengths are poor guides, and what matters instead,
 # - make sure that a choice made for speed does not change results,
-# - get measured advice for your own RNN and lengths,
+# - find the fastest method for your own RNN and lengths,
 # - time a change to your own training step.
 #
 # Time: 16 minutes.
 #
-# > **In short.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and use the code in its `.code`. It
-# > recommends only methods that give the results of packing.
+# > **In short.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and use the code in the result's
+# > `.code`. `advise` recommends only methods that give the results of packing.
 #
 # ## A rule of thumb
 #
@@ -43,10 +43,10 @@ rules.compare(machines, habits)
 
 # %% [markdown]
 # The last number in a row is the average time, as a multiple of the time of the better choice. On this CPU, *never
-# pack* seems to be the best habit by far. But half of these batches have equal or nearly equal lengths, where packing
-# can save next to nothing, and most of the RNNs are small. So we look only at *ragged* batches, whose lengths differ a
-# lot, at each size of LSTM and GRU. The next table gives the time of packed as a multiple of that of padded, for the
-# same batches of 16 sequences. (A dash means that not all were measured.)
+# pack* seems the best habit by far. But half of these batches have equal or nearly equal lengths, where packing can
+# save next to nothing, and most of the RNNs are small. So we look only at *ragged* batches, whose lengths differ a lot,
+# for each size of LSTM and GRU. The next table gives the packed time as a multiple of the padded time, for the same
+# batches of 16 sequences. (A dash means that not all batches were measured.)
 
 # %%
 from itertools import product
@@ -65,11 +65,11 @@ for size in sorted({size for size, _, _ in times}):
     print(f"{size:8,}", *(f"{times[size, *which]:13.2f}".replace("nan", "  –") for which in columns))
 
 # %% [markdown]
-# Here, the larger RNNs gain more from packing than the smallest, because more of their time goes into the matrix
-# products that packing saves. But the kind of RNN matters just as much. A padded LSTM has a fused kernel on a CPU, so
-# in training, packing does not pay off for the LSTM at any of these sizes, while it does for a large GRU. *Never pack*
-# does well here because of the choice of batches and sizes. Even if it were always faster, it would be the wrong habit,
-# because an RNN without the lengths reads the padding.
+# Here, the larger RNNs gain more from packing than the smallest, because they spend more of their time on matrix
+# products, which packing reduces. But the kind of RNN matters just as much. A padded LSTM has a fused kernel on a CPU,
+# so in training, packing does not pay off for the LSTM at any of these sizes, while it does for a large GRU. *Never
+# pack* does well here because of our choice of batches and sizes. Even if it were always faster, it would be the wrong
+# habit, because without the lengths, an RNN reads the padding.
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(name, packs, cpu.cases) for name, packs in habits.items())
@@ -122,8 +122,7 @@ for method in ("auto", "padded", "packed", "split", "staircase"):
 # %% [markdown]
 # ## What matters
 #
-# On this CPU, three numbers decide between torch's padded and packed RNN of a given kind. None of them is enough by
-# itself.
+# On this CPU, three numbers decide whether a given kind of RNN is faster padded or packed. None is enough by itself.
 #
 # - The **share of padding** is the work that packing can save.
 # - The **work in a time step** matters because a packed RNN has a fixed cost for each step.
@@ -139,7 +138,7 @@ display(*rules.where_packing_pays(machines, "GRU"))
 # it takes more of both, and with many time steps, packing hardly ever pays off.
 #
 # Is one number enough to decide, or do we need a *cost model*, which adds up a time for each call, time step, cell and
-# copy? We fit each to all sizes but one, and test it on the size **left out**, for each size in turn:
+# copy? We fit each rule to all sizes but one, and test it on the size **left out**, taking each size in turn:
 
 # %%
 fits = {
@@ -175,9 +174,9 @@ assert judged[-1].accuracy > 0.95
 assert judged[-1].slowdown == min(rule.slowdown for rule in [*judged, never])
 
 # %% [markdown]
-# ## Measured advice
+# ## Advice for your lengths
 #
-# `pv.advise` times all methods with batches of your lengths. Pass a list, or the path of a CSV or JSON file. If the
+# `pv.advise` times all methods on batches with your lengths. Pass a list, or the path of a CSV or JSON file. If the
 # list below is empty, the 512 sentences of notebook 01 are used.
 
 # %% tags=["parameters"]
@@ -205,16 +204,16 @@ assert advice.seconds_per_epoch.low <= advice.seconds_per_epoch <= advice.second
 
 # %% [markdown]
 # A hatched bar, shown only for comparison, belongs to a method whose results differ from those of packing. *Bucketed*
-# means that each batch holds similar lengths, as [notebook 12](12_several_workers.ipynb) explains.
+# means that each batch holds sequences of similar lengths, as [notebook 12](12_several_workers.ipynb) explains.
 #
 # The advice holds for this machine, this number of threads, these lengths and this RNN. `advise` measures until the
-# ratios are known to about 5 %, or until the time is up. If it cannot tell which of two methods is faster, or if the
-# machine is busy, it says so. If so, give it more seconds, such as `budget=60`, or a quiet machine.
+# ratios are known to about 5 %, or the time is up. If it cannot tell which of two methods is faster, or the machine is
+# busy, it says so. Then give it more seconds, such as `budget=60`, or a quiet machine.
 #
 # ## Time your own step
 #
-# The RNN is only a part of your training step. To measure what a change saves in the whole step, pass the old and the
-# new step to `pv.time_calls` as functions. It calls them in turn, and checks that both return the same values:
+# The RNN is only a part of your training step. To measure what a change saves overall, pass the old and the new step to
+# `pv.time_calls` as functions. It calls them in turn, and checks that both return the same values:
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))
@@ -239,7 +238,7 @@ pv.time_calls({"before": before, "after": after}, budget=5)
 # - **"Packing is always faster on a GPU."** Even the page with the rule of thumb reports a GPU on which packing was
 #   slower. `pv.run` packs on a GPU until you have measured yours with `pv.calibrate("cuda").use()`.
 # - **"Never pack, then."** If you use final states or two directions, a padded RNN gives wrong results. Use a fast
-#   method that gives the right ones.
+#   method whose results are right.
 
 # %% [markdown]
 # ## Exercise
@@ -265,7 +264,7 @@ checks.fastest_exact(my_choice)
 #
 # - say what a rule about lengths ignores: the RNN, its size, the pass and the device,
 # - choose for speed, but only among methods that give the same results,
-# - get measured advice with `pv.advise`,
+# - get advice from `pv.advise`, based on measurements,
 # - time a change to your own step with `pv.time_calls`.
 #
 # Next: [12 Several workers](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·

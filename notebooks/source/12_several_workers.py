@@ -55,9 +55,9 @@ assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
 assert first != second
 
 # %% [markdown]
-# In the panel, choose *bucketed* and increase *window*. Beyond which window does it hardly help any more? Then increase
-# *workers*. A *worker* is a process that computes a share of each batch. We measure its work in *tokens*, the real
-# cells of its share. The worker with the most tokens keeps the others waiting.
+# In the panel, choose *bucketed* and increase *window*. Beyond which size does a larger window hardly help? Then
+# increase *workers*. A *worker* is a process that computes a share of each batch. We measure its work in *tokens*, the
+# real cells of its share. The worker with the most tokens keeps the others waiting.
 
 # %%
 from packviz.explorers import BatchingExplorer
@@ -78,12 +78,12 @@ assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts
 # ## Who gets which sequences?
 #
 # Often each worker has a GPU of its own. In torch, `DistributedDataParallel` (DDP) gives each worker a copy of the
-# model and averages the gradients of all workers. Suppose that two workers share a *ragged* batch of 64 sequences,
-# whose lengths differ, sorted with the longest first. There are several ways to divide it:
+# model and averages the gradients of all workers. Suppose that two workers share a *ragged* batch: 64 sequences of
+# different lengths, sorted with the longest first. There are several ways to divide it:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: they take turns, 0 1 0 1 …,
-# - **snake**: they take turns there and back, 0 1 1 0 0 1 …
+# - **snake**: they take turns in alternating order, 0 1 1 0 0 1 …
 #
 # Each worker computes the mean loss of its own tokens, and DDP averages the two gradients.
 
@@ -103,10 +103,10 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong unless all have equally
-# many tokens. The error is large for the contiguous shares and small for the nearly equal ones. A *token-weighted*
-# loss, in which every token counts the same, removes it for any shares. For this loss, each worker needs the total
-# number of tokens:
+# If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong unless all have the same
+# number of tokens. The error is large for the contiguous shares and small for the nearly equal ones. A *token-weighted*
+# loss, in which every token counts the same, removes the error for any shares. For this loss, each worker needs the
+# total number of tokens:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
@@ -145,7 +145,7 @@ print(found.times())
 # - **"DDP averages the loss."** It averages gradients, with the same weight for each worker.
 # - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so you cannot concatenate their
 #   outputs. On all workers, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
-# - **A list of lengths under `DataParallel`.** It splits tensors among the devices, but hands each of them the whole
+# - **A list of lengths under `DataParallel`.** It splits tensors among the devices, but gives each device the whole
 #   list. Pass a tensor, and call `lengths.cpu()` before you pack.
 
 # %% tags=["claims"]
@@ -160,8 +160,8 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # ## Exercise
 #
 # A worker has the losses of its own tokens, of shape `(N,)`. It also knows `total_tokens`, the number of tokens of all
-# workers, and the number of `workers`. Return the loss on which it calls `backward()`, so that the average over the
-# workers is the gradient of the mean over **all** tokens.
+# workers, and the number of `workers`. Return the loss on which it calls `backward()`, so that the workers' average
+# gradient is that of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]

@@ -39,10 +39,10 @@ pv.check_static(networks.ConditionalTagger(), (x, equal))
 # All lengths of the example are equal, so the condition was True, and the graph contains only the operators of that
 # branch. It never packs, so after the end of a sequence its outputs differ from the model's.
 #
-# `pv.check_static` captures your module on the example, by default with `torch.jit.trace`. Then it runs both the graph
-# and the module itself on other lengths, and compares their results. The table says whether they are the same, and if
-# not, for which lengths they differ. In the code, `✗` marks the line where Python reads a value of the lengths, because
-# a trace keeps this value forever. If no other lengths can be tried, the verdict is *undecided*.
+# `pv.check_static` captures a graph of your module from the example, by default with `torch.jit.trace`. Then it runs
+# both the graph and the module itself on other lengths, and compares their results. The table says whether they are the
+# same, and if not, for which lengths they differ. In the code, `✗` marks the line where Python reads a value of the
+# lengths, because a trace keeps this value forever. If no other lengths can be tried, the verdict is *undecided*.
 #
 # (The model itself is inconsistent, too: if all lengths are equal but shorter than `x`, it does not pack, and reads
 # padding.)
@@ -75,7 +75,7 @@ ask("what is compiled")
 # Each model in the table has two operators before its LSTM and three after it. *Packed if ragged* is the model above.
 # *Maximum* takes the largest output over time, and *escaped* passes the packed data on without padding. *Disabled*
 # parts are hidden from `torch.compile`, and an *island* is a submodule that contains pack, LSTM and pad. We compare the
-# results with the model itself, on other lengths. The errors are below the table.
+# results with the model's own, on other lengths. Error messages are below the table.
 
 # %%
 from packviz.studies import compilers
@@ -86,12 +86,12 @@ table
 # %% [markdown]
 # - **`torch.jit.trace`** keeps one of two branches, without an error.
 # - **`torch.export`**, and the new ONNX exporter with it, cannot trace packing at all.
-# - **The legacy ONNX exporter** takes pack and pad only in pairs. Without `total_length`, it pads to all time steps of
-#   `x` instead of the longest length, and it ignores `padding_value`
+# - **The legacy ONNX exporter** accepts pack and pad only in pairs. Without `total_length`, it pads to all time steps
+#   of `x` instead of the longest length, and it ignores `padding_value`
 #   ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its results are **wrong without an
-#   error**. A mask by lengths is right.
-# - **`torch.compile`** is right for all of them, but if a `forward` packs, only the part before packing is compiled. An
-#   `nn.LSTM` stops it even without packing, unless `torch._dynamo.config.allow_rnn` is True.
+#   error**. Masking by lengths works.
+# - **`torch.compile`** is right for all models, but if a `forward` packs, only the part before packing is compiled. An
+#   `nn.LSTM` stops compilation even without packing, unless `torch._dynamo.config.allow_rnn` is True.
 #
 # It does not help to disable compilation of the packing function alone. But if you put pack, LSTM **and** pad together
 # in a submodule whose `forward` is decorated with `@torch.compiler.disable`, the layers after it are compiled as well.
@@ -145,8 +145,8 @@ print("exported, same output on a larger batch:", torch.allclose(program(larger,
 #
 # ## Does compiling pay?
 #
-# We measured a training step of an encoder–decoder LSTM on a CPU, with and without compilation. All except the padded
-# ones give the results of packing. (*Helpers* are the functions that pack and pad.)
+# We measured a training step of an encoder–decoder LSTM on a CPU, with and without compilation. All versions except the
+# padded ones give the results of packing. (*Helpers* are the functions that pack and pad.)
 
 # %%
 ask("fastest exact way")
@@ -183,11 +183,11 @@ assert 0.85 < times["padded"] / times["compiled, padded"] < 1.15
 ask("a size that varies")
 
 # %% [markdown]
-# A tensor whose size depends on the lengths may go only into an RNN and into `pad_packed_sequence`, because there the
-# compiler can use a padded tensor in its place. `pv.check_static` runs your model with several lengths and compares all
-# sizes, so it finds other uses. It marks them with `!`, because it has not tried such a compiler.
+# A tensor whose size depends on the lengths may be passed only to an RNN or `pad_packed_sequence`, because there the
+# compiler can substitute a padded tensor. `pv.check_static` runs your model with several lengths and compares all
+# sizes, so it finds other uses. It marks them with `!`, not `✗`, because it has not tried such a compiler.
 #
-# In the panel, choose a network or type a `forward`. Try to use `packed.batch_sizes`, or return `len(packed.data)`.
+# In the panel, choose a network or type a `forward`. Try using `packed.batch_sizes`, or return `len(packed.data)`.
 
 # %%
 from packviz.explorers import StaticExplorer
@@ -249,8 +249,8 @@ for n in ([5, 5], [5, 3], [5, 1]):
 #
 # ## Exercise
 #
-# This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`: with all `T`
-# time steps of `x`, and zeros after the end of each sequence. The check draws **your** network.
+# This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`, with all `T`
+# time steps of `x` and zeros after the end of each sequence. The check draws **your** network.
 
 
 # %% tags=["exercise"]

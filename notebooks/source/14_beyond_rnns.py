@@ -15,12 +15,12 @@
 # ## Ten rows, two orders
 #
 # Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 cells, of which 5 are padding. Without
-# padding, there are ten rows, and two orders of them are useful:
+# padding, ten rows remain, and two orders of them are useful:
 #
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Attention needs this order, because each token
 #   reads its own document.
 # - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) needs this order,
-#   because it computes one step of all documents at a time. torch's `PackedSequence` has this order.
+#   because it computes one step of all documents at a time. torch's `PackedSequence` uses it.
 
 # %%
 import torch
@@ -102,7 +102,7 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 #
 # In attention, each token (the *query*) has a *score* with every token (the *keys*). A softmax turns its scores into
 # weights, which add up to 100 %. Padding gets some of the weight unless a *mask* leaves it out. If all scores are
-# equal, this is 40 % in b and 60 % in c.
+# equal, it gets 40 % in b and 60 % in c.
 
 # %%
 ask("a mask of numbers")
@@ -178,7 +178,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # An *end of text* token between two documents does not keep them apart, because it is just one more token to read.
 #
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
-# Rotary positions (RoPE) enter the scores only as differences, so with this mask they may run on. Only rounding
+# Rotary positions (RoPE) enter the scores only as differences, so with a document mask they may run on. Only rounding
 # differs.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.
@@ -240,10 +240,10 @@ pv.draw.Scores([5, 3, 2])
 # N < T · √B. Here N is 10, and T · √B is 5 · √3 ≈ 8.7, so it takes more.
 #
 # A mask that you pass as a tensor does not change this, because it only *hides* scores, which are computed all the
-# same. To save work, a kernel must know the structure. With `is_causal=True`, it can skip the future. FlashAttention
-# and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows with
-# `cu_seqlens` on a GPU. FlexAttention, once compiled, skips blocks that its mask leaves empty. It also runs on a CPU,
-# and its results equal those of each document alone:
+# same. To save work, a kernel must know the mask's structure. With `is_causal=True`, it can skip the future.
+# FlashAttention and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows
+# with `cu_seqlens` on a GPU. FlexAttention, once compiled, skips blocks that its mask leaves empty. It also runs on a
+# CPU, and its results equal those of each document alone:
 
 # %%
 import warnings
@@ -306,13 +306,13 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # %% [markdown]
 # ## What people get wrong
 #
-# To find these mistakes, change a token, and see whether an output changes that should not depend on it.
+# To find these mistakes, change a token, and see whether unrelated outputs change.
 #
-# - **No document mask**, in the belief that an
-#   [end-of-text token is enough](https://github.com/huggingface/trl/issues/805).
-# - **A label at the last token** of a document, so that it
-#   [predicts another document](https://github.com/pytorch/torchtitan/pull/4075).
-# - **A mask the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
+# - **The document mask is missing**, in the belief that an [end-of-text token is
+#   enough](https://github.com/huggingface/trl/issues/805).
+# - **A document's last token has a label**, so that it [predicts another
+#   document](https://github.com/pytorch/torchtitan/pull/4075).
+# - **A mask is the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
 #
 # For two more, `museum.exhibit` prints torch's message, the cause and the fix.
 #

@@ -9,7 +9,7 @@
 # - check a batch for mistakes that raise no error,
 # - repair each of them.
 #
-# Time: as you like. A search takes a minute, and an exhibit takes two.
+# Time: as long as you like. A search takes a minute, and an exhibit takes two.
 #
 # ## Search by error message
 #
@@ -19,8 +19,9 @@
 # %%
 from packviz.explorers import MuseumExplorer
 
-message = "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor"
-search = MuseumExplorer(message)
+search = MuseumExplorer(
+    "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor"
+)
 search
 
 # %% [markdown]
@@ -104,13 +105,13 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ## Wrong results
 #
-# torch accepts each of these mistakes without an error, but does not compute the result that you meant. If another form
-# of the mistake raises an error, its message is listed as *also met*.
+# torch accepts each of these mistakes without an error, but does not compute what you meant. If another form of the
+# mistake raises an error, its message is listed as *also met*.
 #
 # Run the cells above once, and then any exhibit. The code inside `with museum.exhibit(…)` makes a mistake. Below it,
 # you see torch's message, the cause, the fix, and where people have asked about it. If there are several calls, each
 # `f(x)` is written `attempt(f, x)`, and torch's messages come in the same order. Misplaced cells have a red frame. The
-# solutions of this page check that every fix works.
+# solutions notebook checks that every fix works.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
@@ -256,7 +257,7 @@ assert pv.diagnose(x, lengths, batch_first=True, packed=by_hand).rules == ["orde
 # %% [markdown]
 # ### 8. Too many rows in h_0
 #
-# The last batch has three sequences, but the state of the batch before it has six.
+# The last batch has three sequences, but the state from the previous batch has six.
 
 # %%
 x, lengths = make([2, 5, 3]), [2, 5, 3]
@@ -334,7 +335,7 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# This exhibit and the next one need a GPU. Here torch's device `meta` takes its place. Its tensors have no values, and
+# This exhibit and the next one need a GPU. Here torch's device `meta` takes its place. Meta tensors have no values, and
 # torch does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
@@ -454,8 +455,8 @@ assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
 # %% [markdown]
 # ### 19. Compiling a packed RNN
 #
-# `fullgraph=True` asks for one graph without gaps. With `backend="eager"`, nothing is compiled to machine code, so no C++
-# compiler is needed.
+# `fullgraph=True` asks for one graph without gaps. With `backend="eager"`, nothing is compiled to machine code, so no
+# C++ compiler is needed.
 
 # %%
 x, gru = make([5, 3, 2]).unsqueeze(2), torch.nn.GRU(1, 4)
@@ -511,7 +512,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 #
 # ### 21. batch_sizes are not lengths
 #
-# The sequences abc and x have 3 steps and 1 step, but `batch_sizes` has other numbers.
+# The sequences abc and x have 3 steps and 1 step, but `batch_sizes` contains other numbers.
 
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
@@ -529,7 +530,7 @@ assert packed.batch_sizes.sum() == len(packed.data) == 3 + 1
 # %% [markdown]
 # ### 22. The last output is not h_n
 #
-# We compare the output at a sequence's own last step with `h_n`, for both directions.
+# We compare the output at a sequence's own last step with `h_n`, in both directions.
 
 # %%
 lengths = [5, 3, 2]
@@ -552,7 +553,7 @@ assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules 
 # %% [markdown]
 # ### 23. Who reads the padding
 #
-# The padding is filled with 99. The numbers are the differences between a padded and a packed run.
+# The padding is filled with 99. The numbers below are the differences between a padded and a packed run.
 
 # %%
 torch.manual_seed(0)
@@ -592,7 +593,7 @@ assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the 
 # %% [markdown]
 # ### 25. Whose order is it
 #
-# The sequences are not sorted, so torch sorts them. Which one comes first then?
+# The sequences are not sorted, so torch sorts them. Then which one comes first?
 
 # %%
 torch.manual_seed(0)
@@ -615,7 +616,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# One cause of the slow backward pass is the number of nodes that autograd records for an unpacking. We count them.
+# One cause of the slow backward pass is the number of nodes that autograd records during unpacking. We count them.
 
 # %%
 from packviz.count import profile
@@ -633,7 +634,7 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 #
 # - **"There is no error, so it is right."** Exhibits 1 to 9 give wrong results without an error. Draw one batch with
 #   `pv.show` before you train.
-# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and it says what they do not
+# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and says what the data cannot
 #   show. Give it the batch as it was padded, before any layer changes the padding.
 
 # %%

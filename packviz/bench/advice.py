@@ -1,4 +1,4 @@
-"""Measures the methods of running an RNN on batches of your lengths, and recommends one: `pv.advise`."""
+"""Times each method of running an RNN on batches with your lengths, and recommends one: `pv.advise`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ SAMPLE = 5
 """The largest number of batches that are measured to represent an epoch."""
 
 SLOW = 3.0
-"""A method that takes more than this many times as long as the fastest exact one is not measured further."""
+"""A method that takes over this many times as long as the fastest exact method is not measured further."""
 
+# The number of rounds that gives narrow intervals on a quiet machine. The sample is small enough to allow it.
 _ENOUGH_ROUNDS = 11
-"""The number of rounds that makes intervals narrow on a quiet machine. It limits the sample."""
 
 
 class _Estimate(float):
@@ -63,7 +63,7 @@ class Advice(Drawing):
 
     Attributes:
         spec: sizes of the RNN.
-        training: True if forward and backward were measured, False if only forward was.
+        training: True if the forward and backward passes were measured, False if only the forward pass was.
         lengths: `(N,)` lengths of the whole data set.
         batch_size: number of sequences per batch.
         window: number of batches that are sorted together to form buckets.
@@ -114,7 +114,7 @@ class Advice(Drawing):
     def best(self) -> str:
         """The method to use on shuffled batches: the fastest with the right results, or a simpler one that is as fast.
 
-        It is torch's packing if the rounds cannot tell any method apart from that (see `is_clear`).
+        It is torch's packing if the rounds cannot tell any other method apart from it (see `is_clear`).
         """
         return self._best(SHUFFLED)
 
@@ -126,21 +126,21 @@ class Advice(Drawing):
 
     @property
     def seconds_per_epoch(self) -> _Estimate:
-        """The time of an epoch with the recommended method in seconds."""
+        """The seconds that an epoch takes with the recommended method."""
         return self.epoch(self.recommended)
 
     @property
     def is_clear(self) -> bool:
         """True if the rounds show how each method with the right results compares with torch's packing.
 
-        They do if the interval of each ratio either excludes 1 or is narrow, so that both take about the same time.
+        They do if the interval of each ratio either excludes 1 or is so narrow that both take about the same time.
         """
         ratios = [self.timing.ratio(name, PACKED) for name in self._exact(SHUFFLED)]
         return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)
 
     @property
     def bucketing(self) -> Ratio | None:
-        """The ratio of the best time on buckets to the best time on shuffled batches; None if it was not measured."""
+        """The best time on buckets as a multiple of that on shuffled batches; None if buckets were not measured."""
         return self.timing.ratio(self._best(BUCKETED), self.best) if self._exact(BUCKETED) else None
 
     @property
@@ -163,7 +163,7 @@ class Advice(Drawing):
         return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
 
     def epoch(self, name: str) -> _Estimate:
-        """Returns the seconds per epoch for a name in `timing`."""
+        """Returns the seconds per epoch for one of the names in `timing`."""
         return _Estimate(*(self._scale * each for each in (self.timing.median(name), *self.timing.interval(name))))
 
     def to_text(self) -> str:
@@ -217,7 +217,7 @@ class Advice(Drawing):
         return [f"Not told apart from {PACKED} (times as long, 95 % interval): {ranges}.", *again]
 
     def _bucketing(self) -> str:
-        """Returns a sentence on the effect of bucketing on the padding and on the time."""
+        """Returns a sentence about how bucketing changes the padding and the time."""
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
             return f"Bucketing by length ({self._together}) does not reduce the padding here."
@@ -261,7 +261,7 @@ class Advice(Drawing):
 
     @property
     def _together(self) -> str:
-        """The window of the buckets, in words."""
+        """A description of the window that forms the buckets."""
         together = "all" if self.window >= self.batches else f"{self.window}"
         return f"window {self.window}: {together} of {text.count(self.batches, 'batch', 'batches')} sorted together"
 
@@ -270,7 +270,7 @@ class Advice(Drawing):
         return self.batches / self.sample
 
     def _exact(self, order: str) -> list[str]:
-        """Returns the names that were measured in this order and give the results of packing, the simplest first."""
+        """Returns the methods that were measured in this order and give the results of packing, simplest first."""
         names = [name for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
         return [name for name in names if self.is_exact(name)]
 
@@ -289,16 +289,17 @@ def advise(
     budget: float = 20.0,
     seed: int = 0,
 ) -> Advice:
-    """Measures the methods of running an RNN on batches of these lengths, and recommends one.
+    """Times each method of running an RNN on batches with these lengths, and recommends one.
 
     It compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which it recommends
-    only if nothing is padded, because otherwise its results differ. It measures forward and backward if the RNN is in
-    training mode, and forward alone after `rnn.eval()`, on the RNN's own device and with its dtype. The RNN's gradients
-    do not change.
+    only if nothing is padded, because otherwise its results differ. It measures the forward and backward passes if
+    the RNN is in training mode, and the forward pass alone after `rnn.eval()`. It uses the RNN's own device and dtype,
+    and does not change the RNN's gradients.
 
-    An epoch is formed as in training: all sequences are shuffled and cut into batches. A second epoch has buckets (see
-    `pv.BucketSampler`). The batches of each are ranked by their padded cells and cut into up to five equal groups, and
-    the middle one of each group is measured. So a second call with the same arguments measures the same batches.
+    An epoch is formed as in training: all sequences are shuffled and cut into batches. A second epoch uses buckets (see
+    `pv.BucketSampler`). In each epoch, the batches are ranked by their padded cells and cut into up to five equal
+    groups, and the middle batch of each group is measured. Another call with the same arguments therefore measures the
+    same batches.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
@@ -307,7 +308,7 @@ def advise(
         batch_size: number of sequences per batch.
         window: number of batches that are sorted together to form buckets.
         budget: seconds for the whole measurement. Every method is called on one batch, and once more if there is time.
-            Methods that take over three times as long as the fastest are not measured further, apart from torch's own
+            Methods that take over three times as long as the fastest are not measured further, except for torch's own
             two. Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
             spent. If there is too little time for a round, the first calls count as one. A call that has begun is
             finished, and torch's packing is always called once. Methods are left out if no time remains for them.
@@ -370,11 +371,10 @@ def advise(
 def _effort(
     left: float, looks: Mapping[str, float], batches: int, buckets_help: bool
 ) -> tuple[list[str], bool, int, int]:
-    """Chooses what to measure in the seconds that are `left`. `looks` are the seconds of each method for one batch.
+    """Chooses what to measure in the `left` seconds. `looks` has the seconds that each method took for one batch.
 
-    Returns the methods to measure, whether to measure them on buckets, too, the number of batches in each order, and
-    the largest number of rounds after one warm-up round. This number is under 1 if there is not enough time for a
-    round.
+    Returns the methods to measure, whether to measure them on buckets as well, the number of batches in each order, and
+    the largest number of rounds after one warm-up round. The last is below 1 if there is not enough time for a round.
     """
     fastest = min(took for name, took in looks.items() if name != PADDED)
     kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
@@ -386,7 +386,7 @@ def _effort(
 
 
 def _device_of(rnn: Any) -> torch.device:
-    """Returns the device of an RNN that can be measured."""
+    """Returns the device of an RNN, and rejects an RNN that cannot be measured."""
     if not isinstance(rnn, torch.nn.RNNBase):
         raise TypeError(f"rnn is a {type(rnn).__name__}; give an nn.RNN, nn.GRU or nn.LSTM, such as model.rnn")
     device = next(rnn.parameters()).device

@@ -1,10 +1,10 @@
 """Measures the constants that `pv.run(…, method="auto")` uses to choose a method (see `packviz.ops.costs`).
 
-Runs of known sizes are timed with every method. The constants are fitted to these times: they have the least squared
-relative errors, and none is below zero.
+It times runs of known sizes with every method, and fits the constants to these times. The fit has the least squared
+relative errors, and no constant is negative.
 
-`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz, in a file for each number
-of torch's threads: `costs_cpu_1.json` and so on. Calibration is a study, so you can stop and resume it.
+`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz. It writes one file for
+each number of torch threads: `costs_cpu_1.json` and so on. Calibration is a study, so you can stop and resume it.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ SHAPES = (
     (8, 64, 64, 512, 1, 1),
 )
 """`(B, T, I, H, layers, directions)`, the most informative first. Lengths run evenly from `T` down to 1. Methods that
-work step by step also get nearly equal lengths, because they have a cost for each distinct length."""
+work step by step also get nearly equal lengths, because each distinct length costs them time."""
 
-_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # the fewest shapes; passes over all of them, in a recorded file and at most
+_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # fewest shapes; passes over all shapes in a recorded file; most passes
 
 
 @dataclass(frozen=True)
 class _Point:
-    """An RNN, a batch, and the number of the repetition.
+    """One measurement of an RNN on a batch.
 
     Attributes:
         mode: the kind of RNN, one of `MODES`.
@@ -87,12 +87,12 @@ class _Run(NamedTuple):
     """A run of a point's batch with one method.
 
     Attributes:
-        name: name of a method that has constants of its own.
+        name: name of the method, as in the key to its constants.
         what: text that distinguishes the run from others of the same name.
         lengths: lengths of the batch.
         method: the argument `method` of `pv.run`.
-        amount: numbers of calls, time steps and cells.
-        key: key of its constants (see `costs.key`).
+        amount: the numbers of calls, time steps and cells.
+        key: the key to its constants (see `costs.key`).
     """
 
     name: str
@@ -103,8 +103,8 @@ class _Run(NamedTuple):
     key: str = ""
 
 
+# The seconds at a point, by the key in `Costs.seconds`, then by the `what` of the run.
 _Seconds = Mapping[str, Mapping[str, float]]
-"""The seconds at a point, by key of `Costs.seconds`, then by `what` of the run."""
 
 
 class _Calibration(Results[_Point, _Seconds]):
@@ -112,7 +112,7 @@ class _Calibration(Results[_Point, _Seconds]):
 
     @property
     def is_enough(self) -> bool:
-        """True if every RNN was measured at every shape. Fewer measurements cannot determine all constants."""
+        """True if every kind of RNN was measured at every shape. Fewer measurements cannot determine all constants."""
         return {(point.mode, point.shape) for point in self.values} >= {*product(MODES, SHAPES)}
 
     @property
@@ -150,7 +150,7 @@ def calibrate(
     threads: int | None = None,
     budget: float = 180.0,
 ) -> Costs:
-    """Measures the cost of runs on this machine, with a fixed number of torch's threads.
+    """Measures the cost of running RNNs on this machine, with a fixed number of torch threads.
 
     A measurement alone does not change the choices of `pv.run`: call `.use()` on the result to put it in force for this
     process, `.save(path)` to keep it, and `packviz.ops.costs.Costs.load(path)` to load it.
@@ -158,7 +158,7 @@ def calibrate(
     Args:
         device: `"cpu"` or `"cuda"`.
         modes: the RNNs to measure. For the others, the constants in force are kept, with their provenance.
-        threads: torch's threads during the measurement. Defaults to the current number.
+        threads: number of torch threads during the measurement. Defaults to the current number.
         budget: approximate seconds for the whole measurement. While there is time, everything is measured again, and
             the shortest time counts, because a busy machine only makes runs slower. The first four shapes of `SHAPES`
             are always measured.
@@ -168,7 +168,7 @@ def calibrate(
 
     Raises:
         ValueError: there is no such device or RNN, `threads` is not a whole number of at least 1, or `budget` is not a
-            number over 0.
+            number above 0.
 
     Examples:
         >>> import packviz as pv
@@ -195,7 +195,7 @@ def _points(modes: Sequence[str], passes: int) -> Iterator[tuple[str, tuple[int,
 
 
 def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
-    """Yields lists of runs to time against each other, each after two flags: fused kernel or not, training or not."""
+    """Yields the runs to time against each other, as `(whether fused kernels run, whether in training, the runs)`."""
     batch, steps, *_ = point.shape
     lengths = tuple(evenly(batch, steps).tolist())
     distinct = len(set(lengths))
@@ -208,12 +208,12 @@ def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]
         )
     rest = [_Run("whole", "whole", [steps] * batch, "padded", (1, steps, steps * batch))]
     few = nearly_equal(batch, steps).tolist()
-    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # for one distinct length torch has a special kernel
+    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch has a special kernel for equal lengths
         for name in ("packed", "split"):
             rest.append(_Run(name, f"{name}, {sum(n)} cells", n, name, (len(set(n)), max(n), sum(n))))
     own = point.mode == "LSTM" or device == "cuda"
     for fused, training in product([own, False] if own and device == "cpu" else [own], (True, False)):
-        runs = stairs + rest * (fused == own)  # the others are the same on both kernels
+        runs = stairs + rest * (fused == own)  # the rest doesn't depend on the kernel
         yield fused, training, [run._replace(key=key(run.name, point.spec, training, fused, device)) for run in runs]
 
 
@@ -223,7 +223,7 @@ def _time_shape(point: _Point, how: MeasureOptions) -> _Seconds:
     rounds, taken = [*_rounds(point, device.partition(":")[0])], defaultdict[str, dict[str, float]](dict)
     own = rounds[0][0]
     for i, (fused, training, runs) in enumerate(rounds):
-        # oneDNN has no LSTM in double precision.
+        # oneDNN has no LSTM in double precision, so float64 avoids the fused kernel.
         dtype = torch.float64 if fused != own else torch.float32
         rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
@@ -237,7 +237,7 @@ def _time_shape(point: _Point, how: MeasureOptions) -> _Seconds:
 
 
 def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
-    """Returns the constants that have the least squared relative errors, and are not below zero."""
+    """Returns the non-negative constants with the least squared relative errors."""
     unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
         unused.add("cell, step, gate")

@@ -30,7 +30,7 @@ def time_calls(
     """Times functions of your own, compares them with the first one, and checks that they return the same results.
 
     Every round calls each function once, in a random order, so that a machine that is busy or warms up slows all of
-    them alike. Rounds follow until the ratios are known to about 5 %, or the budget is spent.
+    them alike. Rounds are repeated until the ratios are known to about 5 %, or the budget is spent.
 
         def step():  # with gradients that start from zero each time
             model.zero_grad()
@@ -45,11 +45,11 @@ def time_calls(
     Args:
         calls: the functions, by name. They are called without arguments, so use a `lambda` if you need any.
         setup: called before each call, outside the measured time, for example to clear gradients.
-        check: whether to compare the results: tensors, numbers, NumPy arrays, or tuples, lists and dicts of these.
-            Functions that return `None` are not compared, and the text of the result lists them.
+        check: whether to compare the results: tensors, numbers, NumPy arrays, and tuples, lists or dicts of these.
+            Functions that return `None` are not compared, and the text of the `Timing` lists them.
         tolerance: two results agree if they differ by at most this share of the largest value. Defaults to the error
             that rounding may cause in their dtype: 1e-5 in float32, 1e-10 in float64, and 0 for whole numbers.
-        device: the device that does the work, because the clock has to wait for it. Defaults to that of the results.
+        device: the device that does the work, which the clock has to wait for. Defaults to the device of the results.
         budget: seconds for the whole measurement. Each function is called at least ten times, even if that takes
             longer.
 
@@ -91,7 +91,7 @@ def time_calls(
             raise ValueError("the results do not show where the work is done; pass device='cuda' or device='cpu'")
         device = device or "cpu"
         remark = _compare(calls, parts, tolerance, device) if check else "Results were not compared: check is False."
-        result, parts = None, {}  # they may be large
+        result, parts = None, {}  # frees them, because they may be large
         left = end - time.monotonic()
         timing = measure(calls, rounds=_MOST_ROUNDS, device=device, before=before, until_narrow=True, budget=left)
     return replace(timing, provenance={**timing.provenance, "results": remark})
@@ -115,7 +115,7 @@ def _compare(
 
 
 def _accelerator(result: Any) -> str | None:
-    """Returns the device of the first tensor in a result that is not on the CPU, if there is one."""
+    """Finds the first tensor in a result that is not on the CPU, and returns its device; `None` if there is none."""
     if isinstance(result, torch.Tensor):
         return None if result.is_cpu else str(result.device)
     if isinstance(result, Mapping):

@@ -22,7 +22,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
 
     Args:
         parser: the parser of `packviz study`.
-        studies: the description of each study by the full name of its module, whose last part names the study.
+        studies: the descriptions of the studies, by the full name of the module, whose last part names the study.
     """
     questions = {module.rpartition(".")[2].removesuffix("_benchmark"): question for module, question in studies.items()}
     parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
@@ -35,7 +35,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
 
 
 def add_study_options(parser: argparse.ArgumentParser, required: bool = False) -> None:
-    """Adds the options that all studies take. `required` makes the file mandatory."""
+    """Adds the options that all studies take. `required` makes `--out` mandatory."""
     add = parser.add_argument
     add("--out", required=required, metavar="FILE", help="the file to write; if it exists, resume from it")
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
@@ -48,7 +48,7 @@ def add_study_options(parser: argparse.ArgumentParser, required: bool = False) -
 
 
 def run_study(study: Study[Any, Any, Any], every: Sequence[Any], options: argparse.Namespace) -> int:
-    """Measures the points that the options select. Returns the exit status.
+    """Measures the points that the options select, and returns the exit status.
 
     Raises:
         ValueError: the options do not fit the study, or no point matches them.

@@ -26,7 +26,7 @@ Batch = tuple[Tensor, Tensor]
 """A padded batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its lengths `(B,)` on the CPU."""
 
 Method = Callable[[Any, Any, Any], Any]
-"""A function that runs an RNN on a batch, as in `packviz.bench.rnn_calls`, and returns output and final states."""
+"""A function that runs an RNN on a batch (see `packviz.bench.rnn_calls`) and returns its output and final states."""
 
 
 def every_method() -> dict[str, Method]:
@@ -36,9 +36,9 @@ def every_method() -> dict[str, Method]:
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
-    """Returns a batch of random numbers, also in the padding, on the RNN's device.
+    """Returns a batch of random numbers, even in the padding, on the RNN's device.
 
-    In training, it requires a gradient.
+    If the RNN is in training mode, the batch requires a gradient.
     """
     weight = next(rnn.parameters())
     shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
@@ -50,14 +50,14 @@ def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
 def look(
     rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, twice if there is time. Returns their seconds, and why some were left out."""
+    """Calls each method on one batch, twice if there is time. Returns the seconds, and why some were left out."""
     clock, allowed = clock_for(batch[0].device), partial(of_states, device=batch[0].device.type)
     reference: list[Any] = []
     looks: dict[str, float] = {}
     failed: dict[str, str] = {}
     drops = rnn.training and rnn.dropout and rnn.num_layers > 1
     ragged = len(set(batch[1].tolist())) > 1
-    # Packing is first, because all are compared with it. The padded run is last if its results differ.
+    # Packing is first, because the others are compared with it. The padded run is last if its results differ.
     for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
         if looks and left() <= 0:
             failed[name] = "left out: the budget was used up"
@@ -99,11 +99,11 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
 
 
 def passes(rnn: Any, method: Method, batches: Iterable[Batch]) -> tuple[Callable[[], list[Any]], Callable[[], None]]:
-    """Returns a function that runs a pass over the batches, and one that permutes their lengths.
+    """Returns a function that runs a pass over the batches, and another that permutes their lengths.
 
-    A pass runs forward and, in training, backward to `x` and to every weight that is trained. It returns the results of
-    the last batch. As in training, a method cannot reuse what it computed for earlier lengths, because they are
-    permuted.
+    A pass runs forward and, in training, backward to `x` and to every trainable weight. It returns the results of the
+    last batch. Permuting the lengths keeps a method from reusing what it computed for earlier ones. In real
+    training, lengths differ from batch to batch, too.
     """
     some, weights = [*batches], [weight for weight in rnn.parameters() if weight.requires_grad]
     random = np.random.default_rng(0)
@@ -124,6 +124,6 @@ def passes(rnn: Any, method: Method, batches: Iterable[Batch]) -> tuple[Callable
 
 
 def _results(returned: Any) -> list[Any]:
-    """Returns output and final states in one list."""
+    """Returns the output and the final states in one list."""
     output, state = returned
     return [output, *(state if isinstance(state, tuple) else (state,))]

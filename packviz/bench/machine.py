@@ -1,4 +1,4 @@
-"""Records the provenance of a measurement, calms the allocator that it uses, and counts the peak memory of a call."""
+"""Records the provenance of a measurement, makes the allocator keep its pages, and counts a call's peak memory."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _set: dict[str, int] = {}
 def calm_allocator() -> dict[str, Any]:
     """Makes large CPU allocations keep their pages for the rest of this process.
 
-    glibc returns a large block (32 MiB and more) to the system when it is freed. The next call gets fresh pages, each
-    of which causes a page fault on first use, and the time this takes hides that of the kernels. After this call,
-    blocks come from the heap, and the heap is not trimmed. The first dozen calls may still cause faults until the heap
-    has grown, so warm up. The process then never shrinks.
+    glibc returns a large block (32 MiB or more) to the system when it is freed. The next call gets fresh pages, each of
+    which causes a page fault on first use, and these faults take so long that they hide the time of the kernels.
+    `calm_allocator` makes all blocks come from the heap, which is no longer trimmed. The first dozen measured calls may
+    still cause faults until the heap has grown, so warm up. From then on, the process never shrinks.
 
-    You can have the same effect from outside, by setting `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before
-    the process starts. If one of these is set, or if the C library is not glibc, nothing is changed.
+    You can get the same effect by setting `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before the process
+    starts. If one of these is set, or if the C library is not glibc, nothing is changed.
 
     Returns:
         The settings that are in force now (see `allocator`).
@@ -53,7 +53,7 @@ def calm_allocator() -> dict[str, Any]:
     ours = not any(os.environ.get(name) for name in _ENVIRONMENT[:3])
     if ours and not _set and platform.libc_ver()[0] == "glibc":
         mallopt = ctypes.CDLL(None).mallopt
-        # No block is mapped on its own, because glibc before 2.37 refuses a threshold above 32 MiB.
+        # M_MMAP_MAX is 0, because glibc before 2.37 rejects an M_MMAP_THRESHOLD above 32 MiB.
         for name, parameter, value in (("M_MMAP_MAX", _M_MMAP_MAX, 0), ("M_TRIM_THRESHOLD", _M_TRIM_THRESHOLD, _MOST)):
             if mallopt(parameter, value):
                 _set[name] = value
@@ -62,7 +62,7 @@ def calm_allocator() -> dict[str, Any]:
 
 @contextmanager
 def own_pages() -> Iterator[None]:
-    """Undoes `calm_allocator` in a `with` block: large blocks get pages of their own, which are returned when freed.
+    """Undoes `calm_allocator` in a `with` block: large blocks get their own pages again, which are returned when freed.
 
     A profiler keeps many small blocks between large ones. On the heap, they would make every gap too short for the next
     large block, and the heap would grow by gigabytes.
@@ -90,8 +90,8 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
     """Runs a call once and counts its peak memory.
 
     The count includes the blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
-    operators (also those of oneDNN and cuDNN). It excludes memory that Python or a library allocates by itself, and the
-    reserve of a caching allocator.
+    operators (including those of oneDNN and cuDNN). It excludes memory that Python or a library allocates itself, and
+    memory that a caching allocator holds in reserve.
 
     On the CPU, torch's profiler records every block, which can take several times as long as the call alone. A block
     that was allocated before the call and is freed during it does not count. torch prints a warning about such blocks,
@@ -102,7 +102,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
         device: the device that it uses.
 
     Returns:
-        The bytes in use at the peak, minus those in use before the call; None on a device other than CPU and CUDA.
+        The bytes in use at the peak, minus the bytes in use before the call; None on a device other than CPU and CUDA.
     """
     import torch  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
 
 
 def page_faults() -> int:
-    """Returns the number of page faults so far in this process that needed no input or output."""
+    """Returns the number of minor page faults, which need no input or output, in this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -176,7 +176,7 @@ def load_average() -> list[float]:
 
 
 def overload(place: Mapping[str, Any]) -> str:
-    """Returns the load in words, if there were more runnable processes than cores; else an empty string.
+    """Returns a description of the load if there were more runnable processes than cores, else an empty string.
 
     Args:
         place: a `provenance`.
@@ -193,7 +193,7 @@ def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable
     Args:
         place: a `provenance`. Fields that it lacks are left out.
         rounds: the number of rounds at each point.
-        each: if there are several points, the load and the date of each, as in a provenance.
+        each: the provenance of each point, with its load and date, if there are several points.
     """
     kind = f"GPU, CUDA {place.get('cuda')}" if str(place.get("device", "")).startswith("cuda") else "CPU"
     own = [*each]
@@ -248,7 +248,7 @@ def check_device(device: Any) -> str:
 
 
 def no_cuda() -> str:
-    """Returns the reason why CUDA cannot be used here, with a remedy; an empty string if it can."""
+    """Returns why CUDA cannot be used here and how to fix it, or an empty string if it can be used."""
     import torch  # noqa: PLC0415
 
     if torch.cuda.is_available():

@@ -1,7 +1,7 @@
 """Runs an RNN on a padded batch with different methods, with or without a backward pass.
 
-All measurements use these functions. Each takes the RNN, the batch `x`, `(T, B, I)`, or `(B, T, I)` if the RNN is
-`batch_first`, and its `lengths`, `(B,)` on the CPU. It returns what the RNN returns for padded data: the output and the
+All measurements use these functions. A method takes the RNN, a batch `x` of shape `(T, B, I)`, or `(B, T, I)` if it is
+`batch_first`, and its `lengths`, `(B,)` on the CPU. Like the RNN itself on padded data, it returns the output and the
 final states.
 """
 
@@ -19,7 +19,7 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
 def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
-    """Returns a new RNN of these sizes."""
+    """Returns a new RNN of the kind and sizes that a spec gives."""
     kind: Any = getattr(nn, spec.mode)
     sizes = spec.input_size, spec.hidden_size, spec.num_layers
     return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
@@ -49,11 +49,11 @@ def packed(
 
 own_pad = partial(packed, pad=packing.pad_packed_sequence)
 drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
-"""`packed` with packviz's padding, and with packviz's packing as well."""
+"""`packed` with packviz's packing and padding. `own_pad` uses only packviz's padding."""
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
-    """Runs `pv.run` with one of its methods."""
+    """Calls `pv.run` with one of its methods."""
     return running.run(rnn, x, lengths, method=method)
 
 
@@ -63,7 +63,7 @@ def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool =
     Args:
         call: a function that returns the output, or a tuple that begins with it.
         leaves: tensors whose gradients are computed and returned. Their `.grad` is not changed.
-        training: whether to run a backward pass. Without one, the forward pass builds no graph for autograd.
+        training: whether to run a backward pass. Without one, the forward pass builds no autograd graph.
     """
 
     def both() -> Any:

@@ -1,9 +1,9 @@
 """Runs experiments whose results are saved to a file and shown in a notebook.
 
 A `Study` defines its points, the measurement at each point, and the presentation of the results. This module does the
-rest. It sets the threads and the allocator, records the provenance, and measures a number of rounds or within a time
-budget. It checks that the results of all calls agree before it times them. It reports progress, can be stopped, resumes
-from existing results, and writes the file.
+rest. It sets the threads and the allocator, records the provenance, and measures for a number of rounds or within a
+time budget. It checks that the results of all calls agree before it times them. It reports progress, can be stopped,
+resumes from existing results, and writes the file.
 
 A result file is JSON. Its kind is the name of the study:
 
@@ -35,12 +35,12 @@ CHANGING = ("date", "load_average", "page_faults_per_round")
 """The fields of the provenance that can differ from point to point."""
 
 _NOT_COMPARED = (*CHANGING, "device", "fake")  # the name of the device is compared instead
+# The fields that must be equal to resume GPU results on another machine. On a CPU, the others must be, too.
 _OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
-"""The fields that must be equal to resume GPU results on another machine. On a CPU, all others must be equal, too."""
-_OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
+_OF_A_HOST = ("driver", "cores")  # also kept for each point measured on a GPU
 
 _LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_MOST_ROUNDS = 25  # within a budget, which always allows enough rounds for an interval (see `measure`)
+_MOST_ROUNDS = 25  # the limit within a budget, which always allows enough rounds for an interval (see `measure`)
 _EFFORT = "rounds", "budget"
 
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
@@ -52,7 +52,7 @@ class Results(HasText, Generic[P, V]):
     """The results of a study so far.
 
     Attributes:
-        provenance: the machine, as plain data, with the settings under `"parameters"`.
+        provenance: a description of the machine, as plain data, with the settings under `"parameters"`.
         values: the value measured at each point, in the order of measurement.
     """
 
@@ -76,7 +76,7 @@ class Results(HasText, Generic[P, V]):
         return {which: timing for which, timing in some.items() if isinstance(timing, Timing)}
 
     def ratio(self, point: P, name: str, to: str, which: str = "") -> Ratio:
-        """Returns the time of `name` at a point as a multiple of that of `to`, in one of the passes if there are two.
+        """Returns the time of `name` at a point as a multiple of the time of `to`, in pass `which` if there are two.
 
         Raises:
             ValueError: one of the calls was not timed.
@@ -95,7 +95,7 @@ class Results(HasText, Generic[P, V]):
 
     @property
     def caption(self) -> str:
-        """The machine, the number of rounds and the date, in one line, for every chart and table."""
+        """The machine, the number of rounds and the date, in one line for charts and tables."""
         timed = [timing for timing in self.timings if timing.rounds]
         planned = self.provenance.get("parameters", {}).get("rounds")
         rounds = [timing.rounds for timing in timed] or ([planned] if planned else [])
@@ -103,7 +103,7 @@ class Results(HasText, Generic[P, V]):
 
 
 def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
-    """Returns the captions of several results by name of the machine, to be placed below a chart."""
+    """Returns the caption of the results from each machine, one line each, to place below a chart."""
     line = "{}: {}." if len(machines) > 1 else "Measured on {1}."
     return [line.format(name, found.caption) for name, found in machines.items()]
 
@@ -115,7 +115,7 @@ class MeasureOptions:
     Attributes:
         device: the device to measure on.
         parameters: the `rounds` or the `budget` in seconds for each point, and the study's own parameters.
-        progress: called with the number of rounds done and the number of all rounds.
+        progress: called with the number of rounds done and the total number of rounds.
         stop: called before every call; measuring stops if it returns True.
     """
 
@@ -136,7 +136,7 @@ class Comparison(NamedTuple):
     Attributes:
         calls: the functions by name.
         clear: called before each of them, outside the measured time.
-        alike: names of calls that must return the same results as the first of these, apart from rounding. A call that
+        alike: names of calls that must return the same results as the first of them, apart from rounding. A call that
             does not, or that fails, is left out.
         parameters: plain data to keep beside the times.
     """
@@ -155,7 +155,7 @@ def timed(
     Args:
         comparison: the calls.
         how: the settings, with `rounds` or a `budget`.
-        warmup: number of rounds before those that count.
+        warmup: number of warm-up rounds, which do not count.
         memory: whether to count peak memory.
         share: the share of the budget to use.
 
@@ -164,7 +164,7 @@ def timed(
         the largest `difference` of each call from the reference. Calls that were left out are in `missing`.
 
     Raises:
-        Exception: the reference failed for another reason than lack of memory. Without it, nothing can be compared.
+        Exception: the reference failed for a reason other than lack of memory, so nothing can be compared.
         StoppedError: the measurement was stopped.
     """
     difference, missing = _compared(comparison, how)
@@ -191,12 +191,12 @@ def timed(
 
 
 def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, MeasureOptions], Timing]:
-    """Returns the `measure` of a study with one comparison at each point, made from the point and a device."""
+    """Returns the `measure` of a study from a function that makes a comparison from a point and a device."""
     return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
 
 
 def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
-    """Returns the `measure` of a study with a comparison in each of `PASSES`, and with peak memory.
+    """Returns the `measure` of a study that makes a comparison in each of `PASSES` and counts peak memory.
 
     The forward pass gets half the budget of the training pass.
     """
@@ -212,20 +212,20 @@ def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[
 
 
 def _read(point: Any, entry: Mapping[str, Any]) -> Any:
-    """Reads a timing, or those of both passes, from plain data."""
+    """Reads a timing, or the timings of both passes, from plain data."""
     if PASSES.keys() & entry.keys():
         return {which: Timing.from_dict(entry[which]) for which in PASSES}
     return Timing.from_dict(entry["timing"])
 
 
 def _write(value: Any) -> dict[str, Any]:
-    """Returns a timing, or those of both passes, as plain data."""
+    """Returns a timing, or the timings of both passes, as plain data."""
     some = {"timing": value} if isinstance(value, Timing) else value
     return {name: dataclasses.asdict(timing) for name, timing in some.items()}
 
 
 def without_place(timing: Timing) -> Timing:
-    """Returns the timing with only those fields of its provenance that belong to the point."""
+    """Returns the timing with its provenance reduced to the fields that belong to the point."""
     kept = (*CHANGING, *_OF_A_HOST) if _on_gpu(timing.provenance) else CHANGING
     own = {name: timing.provenance[name] for name in kept if name in timing.provenance}
     if parameters := timing.provenance.get("parameters"):
@@ -234,7 +234,7 @@ def without_place(timing: Timing) -> Timing:
 
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns the difference of each result from the reference, and the reasons why calls are left out, by name."""
+    """Returns two dicts by name: the difference of each result from the reference, and why a call is left out."""
     from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415 - needs torch
     from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
@@ -251,7 +251,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
                 found = [*leaves(comparison.calls[name]()).values()]
                 right, reference = (right, reference) if right else (found, name)
                 error, wrong = relative_error(found, right, of_gradients)
-            except Exception as problem:  # of any kind, from a compiler or a driver: the others are worth measuring
+            except Exception as problem:  # compilers and drivers raise any kind; the others are worth measuring
                 missing[name] = "out of memory"
                 if not _is_out_of_memory(problem):
                     if not right:
@@ -284,9 +284,9 @@ class Study(Generic[P, V, R]):
         full: the points of a recorded file.
         quick: a few small points, which take seconds on a CPU.
         others: further sets of points, by name.
-        parameters: the default parameters, with `rounds` or a `budget`.
+        parameters: the default parameters, including `rounds` or a `budget`.
         read: a function that reads the value at a point from plain data.
-        write: a function that returns a value as plain data. Its names differ from the fields of a point.
+        write: a function that returns a value as plain data. Its names must differ from the fields of a point.
         version: the version of its files.
     """
 
@@ -317,7 +317,7 @@ class Study(Generic[P, V, R]):
         """Returns the study's parameters with some of them replaced. `rounds` and `budget` replace each other.
 
         Raises:
-            ValueError: the study does no timing, so that neither applies.
+            ValueError: the study does no timing, so neither applies.
         """
         effort = [name for name in changed if name in _EFFORT]
         if effort and not self.parameters:
@@ -341,10 +341,10 @@ class Study(Generic[P, V, R]):
             points: the points to measure, in this order.
             parameters: `rounds` or a `budget`, and the parameters of the study.
             device: the device to run on.
-            threads: torch's CPU threads during the run. More threads gain little in products this small, and on a
-                shared machine they wait for each other.
+            threads: number of torch's CPU threads during the run. More threads speed up such small products very
+                little, and on a shared machine they wait for each other.
             start: results to resume from. Their points are kept and not measured again.
-            progress: called after every round with the share of the points that are done, and a text.
+            progress: called after every round with the share of the points done so far, and a text.
             stop: called before every call; if it returns True, measuring stops, and an incomplete point is dropped.
 
         Yields:
@@ -364,7 +364,7 @@ class Study(Generic[P, V, R]):
         try:
             if device.startswith("cpu"):
                 calm_allocator()  # before the provenance is recorded
-            place = json.loads(json.dumps(provenance(device, parameters)))  # as in a file
+            place = json.loads(json.dumps(provenance(device, parameters)))  # the same types as in a file
             result = start or self.results(place, {})
             if conflicts := differences(result.provenance, place):
                 raise ValueError(
@@ -404,11 +404,11 @@ class Study(Generic[P, V, R]):
         """Reads a result file.
 
         Args:
-            name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout. Defaults to
-                the file that was recorded on a CPU.
+            name: the path of the file, or the name of a file in `notebooks/recorded/`, which is found from any folder
+                of the checkout. Defaults to the file that was recorded on a CPU.
 
         Raises:
-            ValueError: the file does not exist, has another kind or version, or is damaged.
+            ValueError: the file does not exist, has a different kind or version, or is damaged.
         """
         name = name or f"{self.name}_cpu.json"
         data = results.load(name, self.name, self.version)
@@ -430,7 +430,7 @@ class Study(Generic[P, V, R]):
         return results.available(self.name)
 
     def recordings(self) -> dict[str, R]:
-        """Returns all recorded results by name of the machine, those of a CPU with one thread first.
+        """Returns all recorded results by machine name: first those from CPUs, by number of threads, then GPUs.
 
         Raises:
             ValueError: a file cannot be loaded (see `load`).
@@ -443,7 +443,7 @@ class Study(Generic[P, V, R]):
         return dict(zip(names, (result for _, result in found), strict=True))
 
     def without_gpu(self) -> str:
-        """Returns a note for a page that shows only times of a CPU, or an empty string if a GPU was recorded."""
+        """Returns a note for a page that shows only CPU times, or an empty string if a GPU was recorded."""
         if any(_on_gpu(found.provenance) for found in self.recordings().values()):
             return ""
         return "All times on this page were measured on a CPU, because no results of a GPU were recorded yet."
@@ -465,7 +465,7 @@ def _machine(provenance: Mapping[str, Any], in_full: bool) -> str:
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Returns a text for each field in which two provenances differ too much to share a file, the parameters first."""
+    """Returns a line for each difference that keeps two provenances from sharing a file, parameters first."""
     one, other = dict(_flat(ours)), dict(_flat(theirs))
     names = sorted(dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters "))
     if _on_gpu(ours) and _on_gpu(theirs):
@@ -476,7 +476,7 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
         for name in names
         if name not in _NOT_COMPARED and one.get(name) != other.get(name)
     ]
-    return list(dict.fromkeys(found))  # the threads may be a parameter, too
+    return list(dict.fromkeys(found))  # without repeats: the threads may also be a parameter
 
 
 def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

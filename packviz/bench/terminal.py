@@ -1,4 +1,4 @@
-"""Provides what all measuring commands share: a progress bar, Ctrl-C, resuming from a file, and one-line errors."""
+"""Provides helpers for all measuring commands: a progress bar, Ctrl-C, resuming from a file, and one-line errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOPPED = 130
 
 
 def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Returns a type for argparse, `int` or `float`, that accepts only numbers over 0."""
+    """Returns a type for argparse that converts with `int` or `float`, and accepts only finite numbers above 0."""
 
     def number(text: str) -> Any:
         if not 0 < (value := kind(text)) < float("inf"):
@@ -50,7 +50,7 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
         result = start = study.load(out) if out and Path(out).is_file() else None
     except ValueError as error:
         raise ValueError(f"{error}. Choose another --out, or remove that file") from None
-    import torch  # noqa: F401, PLC0415 - here, because Ctrl-C during this import could raise any error
+    import torch  # noqa: F401, PLC0415 - before noting_ctrl_c, as Ctrl-C in this import could raise any error
 
     with closing(Bar(sys.stderr)) as bar, noting_ctrl_c() as pressed:
         for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **options):
@@ -69,7 +69,7 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Turns an `OSError` in the block into a `ValueError` with a message of one line."""
+    """Turns an `OSError` in the block into a `ValueError` with a one-line message."""
     try:
         yield
     except OSError as error:
@@ -80,9 +80,9 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def noting_ctrl_c() -> Iterator[list[bool]]:
-    """Ends the block at Ctrl-C, and yields a list that is empty until then.
+    """Ends the block when Ctrl-C is pressed, and yields a list that is empty until then.
 
-    Long work also has to check the list, because Python drops a KeyboardInterrupt that arrives within a finalizer.
+    Long work must also check the list, because Python drops a KeyboardInterrupt that arrives within a finalizer.
     """
     pressed: list[bool] = []
 
@@ -100,13 +100,13 @@ def noting_ctrl_c() -> Iterator[list[bool]]:
 
 
 class Bar:
-    """A progress bar on a terminal. On another stream, it shows only the printed lines."""
+    """A progress bar on a terminal. On any other stream, only the lines from `say` appear."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._shown = stream, 0
 
     def show(self, share: float, words: str) -> None:
-        """Draws the share that is done, followed by a text."""
+        """Draws a bar for the share of the work that is done, followed by a text."""
         if self._stream.isatty():
             line = f"[{'#' * round(20 * share):.<20}] {share:4.0%}  {words}"[: shutil.get_terminal_size().columns - 1]
             self._write("\r" + line.ljust(self._shown))

@@ -2,16 +2,16 @@
 
 The functions take turns: every round calls each of them once, in a new random order. So a machine that warms up,
 throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Results are medians
-and quartiles, because a single pause should not count.
+and quartiles, so that a single pause has little effect.
 
-The confidence interval of a median, of a time or of a ratio, shows how precisely n rounds determine that median
-(`median_interval`). It assumes only that the rounds are independent. Each lies above the true median with probability
-1/2, so the number of rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
+The confidence interval of a median time or ratio shows how precisely n rounds determine that median
+(`median_interval`). It assumes only that the rounds are independent. Each round lies above the true median with
+probability 1/2, so the number of rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
 
     P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
 
 and k is the largest number for which this is at least `CONFIDENCE`. The rounds can tell two calls apart if the interval
-of their ratio excludes 1, which is the sign test. Fewer than `FEWEST_ROUNDS` rounds give no such interval.
+of their ratio excludes 1. This is the sign test. Fewer than `FEWEST_ROUNDS` rounds give no such interval.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ FEWEST_ROUNDS = 6
 NARROW = 1.1
 """An interval is narrow if its upper end is at most this many times its lower end. The value is then known to 5 %."""
 
-_UNSTEADY = 1.5  # third over first quartile of the same call: 1.02 to 1.2 on a machine that does nothing else
+_UNSTEADY = 1.5  # third quartile over first quartile of the same call; 1.02 to 1.2 on an idle machine
 
 _FORMED = "the median of the rounds' ratios, not the ratio of two medians"
 RATIOS = f"A ratio is {_FORMED}."
-"""The note below a table that has both ratios and medians, because the two may differ."""
+"""The note below a table of ratios and medians, which explains why they may not match."""
 
 
 class _CpuClock:
     """A monotonic clock for work on the CPU."""
 
     def start(self) -> None:
-        """Records the time."""
+        """Records the start time."""
         self._began = time.perf_counter_ns()
 
     def stop(self) -> float:
@@ -62,7 +62,7 @@ class _CpuClock:
 
 
 class _CudaClock:
-    """A clock of CUDA events, whose times are taken on the GPU. Time that Python spends afterwards does not count."""
+    """A clock that uses CUDA events. They are timed on the GPU, so time spent in Python afterwards does not count."""
 
     stopped: ClassVar[dict[str, float]] = {}  # the time at which a clock was last stopped, by device
 
@@ -101,13 +101,13 @@ def _keep_busy(device: Any, seconds: float) -> None:
 
 
 def clock_for(device: Any) -> _CpuClock | _CudaClock:
-    """Returns a clock for work on a device, the CPU or a GPU."""
+    """Returns a clock for work on the CPU or on a GPU."""
     return _CudaClock(device) if str(device).startswith("cuda") else _CpuClock()
 
 
 @dataclass(frozen=True)
 class Ratio(HasText):
-    """The time of one call as a multiple of that of another: the median of the rounds' ratios, and their quartiles.
+    """The time of one call as a multiple of another's: the median and the quartiles of the rounds' ratios.
 
     Attributes:
         name: the call whose time is divided.
@@ -129,7 +129,7 @@ class Ratio(HasText):
 
     @property
     def is_clear(self) -> bool:
-        """True if the rounds tell the two calls apart: the interval excludes 1."""
+        """True if the rounds tell the two calls apart, which means that the interval excludes 1."""
         low, high = self.interval
         return not low <= 1 <= high
 
@@ -209,7 +209,7 @@ class Timing(HasText):
         return median_interval(self._of(name))
 
     def ratio(self, name: str, to: str) -> Ratio:
-        """Returns the time of `name` as a multiple of that of `to`. Raises the same errors as `median`."""
+        """Returns the time of `name` as a multiple of the time of `to`. Raises the same errors as `median`."""
         # A coarse clock may measure 0.
         ratios = [max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)]
         return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios), median_interval(ratios))
@@ -225,7 +225,7 @@ class Timing(HasText):
 
     @property
     def busy(self) -> str:
-        """The reason why the machine looks busy, its load or the spread of the rounds. Empty if it does not."""
+        """The reason why the machine looks busy: its load, or the spread of the rounds. Empty if it looks idle."""
         if load := overload(self.provenance):
             return load
         if self.rounds < FEWEST_ROUNDS:
@@ -305,29 +305,29 @@ def measure(
     """Times several functions against each other.
 
     On the CPU, it first calls `calm_allocator()`, which stays in force for the rest of the process. Each sample is a
-    single call. Calls here take far longer than the clocks resolve, which is tens of nanoseconds on a CPU and half a
-    microsecond on a GPU.
+    single call. A call takes far longer than the resolution of the clocks, which is tens of nanoseconds on a CPU and
+    half a microsecond on a GPU.
 
     Args:
         calls: the functions to time, by name.
         rounds: the largest number of rounds.
-        warmup: number of rounds before these, which are not counted.
-        device: the device that does the work, because the clock has to wait for it.
-        before: functions to run before each call, by its name, outside the measured time, for example to clear
-            gradients.
-        progress: called after every round, including the warm-up, with the number of rounds done and the number of all
-            rounds.
+        warmup: number of rounds to run first, which are not counted.
+        device: the device that does the work, which the clock has to wait for.
+        before: functions to run before each call, outside the measured time, for example to clear gradients. Each
+            has the name of its call.
+        progress: called after every round, including the warm-up, with the number of rounds done and the total
+            number of rounds.
         stop: called before every call; if it returns True, measuring stops, and an incomplete round is dropped.
         clock: a clock with `start()` and `stop()` to use in place of the device's own.
         parameters: plain data to keep in the provenance.
-        memory: whether to count peak memory as well, in one more call of each function after the warm-up. It is not
-            timed.
+        memory: whether to count peak memory as well, in one more call of each function after the warm-up. That
+            call is not timed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). This is checked
-            after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. It depends only on the
-            width of the intervals. Stopping as soon as two calls can be told apart would find differences that don't
-            exist.
+            after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. The check
+            depends only on the width of the intervals, because stopping as soon as two calls can be told apart would
+            find differences that don't exist.
         to: the call that ratios refer to, for `until_narrow`. Defaults to the first.
-        budget: seconds after which no round begins, if `FEWEST_ROUNDS` are complete.
+        budget: seconds after which no new round begins, once `FEWEST_ROUNDS` rounds are complete.
 
     Returns:
         A `Timing`. Its provenance also has the page faults per round, which show whether the allocator kept its pages.
@@ -346,7 +346,7 @@ def measure(
         if str(device).startswith("cpu"):
             calm_allocator()
         clock = clock_for(device)
-    place = provenance(device, parameters)  # first, so that nothing is lost if it fails
+    place = provenance(device, parameters)  # first, so that no times are lost if this fails
     order, shuffle, end = list(calls), random.Random(0).shuffle, time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     found = Timing(seconds, warmup, provenance=place, memory={})
@@ -396,7 +396,7 @@ def _seconds(call: Call, clock: Any) -> float:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collects young garbage first and nothing during the block, because a collection would be timed.
+    """Collects young garbage first, but nothing during the block, because a collection would be timed.
 
     A measurement leaves only young garbage behind, since nothing is collected meanwhile. Collecting the old generation
     as well takes up to half a second if many modules are loaded, and makes no call faster.

@@ -33,18 +33,19 @@ def diagnose(
     computes, for every kind of data in the tests, how many correct batches cause a false alarm, and how many mistakes
     are found.
 
-    Some data look the same with and without a mistake. If all sequences are cut by the same number of steps, or all
-    long ones at the same length, as captions are, the result is undecided. If recordings end in the padding's value,
-    this may be silence, so the finding is an `"info"`. Whole numbers of at least 0 are taken for token ids, which
-    contain no silence. If all lengths are `T`, but most sequences end in one repeated value, zero or not, the finding
-    is a `"warning"` and never an `"error"`. If all sequences really have `T` steps and end in the same number of equal
-    end marks, the finding is an `"info"`. If all lengths are `T`, padding that is not constant cannot be found.
+    Some data look the same with and without a mistake. The result is undecided if all sequences are cut by the same
+    number of steps, as captions are, or if all long ones are cut at the same length. If recordings end in the padding's
+    value, this may be silence, so the finding is an `"info"`. Whole numbers of at least 0 are taken for token ids,
+    which contain no silence. If all lengths are `T`, but most sequences end in one repeated value, zero or not, the
+    finding is a `"warning"` and never an `"error"`. If all sequences really have `T` steps and end in the same number
+    of equal end marks, the finding is an `"info"`. If all lengths are `T`, padding that is not constant cannot be
+    found.
 
-    If the padding is not constant, as after dropout on an embedding, a convolution or an RNN, nothing shows where the
+    If the padding is not constant, as after a convolution, an RNN, or dropout on an embedding, nothing shows where the
     sequences end. `diagnose` then warns that this is undecided, and suggests an earlier tensor to pass. An undecided
     result is not `ok`. If there is no padding, or if the lengths fit along either dimension, an `"info"` reports this.
 
-    `diagnose` waits for the device a few times, so use it on some batches and not in a training loop.
+    `diagnose` waits for the device a few times, so use it on a few batches rather than in a training loop.
 
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`, the batch that was or will be packed, of any dtype and on any
@@ -53,8 +54,8 @@ def diagnose(
             tensor.
         batch_first: whether the batch is the first dimension of `x`, as in `pack_padded_sequence`. Defaults to False,
             with a warning if `B` equals `T`.
-        packed: the `PackedSequence` that was made from `x` and `lengths`, or from an RNN's result, to check whether its
-            rows come back in the order of `lengths`.
+        packed: the `PackedSequence` that was made from `x` and `lengths`, or from an RNN's result. `diagnose` checks
+            whether its rows come back in the order of `lengths`.
         last: `(B, …)` the cells that were taken from `x` as the last steps of the sequences, such as `x[:, -1]`.
         hx: the initial state, `(L·D, B, H)` or a pair of them, that the RNN receives along with the packed batch.
 
@@ -111,11 +112,11 @@ def _lengths_alone(batch: Batch) -> Iterator[Finding]:
 
 
 def _entries(batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str) -> Iterator[Finding]:
-    """Yields an error if any of the lengths are wrong; `message` continues the text after the first of them."""
+    """Yields an error if any of the lengths are wrong; `message` continues the sentence about the first of them."""
     if wrong.any():
         more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
         b = int(np.argmax(wrong))
-        value = np.format_float_positional(batch.values[b], trim="-")  # in full: 5.9999995 is not 6
+        value = np.format_float_positional(batch.values[b], trim="-")  # in full, because 5.9999995 is not 6
         yield about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
 
 
@@ -185,7 +186,7 @@ def _order(batch: Batch, packed: Any) -> Finding | None:
 
 
 def _moved(batch: Batch, layout: Layout, packed: Any) -> Finding | None:
-    """Returns a finding if rows come back elsewhere, judged by the data if they are those of x, else by the lengths."""
+    """Returns a finding if rows come back in other places, judged by the data if they match x, or else by lengths."""
     came, size = None, batch.size
     here = not packed.data.is_meta and packed.data.dtype == batch.x.dtype
     if here and packed.data.numel() == layout.n_valid * batch.x.shape[2]:
@@ -214,7 +215,7 @@ def _moved(batch: Batch, layout: Layout, packed: Any) -> Finding | None:
 
 
 def _came(batch: Batch, layout: Layout, theirs: Any, ours: Any) -> IntArray | None:
-    """Returns the sequence of x in each row of the unpacked batch, `(B,)`; `None` if the data are not those of x."""
+    """Returns which sequence of x is in each row of the unpacked batch, `(B,)`; `None` if the data are not from x."""
     named: dict[bytes, list[int]] = {}
     for b, n in enumerate(batch.n.tolist()):
         named.setdefault(ours[b, :n].tobytes(), []).append(b)

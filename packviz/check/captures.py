@@ -1,4 +1,4 @@
-"""Captures a network with one of torch's compilers, and compares the captured network with the network itself."""
+"""Captures a network with one of torch's compilers, and compares the captured network with the original."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Captured(NamedTuple):
     Attributes:
         backend: one of `BACKENDS`.
         takes: whether the backend accepts the network; `None` if it could not be tried here.
-        same: whether the captured network gives the same results as the network, on all inputs that were tried.
+        same: whether the captured network gives the same results as the original on all inputs that were tried.
         difference: the largest difference; infinite if a shape differs, or if the captured network raises an error.
         trial: the inputs that show the difference, such as `lengths [5, 3]`.
-        message: the text of the error, or a text about the output that differs.
+        message: the text of the error, or a description of the output that differs.
         error: the error of the backend or the captured network; `None` if there was none.
     """
 
@@ -56,11 +56,11 @@ class Captured(NamedTuple):
 
 
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
-    """Wraps the network as a function of tensors only, because a trace and an ONNX file can pass nothing else.
+    """Wraps the network as a function of tensors only, because a trace and an ONNX file can take nothing else.
 
     Returns:
-        The function, the names of its inputs, and a function that names its outputs and adds the constants that it
-        keeps.
+        The function, the names of its inputs, and a second function that names its outputs and adds those that are not
+        tensors.
     """
     names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
     gave: list[Leaf] = []  # this is not an attribute, because torch.export resets attributes
@@ -181,9 +181,9 @@ def judged(
         backend: one of `BACKENDS`.
         run: the `Runner` of the network.
         tried: the inputs to try, with the network's results for them.
-        varied: the inputs that contain lengths.
+        varied: the inputs that contain lengths, as they are read.
         dynamic: whether to capture for other batch sizes and numbers of time steps, too.
-        capture: the function to capture with. Defaults to that of the backend.
+        capture: the function that captures the network. Defaults to the one in `BACKENDS`.
     """
     inputs, names = tried[0].inputs, {one.name for one in varied}
     fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]

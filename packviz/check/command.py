@@ -151,9 +151,10 @@ def add_patched(parser: argparse.ArgumentParser) -> None:
 
 
 def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None]:
-    """Splits the arguments of `packviz patched` after the name of the program. For other commands, the rest is `None`.
+    """Splits the arguments of `packviz patched` after the name of the program.
 
-    The rest belongs to the program. Otherwise, the parser would take the program's options for those of packviz.
+    The rest belongs to the program. Without the split, the parser would take the program's options for options of
+    packviz. For other commands, the rest is `None`.
     """
     if arguments[:1] != ["patched"]:
         return arguments, None
@@ -162,7 +163,7 @@ def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None
 
 
 def _patched(options: argparse.Namespace) -> None:
-    """Prepares the program, which runs after this command, so that its errors and its exit status are its own."""
+    """Prepares the program to run after this command has returned, so that its errors and exit status are kept."""
     from packviz.ops.patching import patch_torch  # noqa: PLC0415 - torch
 
     if not Path(options.target).exists():
@@ -170,7 +171,7 @@ def _patched(options: argparse.Namespace) -> None:
 
     def program() -> None:
         sys.argv = [options.target, *options.rest]
-        if not sys.flags.safe_path:  # as python does; until now, it is the path of packviz
+        if not sys.flags.safe_path:  # as python does; until now, this was the path of packviz
             sys.path[0] = os.path.dirname(os.path.realpath(options.target))
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -203,7 +204,7 @@ def _named(target: str) -> tuple[Any, Any]:
 
 
 def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
-    """Returns a batch for the first RNN of a network or its embedding, and the lengths if the network takes them."""
+    """Returns a batch that fits a network's embedding or first RNN, and the lengths if the network takes them."""
     import torch  # noqa: PLC0415
 
     rnn = next((one for one in network.modules() if isinstance(one, torch.nn.RNNBase)), None)

@@ -31,10 +31,10 @@ _ALONE = (
 
 
 class _Explained(ContextDecorator):
-    """The result of `explain_errors`, which is a context manager and also a decorator of functions."""
+    """The result of `explain_errors`: a context manager that can also decorate functions."""
 
     def __init__(self) -> None:
-        """Prepares a warning in case the result is never used, shown at the latest when Python exits."""
+        """Prepares a warning that appears if the result is never used, at the latest when Python exits."""
         line = sys._getframe(2)
         place = (line.f_code.co_filename, line.f_lineno)
         self._unused = weakref.finalize(self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place))
@@ -59,19 +59,19 @@ class _Explained(ContextDecorator):
             _undo.pop()()
 
     def __enter__(self) -> None:
-        """Does nothing until an exception passes."""
+        """Cancels the warning, because the result is now used."""
         self._unused.detach()
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Adds the note, and lets the exception pass."""
+        """Adds the note, and lets the exception propagate."""
         _try_to_explain(error)
 
     def __call__(self, function: Function) -> Function:
-        """Wraps a function, so that errors in its body are explained.
+        """Wraps a function so that errors in its body are explained.
 
         Raises:
-            TypeError: `function` is not a plain function, but a generator, a coroutine, a class, a module, or not
-                callable.
+            TypeError: `function` is not a plain function: it is a generator, a coroutine, a class or a module, or it
+                is not callable.
         """
         self._unused.detach()
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
@@ -94,14 +94,15 @@ def explain_errors(function: Function) -> Function: ...
 
 
 def explain_errors(function: Function | None = None) -> _Explained | Function:
-    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that gets a packed batch.
+    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN given a packed batch.
 
     The note shows what was passed, and draws the batch as text if it is small. If the error museum knows the error, the
-    note says why it happens and what to do. It applies the rules of `pv.explain` to the message, the traceback and the
-    arguments that were passed. Other errors get a note only if the museum is sure of them. Nothing else changes: the
-    same exception propagates, with the same traceback. As long as nothing is raised, this costs nothing.
+    note says why it happens and what to do. To find the error, `explain_errors` applies the rules of `pv.explain` to
+    the message, the traceback and the arguments that were passed. Any other exception gets a note only if the museum is
+    sure about it. Nothing else changes: the same exception propagates, with the same traceback. If nothing is raised,
+    there is no cost.
 
-    Use it around some code, or as a decorator of a function:
+    Use it around a block of code, or as a decorator of a function:
 
         with pv.explain_errors():
             packed = pack_padded_sequence(x, lengths)
@@ -109,10 +110,10 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
         @pv.explain_errors
         def forward(self, x, lengths): ...
 
-        pv.explain_errors().install()  # for all that follows; .uninstall() undoes it
+        pv.explain_errors().install()  # for all later code; .uninstall() undoes it
 
-    If an error was raised from another one, or while that one was handled, the other one is explained, too. If the
-    result of `explain_errors()` is never used, it does nothing except warn about that.
+    If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about
+    the earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
 
     Args:
         function: the function to decorate. `@pv.explain_errors()` does the same.
@@ -130,7 +131,7 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
     return made if function is None else made(function)
 
 
-_undo: list[Callable[[], None]] = []  # removes the hooks of `install`; empty if it was not called
+_undo: list[Callable[[], None]] = []  # each removes a hook of `install`; empty if it was not called
 
 
 def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None]) -> None:
@@ -139,7 +140,7 @@ def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None
 
     @functools.wraps(before)
     def hook(*args: Any, **kwargs: Any) -> Any:
-        if _undo:  # a hook that another one wraps stays in place after uninstall, and must do nothing
+        if _undo:  # a hook wrapped by a later one stays in place after uninstall, and must do nothing
             with suppress(Exception):
                 _try_to_explain(error_of(*args, **kwargs))
         return before(*args, **kwargs)
@@ -159,11 +160,11 @@ def _try_to_explain(error: BaseException | None) -> None:
 
 
 def _explain(error: Exception) -> None:
-    """Adds the note to an error, about itself or about one that came before it."""
+    """Adds a note to an error, about the error itself or about an earlier one."""
     found: list[tuple[Exception, str]] = []
     for one, is_shown in _chain(error):
         if noted := next((str(n) for n in getattr(one, "__notes__", ()) if str(n).startswith(_SIGN)), ""):
-            if not is_shown:  # an inner error has this note, and Python does not show it
+            if not is_shown:  # the note is on an inner error that Python does not show
                 error.add_note(noted)
             return
         if note := _note(one):
@@ -179,7 +180,7 @@ def _explain(error: Exception) -> None:
 
 
 def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
-    """Yields the error, the errors in a group, and those before it, each with a flag for whether Python shows it."""
+    """Yields the error, any errors grouped in it, and earlier ones, each with a flag that says if Python shows it."""
     left: list[tuple[BaseException | None, bool]] = [(error, True)]
     seen: set[int] = set()
     while left:
@@ -198,8 +199,8 @@ class _Passed(NamedTuple):
 
     Attributes:
         call: the call with its arguments.
-        drawn: a drawing of the batch, or a text about what does not fit.
-        packed: whether the call is about packing.
+        drawn: a drawing of the batch, or a description of what does not fit.
+        packed: whether the call packs, unpacks, or takes a packed sequence.
     """
 
     call: str = ""
@@ -211,7 +212,7 @@ def _note(error: Exception) -> str:
     """Returns the note for an error; empty if the error has nothing to do with packing."""
     frames = list(walk_tb(error.__traceback__))
     if not frames:
-        return ""  # the error was made, and never raised
+        return ""  # the error was created but never raised
     passed = next((one for frame, _ in reversed(frames) if (one := _call(frame))), None) or _on_line(*frames[-1])
     shown = f"passed: {passed.call or 'a PackedSequence'}\n{passed.drawn}" * bool(passed.call or passed.packed)
     found = museum.match(museum.text_of(error) + shown)
@@ -226,7 +227,7 @@ def _note(error: Exception) -> str:
 
 
 def _on_line(frame: FrameType, number: int) -> _Passed:
-    """Returns the packed sequence that the failing line names, if there is one."""
+    """Describes the packed sequence that the failing line names, if there is one."""
     line = linecache.getline(frame.f_code.co_filename, number)
     named = (frame.f_locals.get(name) for name in re.findall(r"\w+", line))
     packed = next((value for value in named if _is_packed(value)), None)
@@ -238,7 +239,7 @@ _PACKING = ("pack_padded_sequence", "pack_sequence", "pad_packed_sequence")
 
 
 def _call(frame: FrameType) -> _Passed | None:
-    """Returns the arguments, if this frame is a call of packing, unpacking or an RNN."""
+    """Describes the arguments if this frame packs, unpacks or runs an RNN."""
     given, code = frame.f_locals, frame.f_code
     packs = frame.f_globals.get("__name__") in _PACKING_MODULES
     try:
@@ -252,10 +253,10 @@ def _call(frame: FrameType) -> _Passed | None:
 
 
 def _packing(function: str, arguments: dict[str, Any], given: dict[str, Any]) -> _Passed:
-    """Describes a call of packing or unpacking, with the lengths that the caller passed, and a drawing of the batch."""
+    """Describes a call that packs or unpacks, with the lengths that the caller passed and a drawing of the batch."""
     lengths: Any = arguments.get("lengths")
     order = given.get("sorted_indices")
-    if order is not None and lengths is not None:  # torch has sorted them
+    if order is not None and lengths is not None:  # torch has sorted the lengths
         lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
     readable = getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu"
     if readable and hasattr(lengths, "tolist"):
@@ -280,7 +281,7 @@ def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
     """Describes a call of an RNN."""
     rnn: Any = given["self"]
     x: Any = given.get("orig_input", given.get("input"))
-    # torch replaces a missing hx in its own frame, so the caller's arguments tell whether one was passed.
+    # torch replaces a missing hx in its own frame, so the caller's arguments show whether one was passed.
     called = caller.f_locals if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module" else {}
     args = called.get("args", ())
     hx = args[1] if len(args) > 1 else called.get("kwargs", {}).get("hx")
@@ -297,7 +298,7 @@ def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
 
 
 def _drawn(make: Callable[..., Layout], *given: Any) -> str:
-    """Returns a drawing of a batch, or a text about what does not fit."""
+    """Returns a drawing of a batch as text, or a description of what does not fit."""
     try:
         layout = make(*given)
     except ValueError as error:

@@ -18,7 +18,7 @@ LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 """The levels, most serious first, with the mark of each."""
 
 UNDECIDED = "undecided"
-"""The rule of a finding that something could not be judged."""
+"""The rule of a finding which reports that something could not be judged."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,8 +32,8 @@ class Finding(HasText):
         message: the text of the finding.
         where: a line of the user's code, or an entry of the data; empty if there is none.
         fix: the remedy, which may include code to paste; empty if there is nothing to do.
-        indices: the rows of the batch that it is about, so that you can look at `lengths[i]` and row `i` of `x`; empty
-            if it is about the batch as a whole.
+        indices: the rows of the batch that the finding is about, so that you can look at `lengths[i]` and row `i` of
+            `x`; empty if it is about the batch as a whole.
     """
 
     level: str
@@ -59,7 +59,7 @@ class Finding(HasText):
         """Returns everything but the headline, in lines of at most 106 characters."""
         whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # so that it can be pasted
         parts = [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
-        # A path keeps its hyphens.
+        # A path must not be broken at its hyphens.
         lines = [wrap(one, 106, subsequent_indent="  ", break_on_hyphens=not one.startswith("where: "))
                  for one in [*self.message.splitlines(), *parts]]  # fmt: skip
         return [line.replace("\xa0", " ") for some in lines for line in some]

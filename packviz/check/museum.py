@@ -32,7 +32,7 @@ SECTIONS = {
     "surprise": "no bug, but a surprise",
 }  # in the order of the page
 NOTHING = "nothing"  # replaces the message if there is no error
-TORCH = "2.13"  # the version that gave the messages
+TORCH = "2.13"  # the version of torch that raised the recorded errors
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class _Rule:
 
     Attributes:
         text: a pattern that must match the message. If it has groups named `less` and `more`, these must be two widths
-            of the same batch, `less` < `more` < 2 · `less`, because a larger ratio has another cause.
+            of the same batch with `less` < `more` < 2 · `less`, because a larger ratio has a different cause.
         near: a pattern that must match the message or the traceback, too.
         unless: a pattern that must match neither of them.
-        unsure: whether other mistakes produce this text, too. If other lines come with the message, they must then be
-            about an RNN, packing, or replicas.
+        unsure: whether other mistakes produce this text, too. A text of several lines must then mention an RNN, packing
+            or replicas.
     """
 
     text: str
@@ -78,7 +78,7 @@ class Exhibit(Tabled):
         section: one of `SECTIONS`.
         why: the reason for the mistake.
         fix: the remedy.
-        says: torch's messages, each with its type and its first line, in the order in which the notebook provokes them.
+        says: torch's messages, each as a type and a first line, in the order in which the notebook provokes them.
         met: other messages with the same cause, each preceded by the device, function or version that produced it.
         asked: links to questions and issues.
         words: words that people use for the mistake, if there is no message to search for.
@@ -155,7 +155,7 @@ Attempt = Callable[..., Any]
 
 @contextmanager
 def exhibit(name: str) -> Iterator[Attempt]:
-    """Runs code that makes a mistake, and prints the exhibit's card without its name, with the messages of this run.
+    """Runs code that makes a mistake, then prints the exhibit's card with the messages of this run, without its name.
 
     It catches every error except a failed assertion, because errors are what the exhibit shows.
 
@@ -214,7 +214,7 @@ class Matches(HasText, Sequence[Exhibit]):
 
     @property
     def summary(self) -> str:
-        """A line about the best match and how sure it is."""
+        """A line that names the best match and says whether it is sure."""
         if not self.exhibits:
             return "Nothing close."
         more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
@@ -233,22 +233,22 @@ class Matches(HasText, Sequence[Exhibit]):
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains an error from packed sequences that was copied after a crash: why it happens and what to do.
+    """Explains an error with packed sequences from its text: why it happens and what to do.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
-    `explain` knows the error texts of some forty mistakes, those of the error museum (notebook 15), and reports how
-    sure it is, because several mistakes may share a text. Paste the traceback, too, because the same text may come from
-    an embedding or from packing. `explain` also finds mistakes without an error by words, such as "h_n order". To
-    explain errors when they are raised, together with what was passed, use `pv.explain_errors`.
+    `explain` knows the error texts of the forty or so mistakes in the error museum (notebook 15). It reports how sure
+    it is, because several mistakes may share a text. Paste the traceback, too, because the same text may come from an
+    embedding or from packing. For a mistake that raises no error, search with a few words, such as "h_n order". To
+    explain errors as they are raised, together with what was passed, use `pv.explain_errors`.
 
     Args:
         text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
         The mistakes, best match first; empty if nothing is close. `.sure` is True if only one known mistake produces
-        this text; otherwise, `.doubt` contains the reason for doubt. A notebook shows why each mistake happens and what
-        to do, and `print` writes it as text.
+        this text; otherwise, `.doubt` contains the reason for doubt. A notebook displays why each mistake happens and
+        what to do, and `print` writes the same as text.
 
     Raises:
         TypeError: `text` is neither a string nor an exception.
@@ -269,7 +269,7 @@ def explain(text: str | BaseException) -> Matches:
 
 
 def match(text: str) -> Matches:
-    """Returns the exhibits with a rule that fits an error text: those with a sure rule, or otherwise the others."""
+    """Returns the exhibits whose rules fit an error text, without the unsure rules if a sure one fits."""
     fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
     sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
     found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
@@ -284,7 +284,7 @@ def text_of(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """Returns the type and the first line of an exception, without torch's numbers for ragged sizes.
 
-    These numbers count the jagged tensors that were made before.
+    These numbers count the jagged tensors that were made earlier.
     """
     lines = str(error).splitlines() or [""]
     return re.sub(r"\bj\d+\b", "j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
@@ -311,7 +311,7 @@ def _by_words(text: str) -> Matches:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Returns the meaningful words of a text, without the s of a plural."""
+    """Returns the meaningful words of a text, without the final s of plurals."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
     return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
 

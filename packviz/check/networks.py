@@ -23,7 +23,7 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 class Network(nn.Module):
-    """A time-first LSTM with a layer before and one after it, for `x` of shape `(T, B, 3)`. Networks add `forward`."""
+    """A time-first LSTM with a layer before and after it, for `x` of shape `(T, B, 3)`. Subclasses add `forward`."""
 
     def __init__(self) -> None:
         """Creates the layers, with random weights."""
@@ -50,7 +50,7 @@ class Sorted(Network):
 
 
 class Unsorted(Network):
-    """An LSTM over a packed batch in any order, which torch sorts, with the result padded."""
+    """An LSTM over a packed batch in any order, which torch sorts by length, with the result padded."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -60,7 +60,7 @@ class Unsorted(Network):
 
 
 class FinalStates(Network):
-    """An LSTM over a packed batch, of which only the final states are returned."""
+    """A network that packs, and returns only the final states of its LSTM."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths)
@@ -87,7 +87,7 @@ class UsedByMax(Network):
 
 
 class MaxOfPadded(Network):
-    """A maximum over padded outputs, with the padding masked, because zero may be the largest value."""
+    """A maximum over padded outputs. The padding is masked, because its zeros may otherwise be the largest values."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -138,7 +138,7 @@ class _PackedTagger(Network):
     """A tagger that packs, and pads again before the next layer."""
 
     def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
-        """Takes the function that packs, and whether to pad to all time steps or to the longest sequence."""
+        """Stores the function that packs, and whether to pad to all time steps rather than to the longest sequence."""
         super().__init__()
         self.pack, self.full_width = pack, full_width
 
@@ -151,14 +151,14 @@ class _PackedTagger(Network):
 
 
 class _MaximumTagger(Network):
-    """A maximum over time of outputs that are all negative, so that a padding of 0 would be the largest."""
+    """A tagger with a maximum over time of outputs that are all negative, so zeros in the padding would be wrong."""
 
     def __init__(self, masked: bool) -> None:
-        """Makes every output of the LSTM negative. A mask or `pad_packed_sequence` sets the padding to −inf."""
+        """Makes every output of the LSTM negative. The padding becomes −inf by a mask, or in `pad_packed_sequence`."""
         super().__init__()
         self.masked = masked
         with torch.no_grad():
-            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # of the cell input
+            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # the bias of the cell input
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -173,10 +173,10 @@ class _MaximumTagger(Network):
 
 
 class _WholeTagger(Network):
-    """A tagger that packs, runs and pads in one call, which a compiler keeps as it is or leaves out."""
+    """A tagger that packs, runs and pads in one call, which a compiler keeps whole or leaves out of its graph."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
-        """Takes the function that returns this call for an LSTM."""
+        """Stores the call, which `whole` makes from the LSTM."""
         super().__init__()
         self.whole = whole(self.lstm)
 
@@ -208,7 +208,7 @@ TAGGERS: dict[str, Callable[[], Network]] = {
     "disabled island": partial(_WholeTagger, _island),
     "Ragged": partial(_WholeTagger, Ragged),
 }
-"""Makes each tagger, by the name that a table shows."""
+"""A function that makes each tagger, by the name shown in a table."""
 
 
 def source(network: type[nn.Module]) -> str:
@@ -219,6 +219,6 @@ def source(network: type[nn.Module]) -> str:
 
 
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns inputs for a network, `x` of shape `(steps, B, 3)` and the lengths, from their own random generator."""
+    """Returns inputs for a network: a random `x` of shape `(steps, B, 3)`, drawn from `seed`, and the lengths."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)

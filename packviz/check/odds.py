@@ -1,4 +1,4 @@
-"""Compares where the sequences in a padded batch are with where the lengths put them, and judges by odds."""
+"""Estimates how likely it is that the sequences in a padded batch are not where the lengths put them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from packviz.core.validation import require_dense
 from packviz.draw.text import count
 
 SURE = 0.1
-"""Data that are less likely than this by chance are reported as a mistake. A larger value gives more than 1 % of false
-alarms on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind
-of data."""
+"""A mistake is reported if the probability that the data look like this by chance is below this value. With a larger
+value, more than 1 % of small batches whose data are sometimes zero would cause a false alarm. The test
+`tests/unit/check/test_odds.py` prints the rate of false alarms for every kind of data."""
 
 RARE = 0.1
-"""The probability that the padding contains different values without a mistake."""
+"""The assumed probability that the padding of a correct batch contains different values."""
 
 CERTAIN = 1e-6
-"""If data are less likely than this by chance, a mistake is almost certain, and so an error."""
+"""If the probability that the data look like this by chance is below this value, a mistake is almost certain and is
+reported as an error."""
 
 TOO_LONG = "padding inside the length"
 AFTER = "data after the length"
@@ -99,7 +100,7 @@ class Batch:
 
     @cached_property
     def are_ids(self) -> bool:
-        """True if x contains whole numbers of at least 0, such as token ids, which have no silence at the end."""
+        """True if x contains only whole numbers of at least 0, such as token ids, which never end in silence."""
         x = self.x
         return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool or bool((x < 0).any()))
 
@@ -115,17 +116,20 @@ class Batch:
 
     @cached_property
     def padding(self) -> BoolArray | None:
-        """`(B, T)` true where a cell has the value of all padding, or zero if there is no padding."""
+        """`(B, T)` true where a cell has the padding's value, or is zero if there is no padding.
+
+        It is `None` if the padding has no single value, or if one cell is too little to tell.
+        """
         if not self.filled.any():
             return self.zero if self.mask.all() else self.nan
         same, cell = self.value(*_last_of(self.filled))
-        alone = cell is not None and self.filled.sum() == 1  # one cell is like itself, whatever it holds
+        alone = cell is not None and self.filled.sum() == 1  # a single cell always equals itself
         return same if same[self.filled].all() and not alone else None
 
     def value(self, b: int, t: int) -> tuple[BoolArray, _Cell | None]:
-        """Returns a mask `(B, T)` of the cells with the value of cell `(b, t)`, and this cell, or `None` if it is zero.
+        """Returns a mask `(B, T)` of the cells that equal cell `(b, t)`, and that place, or `None` if the cell is zero.
 
-        It ignores rounding, because a linear layer does not round in the same way in all rows of a batch.
+        The comparison ignores rounding, because a linear layer may round differently in each row of a batch.
         """
         if self.zero[b, t]:
             return self.zero, None
@@ -140,13 +144,13 @@ class Batch:
 
     @cached_property
     def commonest_end(self) -> _Cell:
-        """A cell of the last step, with the value that is most common there."""
+        """The place of a cell at the last step that has the most common value there."""
         rows = self.x[:, -1].contiguous().view(torch.uint8).cpu().numpy()
         _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
         return int(first[counts.argmax()]), self.steps - 1
 
     def repeats(self, along: int) -> BoolArray:
-        """Returns a mask of the cells that equal the one before, `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
+        """Returns a mask of the cells that equal the one before: `(B, T - 1)` in time, or `(T, B - 1)` in the batch."""
         x = self.x if along else self.x.transpose(0, 1)
         return _on_host((x[:, 1:] == x[:, :-1]).all(-1))
 
@@ -158,11 +162,11 @@ def _on_host(cells: Tensor) -> BoolArray:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Another way to read the batch, in which some cells are data, and all others have one value, that of the padding.
+    """A different reading of the batch, in which some cells are data and all others have one value, the padding's.
 
     Attributes:
         finding: the finding to report if this reading is right.
-        real: `(B, T)` true where the data are in this reading.
+        real: `(B, T)` true where a cell is data in this reading.
         same: `(B, T)` true where a cell has the padding's value.
         cell: the cell from which the value was taken; `None` for zeros, which need no example.
         along: the axis of time.
@@ -184,7 +188,7 @@ class _Reading:
         return self.real & self.same
 
     def are_marks(self, batch: Batch) -> bool:
-        """Returns whether these may be end marks: all sequences end in the same number, and any more may be chance."""
+        """Returns whether these may be end marks: as many in every sequence, and any others explained by chance."""
         end, blank = self.real.sum(axis=1), self.same.all(axis=1)
         marks = int((batch.n - end)[~blank].min(initial=batch.steps))
         if self.finding.rule != TOO_LONG or not marks:
@@ -193,21 +197,23 @@ class _Reading:
         return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: Batch, marks: int = 0) -> float:
-        """Returns the probability that data have the value just there by chance, judged by the other data.
+        """Returns the probability that data have the padding's value in these places by chance.
 
-        Assume that data take the value at one rate, and keep it at another. If `k` of `n` steps did so, the next one
-        does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
+        The estimate assumes that data take this value at one rate, and keep it at another. If `k` of `n` steps did so,
+        then by Laplace's rule of succession the next step does so with probability `(k + 1) / (n + 2)`. Applied to one
+        cell after another, the rule gives the result:
 
             chance = choices · p(all first cells, after k of n) · p(all further cells, after k' of n')
 
-        The first cell of each run is compared with the `k` of all `n` steps of data that have the value. The further
-        cells are compared with the `k'` of the `n'` steps after such a step that have it again, or, if data never have
-        it, with the steps that repeat the one before. So zeros are strong evidence if data are never zero, and weak
-        evidence if data are sparse, silent or constant for a while. If the lengths leave data in the padding, that must
-        be chance, too, with probability `RARE`. The last `marks` steps of each sequence are not counted.
+        For the first cell of each run, `n` counts all steps of data, and `k` counts those that have the value. For the
+        further cells, `n'` counts the steps that follow a step with the value, and `k'` counts those that have it, too.
+        If there are none, `n'` counts all steps that follow another, and `k'` counts those that repeat it. Zeros are
+        therefore strong evidence if data are never zero, and weak evidence if data are sparse, silent or constant for a
+        while. If the lengths leave data in the padding, the estimate assumes that this, too, happens by chance, with
+        probability `RARE`. The last `marks` steps of each sequence are not counted.
         """
         broken = batch.padding is None
-        # Padding that is where it should be needs no explanation.
+        # Padding in the right place needs no explanation.
         doubtful = ~self.real & ((np.arange(batch.steps) < batch.n[:, None] - marks) | (broken & ~batch.mask))
         if self.cell:
             doubtful[self.cell] = False
@@ -228,7 +234,7 @@ def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
 
 
 def judge(batch: Batch) -> Iterator[Finding]:
-    """Yields findings about cells that share one value, if they are not where the lengths put the padding."""
+    """Yields findings if the padding is not where the lengths put it, cannot be located, or contains NaN."""
     if batch.x.is_meta:
         yield _undecided("x is on the device meta and has no values", "pass a batch with values")
         return
@@ -251,11 +257,11 @@ def judge(batch: Batch) -> Iterator[Finding]:
 
 
 def _clue(batch: Batch, one: _Reading, chance: float) -> Finding | None:
-    """Returns the finding of a reading, with its certainty, unless chance explains the data."""
+    """Returns the finding of a reading, with its certainty, or `None` if chance explains the data."""
     found, inside, others = one.finding, int(one.inside.sum()), count(int(one.real.sum()), "other step")
     marks = one.are_marks(batch)
     if chance < SURE and not marks and found.level != "info":
-        # The data cannot show whether lengths are all the same by mistake or on purpose, so that is never certain.
+        # The data cannot show whether all lengths are the same by mistake or on purpose, so this is never certain.
         certain = chance < CERTAIN and found.rule != TOO_LONG
         sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
         are = "are" if inside > 1 else "is"
@@ -271,7 +277,7 @@ def _clue(batch: Batch, one: _Reading, chance: float) -> Finding | None:
 
 
 def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
-    """Returns a finding about what the data do not show, apart from the clue that they give."""
+    """Returns a finding about what the data do not show. The clue is the finding that they support, if any."""
     if batch.padding is None:
         return None if clue and clue.level != "info" else _undecided(*_uneven(batch))
     if batch.padding.all() and not batch.mask.all():
@@ -297,7 +303,7 @@ _UNEVEN = "the padding is not constant"
 
 
 def _uneven(batch: Batch) -> tuple[str, str]:
-    """Returns a reason for padding that is not constant, and a fix: the tensor to pass instead."""
+    """Returns a possible reason why the padding is not constant, and a fix that names the tensor to pass instead."""
     if batch.filled.sum() == 1:
         return "the padding is a single cell, and not zero, so nothing is like it", "pass a batch with more padding"
     why = "as after a convolution, attention, or an RNN over padded data, or dropout on top of another layer"
@@ -306,7 +312,7 @@ def _uneven(batch: Batch) -> tuple[str, str]:
 
 
 def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
-    """Returns a reason and a fix, if a pattern in padding that is not constant shows that it is not data."""
+    """Returns a reason and a fix if the values in the padding follow a pattern that shows they are not data."""
     cells, b, t = batch.filling
     if batch.x.is_floating_point() and _dropped(cells):
         return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
@@ -322,7 +328,7 @@ def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
 
 
 def _alike(cells: Tensor, group: IntArray) -> bool:
-    """Returns whether all cells of a group are the same, and groups of several cells differ."""
+    """Returns whether the cells within each group are equal, while groups of several cells differ from each other."""
     _, first, which, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
     several = cells[first[size > 1]]
     one_each = torch.allclose(cells, cells[first[which]], rtol=1e-6, atol=1e-6)
@@ -330,20 +336,20 @@ def _alike(cells: Tensor, group: IntArray) -> bool:
 
 
 def _dropped(cells: Tensor) -> bool:
-    """Returns whether every feature of these cells is either zero or one fixed number."""
+    """Returns whether each feature is zero in some of these cells, and one fixed number in the others."""
     big = cells.amax(0).where(cells.amax(0) > 0, cells.amin(0))
     zero = cells[:, big != 0] == 0
     partly = bool((zero.any(1) & ~zero.all(1)).any()) and bool(((~zero).sum(1) > 1).any())  # unlike one-hot vectors
-    again = (~zero).sum() - zero.shape[1]  # the number of values that occurred before
+    again = (~zero).sum() - zero.shape[1]  # the number of repeated values
     return partly and bool(again > 2) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
 
 
 def _readings(batch: Batch) -> Iterator[_Reading]:
-    """Yields every other way to read the batch in which all padding has one value."""
+    """Yields every other reading of the batch in which all padding has one value."""
     if batch.padding is not None:
         yield from _ending(batch, batch.padding, None)
         same, cell = batch.value(*batch.commonest_end)
-        if batch.mask.all() and same[:, -1].sum() > 1:  # padding that is not zero shows by equal ends of several rows
+        if batch.mask.all() and same[:, -1].sum() > 1:  # rows with equal ends reveal padding that is not zero
             yield from _ending(batch, same, cell)
         return
     message = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each"
@@ -359,7 +365,7 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
 
 
 def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
-    """Yields a reading in which the sequences are elsewhere, if all other cells have one value."""
+    """Yields a reading in which the sequences lie elsewhere, if all remaining cells have one value."""
     same, cell = batch.value(*_last_of(~real))
     if same[~real].all():
         astray = real & ~batch.mask
@@ -369,13 +375,14 @@ def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, alo
 
 
 def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Reading]:
-    """Yields readings in which the sequences end elsewhere, if this value is the padding.
+    """Yields readings in which this value is the padding, so that sequences end elsewhere.
 
-    There are two: one in which all sequences do, and one in which only the longer ones do.
+    In the first reading, every sequence ends where its data end. In the second, only the sequences whose data continue
+    beyond their lengths end elsewhere.
     """
     n, steps = batch.n, batch.steps
     data = ~same[:, ::-1]
-    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row without another value shows nothing
+    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row of this value alone shows nothing
     for read in (ends, np.maximum(n, ends)):
         if (read == n).all():
             continue
@@ -397,7 +404,7 @@ def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Read
 
 
 def _cut(batch: Batch, read: IntArray, cell: _Cell | None, at: str) -> Finding:
-    """Returns the finding that some lengths are too short; `at` names the first."""
+    """Returns a finding that some lengths are too short. The text `at` describes the first of them."""
     late = read > batch.n
     lost, b = int((read - batch.n)[late].sum()), int(np.argmax(late))
     lie = f"in {count(int(late.sum()), 'sequence')} {'lies' if lost == 1 else 'lie'} behind the stated length"
@@ -408,7 +415,7 @@ def _cut(batch: Batch, read: IntArray, cell: _Cell | None, at: str) -> Finding:
 
 
 def _overlong(batch: Batch, read: IntArray, at: str) -> Finding:
-    """Returns the finding that some lengths are too long; `at` names the first."""
+    """Returns a finding that some lengths are too long. The text `at` describes the first of them."""
     n, steps, wrong = batch.n, batch.steps, read != batch.n
     over, b = int((n - read).sum()), int(np.argmax(wrong))
     ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
@@ -416,17 +423,17 @@ def _overlong(batch: Batch, read: IntArray, at: str) -> Finding:
     message += " If it is padding, the RNN reads it, and h_n is the state after it."
     fix = "nothing, if these are data; else give each sequence's own length"
     fix += ", not the width of x" * bool((n == steps).all())
-    single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # or it repeats its last value as padding
-    uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()  # more than silence
-    level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may fall silent
+    single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # its padding may repeat its last value
+    uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()  # too much to be silence
+    level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may end in silence
     return about(wrong, level, TOO_LONG, message, fix)
 
 
 def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
-    """Returns a possible reason for data after the lengths other than a mistake; empty if there is none."""
+    """Returns a legitimate reason why data may continue beyond the lengths; empty if there is none."""
     n, late, by = batch.n, read > batch.n, int((read - batch.n).max())
     if batch.x.is_floating_point() and cell and np.array_equal(np.minimum(n + by, batch.steps), read):
-        return "x comes from a convolution, which spreads data that far"  # its bias makes padding that is not zero
+        return "x comes from a convolution, which spreads data that far"  # its bias makes the padding nonzero
     if (late.sum() > 1 or by == 1) and np.array_equal(np.maximum(read - by, 1), n):
         return f"every sequence is cut by {count(by, 'step')} on purpose, as captions are by their last word"
     if (late.sum() > 1 or n.max() == 1) and (n[late] == n.max()).all():
@@ -435,15 +442,15 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
 
 
 def _choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> float:
-    """Returns the log of the number of possible mistakes like lengths `n` for data that end as in `read`."""
+    """Returns the logarithm of the number of mistakes like the lengths `n` that are possible if data end at `read`."""
     wrong, other = read != n, max(batch.steps - 1, 1)
     choices = math.comb(len(n), many := int(wrong.sum())) * other**many
     same = (n == n[0]).all()
     if same and not cell and many > len(n) / 2:
         choices = other * len(n)  # all have one length
     elif many and not same and np.array_equal(np.clip(read + (n - read)[wrong][0], 1, batch.steps), n):
-        choices = other  # all are off by the same, as far as possible
-    return math.log(choices) + (math.log(len(n)) if cell else 0)  # as many values might have been taken for the padding
+        choices = other  # all are off by the same amount, as far as possible
+    return math.log(choices) + (math.log(len(n)) if cell else 0)  # any row might have given the value
 
 
 def _last_of(cells: BoolArray) -> _Cell:
@@ -451,12 +458,12 @@ def _last_of(cells: BoolArray) -> _Cell:
 
 
 def turned(batch: Batch) -> str:
-    """Returns the fix for a batch whose batch and time are swapped."""
+    """Returns the fix for an x whose batch and time dimensions are swapped."""
     return f"pass batch_first={not batch.batch_first}, or transpose x"
 
 
 def about(which: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str) -> Finding:
-    """Returns a finding about some sequences, with their letters and numbers."""
+    """Returns a finding about some sequences, with their letters and indices."""
     rows = np.flatnonzero(which).tolist()
     more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
     where = f"sequence{'s' * (len(rows) > 1)} {', '.join(map(sequence_name, rows[:8]))}{more}"

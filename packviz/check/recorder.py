@@ -23,14 +23,14 @@ from packviz.check.trials import Runner, tensors
 from packviz.core.frames import is_readers, package
 from packviz.ops import original, packing
 
-# The first functions hand a tensor's value to Python, the second its size, and the last make a tensor of values.
+# `_READS` pass the value of a tensor to Python, `SIZES` pass its size, and `_MAKES` make a tensor from values.
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__", "__dlpack__"}
 _READS |= {"__int__", "__float__", "__bool__", "__index__", "__complex__", "unbind"}
 SIZES = {"shape", "size", "__len__"}
 _MAKES = {"tensor", "as_tensor", "Tensor", "LongTensor", "IntTensor", "FloatTensor", "BoolTensor"}
 _OF_RNNS = ("torch.nn.utils.rnn", "torch.nn.modules.rnn", "torch.ao.nn.quantized", "packviz.ops.")
 _INDIRECT = {"torch._tensor", "torch.overrides"}
-# The code distinguishes these functions from the user's, whatever the paths are.
+# Their code objects distinguish these functions from the user's, whatever the paths are.
 _PACKING = {getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES}
 
 
@@ -38,10 +38,10 @@ class Event(NamedTuple):
     """A call of a torch function.
 
     Attributes:
-        name: the name of the function, or of the packing function or `pv.run` that calls it.
+        name: the name of the function; if a packing function or `pv.run` calls it, the name of that one instead.
         where: the line of the user's code that led to the call.
         direct: whether that line itself makes the call, rather than code in torch.
-        in_rnn: whether code for RNNs or packing makes the call.
+        in_rnn: whether the call comes from code for RNNs or packing.
         value: the value that Python reads, as text; empty if it reads none.
         shapes: the shapes of the tensors that the function takes and returns.
         arguments: the arguments of the packing function, if there is one.
@@ -78,7 +78,7 @@ class Recorder(TorchFunctionMode):
         return [sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in some) for some in lengths]
 
     def run(self, run: Runner, call: Any) -> None:
-        """Runs the network and records it, with the line that `forward` returns from and the shapes of the result."""
+        """Runs the network and records its calls, the line at which `forward` returns, and the shapes of the result."""
         before = sys.getprofile()
         with self:
             sys.setprofile(self._watch)
@@ -96,7 +96,7 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Runs the function and records it."""
+        """Runs the function and records the call."""
         result = func(*args, **(kwargs or {}))
         name = str(func.__self__.__name__ if func.__name__ == "__get__" else func.__name__)
         taken, value = tensors({"": [args, kwargs]}), ""
@@ -139,7 +139,7 @@ def record(run: Runner, inputs: Mapping[str, Any]) -> Recorder:
 
 
 def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
-    """Yields the events of two runs in pairs, up to where they differ."""
+    """Yields the events of two runs in pairs, up to where the runs diverge."""
     for pair in zip(one.events, other.events, strict=False):
         if pair[0][:2] != pair[1][:2]:
             return
@@ -157,7 +157,7 @@ def _site_of(frame: FrameType) -> str:
 
 
 def shown_path(path: str, module: str) -> str:
-    """Returns a path relative to the working directory if it is inside, else relative to its package, else in full."""
+    """Returns a path relative to the working directory if it is in there, else to its package, else in full."""
     path = os.path.abspath(path)
     if path.startswith(os.path.join(os.getcwd(), "")):
         return os.path.relpath(path)

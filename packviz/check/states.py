@@ -43,11 +43,11 @@ RESULTS = {
     "gradients_outputs": "those of the loss on the outputs",
     "gradients_h_n": "those of the loss on h_n",
 }
-"""The names that `StatesComparison.agrees` and `needs_packing` take, and what they mean."""
+"""The names that `StatesComparison.agrees` and `needs_packing` accept, each with its meaning."""
 
 
 class Run(NamedTuple):
-    """The results of an RNN, detached, in the shapes in which it returns them.
+    """The results of an RNN, detached, in the shapes that the RNN returns.
 
     Attributes:
         output: `(T, B, D·H)`, or `(B, T, D·H)` with `batch_first`; a packed output is padded with zeros.
@@ -62,18 +62,18 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """The difference between padded and packed, cell by cell. A cell is one vector of features, or one weight tensor.
+    """The difference between a padded and a packed result. A cell is one vector of features, or one weight tensor.
 
     Attributes:
         name: the name of the result.
-        axis: the axis of the sequences in the arrays below; `None` if there is none.
-        absolute: the largest absolute difference of any feature of the cell. It is NaN if one of the two is NaN; if
-            both are, they agree.
+        axis: the axis along which the sequences lie in the arrays below; `None` if there is no such axis.
+        absolute: the largest absolute difference of any feature of the cell. It is NaN if only one of the two values
+            is NaN; if both are NaN, they agree.
         relative: the 2-norm of the difference, divided by the 2-norm of the packed vector; infinite if only the packed
             vector is zero.
         differs: true where `absolute` is greater than `tolerance · scale`, or NaN.
-        scale: `(B,)` the largest finite magnitude of each packed sequence, or `()` that of a weight tensor. Each
-            sequence has its own scale, because a large one must not hide an error in a small one.
+        scale: `(B,)` the largest finite magnitude in each packed sequence; for a weight tensor, `()` the largest in
+            the tensor. Each sequence has its own scale, so that large values in one cannot hide an error in another.
     """
 
     name: str
@@ -85,14 +85,14 @@ class Difference:
 
 
 class Agreement(HasText):
-    """The agreement of padded and packed for each of `RESULTS`, as in `agrees.h_n` or `agrees["h_n"]`.
+    """A record of which `RESULTS` agree between padded and packed, read as `agrees.h_n` or `agrees["h_n"]`.
 
-    A name that does not exist raises an error, and so does a result that the comparison does not have, such as
-    `outputs_reverse` with one direction, or `c_n` of a GRU, because neither True nor False would be right.
+    An unknown name raises an error. So does a result that the comparison does not have, such as `outputs_reverse` with
+    one direction or `c_n` for a GRU, because neither True nor False would be right.
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
-        """Takes the answers, and the reasons why other results were not compared."""
+        """Stores the answers, and the reason why each missing result was not compared."""
         vars(self).update(agrees)
         self._absent = absent
 
@@ -118,7 +118,9 @@ class Agreement(HasText):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StatesComparison(Drawing):
-    """The results of an RNN of `L` layers and `D` directions on a padded batch, compared with those on a packed one.
+    """A comparison of the results of an RNN on a padded batch with its results on a packed batch.
+
+    The RNN has `L` layers and `D` directions.
 
     Attributes:
         rnn: the module as text.
@@ -127,14 +129,14 @@ class StatesComparison(Drawing):
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
         padded: the results on the padded batch.
         packed: the results on the packed batch; the output is padded with zeros.
-        outputs: `(B, T, D)` the difference of the last layer's outputs.
-        h_n: `(L, D, B)` the difference of the final hidden states.
-        c_n: `(L, D, B)` the difference of the final cell states; `None` unless the RNN is an LSTM.
+        outputs: `(B, T, D)` the difference in the last layer's outputs.
+        h_n: `(L, D, B)` the difference in the final hidden states.
+        c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
         batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
         h_0: `(L·D, B, H)` the initial hidden states.
-        gradients: for each of `LOSSES`, the differences of the gradients with respect to `"x"`, `(B, T)`, and to each
-            trainable parameter by its name; empty without `gradients=True`.
-        notes: further remarks, such as that dropout was left out.
+        gradients: for each of `LOSSES`, the differences in the gradients with respect to `"x"`, `(B, T)`, and with
+            respect to each trainable parameter, by its name; empty without `gradients=True`.
+        notes: further remarks, such as a note that dropout was left out.
     """
 
     rnn: str
@@ -153,7 +155,7 @@ class StatesComparison(Drawing):
 
     @cached_property
     def agrees(self) -> Agreement:
-        """The agreement of padded and packed for each result, as in `comparison.agrees.h_n`."""
+        """A record of which results agree between padded and packed, as in `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
         agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
         absent = {
@@ -163,7 +165,7 @@ class StatesComparison(Drawing):
         return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
 
     def needs_packing(self, name: str) -> bool:
-        """Returns whether padded and packed differ in a result, so that only packing makes it right.
+        """Returns whether a result differs between padded and packed, and so is right only with packing.
 
         Args:
             name: one of `RESULTS`.
@@ -178,7 +180,7 @@ class StatesComparison(Drawing):
 
     @property
     def verdict(self) -> str:
-        """A summary of the results for which this batch needs packing, and of those for which it does not."""
+        """A summary of which results need packing on this batch, and which do not."""
         if not self.layout.n_padding and not any(finding.count for finding in self._findings):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
@@ -196,7 +198,7 @@ class StatesComparison(Drawing):
         return " ".join(parts)
 
     def to_text(self) -> str:
-        """Returns the verdict, every difference with its numbers, and, for a small batch, each cell."""
+        """Returns the verdict, the size of every difference and, for a small batch, every cell."""
         layout = self.layout
         head = f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
         rule = f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence."
@@ -218,7 +220,7 @@ class StatesComparison(Drawing):
 
     @property
     def _halves(self) -> list[str]:
-        """The words for the half of the outputs that each direction computes; empty if there is only one."""
+        """The label of each direction's half of the outputs; a single empty string if there is only one direction."""
         return [f", {name} half" for name in DIRECTIONS] if self.outputs.absolute.shape[2] > 1 else [""]
 
     @property
@@ -245,14 +247,14 @@ class StatesComparison(Drawing):
             yield _Finding(f"gradient to x, loss on {loss}", to_x, names, mask)
             if self.layout.n_padding:
                 yield _Finding(f"gradient to padding, loss on {loss}", to_x, (), ~mask)
-            if to_weights:  # only now, because each weight has its own scale
+            if to_weights:  # merged only here, because each weight has its own scale
                 kinds = ("absolute", "relative", "differs")
                 absolute, relative, differs = (np.array([getattr(d, kind) for _, d in to_weights]) for kind in kinds)
                 gathered = Difference("weights", None, absolute, relative, differs, np.array(1.0))
                 yield _Finding(f"gradient to weights, loss on {loss}", gathered, names, noun="tensor")
 
     def panels(self) -> list[grids.Grid]:
-        """Returns the grids of the picture: one per direction of the outputs, kind of state, and gradient to x."""
+        """Returns the grids: one for each direction of the outputs, each kind of state, and each gradient to x."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
         padding = ~self.layout.mask
@@ -284,11 +286,13 @@ def compare(
 ) -> StatesComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    `compare` leaves out dropout, because it draws different numbers in the two runs, so that nothing would agree. Apart
-    from that, it uses the module as it is. The module's mode, every `.grad` and torch's random state are restored.
+    `compare` disables dropout, which would draw different numbers in the two runs, so that nothing would agree. Apart
+    from that, it uses the module as it is. Afterwards, the module's mode, every `.grad` and torch's random state are as
+    they were before.
 
     Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any layers, directions, `proj_size`, dtype and device.
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any `proj_size`, dtype and
+            device.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
         lengths: `(B,)` the number of real time steps of each sequence, in any order.
         hx: the initial state in the format the module expects. Defaults to zeros.
@@ -298,7 +302,7 @@ def compare(
             Defaults to `packviz.ops.tolerance.of_states` for the dtype and the device.
 
     Returns:
-        A `StatesComparison`: its `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and its `.verdict` is a
+        A `StatesComparison`. Its `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and its `.verdict` is a
         summary. A notebook draws it, and `print` writes its text.
 
     Raises:
@@ -357,7 +361,7 @@ def compare(
 
 
 def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
-    """Returns the layout of the batch, if everything fits."""
+    """Returns the layout of the batch, after checking that the arguments fit together."""
     require_features(rnn, x.shape, batch_first)
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
@@ -382,8 +386,8 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
 class _Finding:
     """One line of a comparison: how many cells of a result differ, and by how much.
 
-    `names` are the `RESULTS` that it is part of. At padding, it is part of no result, because nothing is wrong or right
-    there.
+    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none, because nothing there
+    is right or wrong.
     """
 
     name: str
@@ -431,14 +435,14 @@ class _Finding:
 
 
 def _merged(findings: list[_Finding], every: list[_Finding]) -> str:
-    """Lists the names of some findings. If all parts of a result are among them, it names the result once."""
+    """Lists the names of some findings, but names a result only once if all of its parts are among them."""
     split = {f.whole for f in every if f not in findings}
     return listed(list(dict.fromkeys(f.name if f.whole in split else f.whole for f in findings)))
 
 
 @contextmanager
 def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool) -> Iterator[None]:
-    """Sets `batch_first` and gradients, and disables dropout; then restores the module and the random state."""
+    """Sets `batch_first`, turns gradients on or off and disables dropout, then restores the module and random state."""
     modes = [(module, module.training) for module in rnn.modules()]
     dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
@@ -473,10 +477,10 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
 
 
 def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, dict[str, Tensor]]:
-    """Returns each loss's gradients with respect to `"x"`, as `(B, T, I)`, and to each trainable parameter, flat."""
+    """Returns each loss's gradients with respect to `"x"`, `(B, T, I)`, and to each trainable parameter, flattened."""
     weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
     mask = torch.tensor(layout.mask if rnn.batch_first else layout.mask.T.copy(), device=x.device)
-    results = {"outputs": run.output[mask], "h_n": run.h_n}  # an index, because 0 · NaN would be NaN
+    results = {"outputs": run.output[mask], "h_n": run.h_n}  # indexed, not multiplied, because 0 · NaN is NaN
     found = {}
     for i, (loss, values) in enumerate(results.items()):
         generator = torch.Generator().manual_seed(i)
@@ -505,7 +509,7 @@ def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, p
     by_cell = np.where(np.isfinite(q), np.abs(q), 0.0).max(axis=-1)
     others = tuple(i for i in range(by_cell.ndim) if i != axis)
     scale = by_cell.max(axis=others, keepdims=True)
-    differs = ~(absolute <= tolerance * scale)  # so that NaN differs
+    differs = ~(absolute <= tolerance * scale)  # negated, so that NaN counts as a difference
     arrays = (absolute, relative, differs, scale if axis is None else scale.reshape(-1))
     return Difference(name, axis, *(frozen(np.asarray(one)) for one in arrays))
 
@@ -517,7 +521,7 @@ def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
 
 
 def listed(words: list[str], limit: int = 100) -> str:
-    """Joins words into a list for a sentence, cut if there are too many."""
+    """Joins words into a list for a sentence, and shortens the list if it is too long."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,8 +1,8 @@
 """Tries torch's compilers on a network that packs, and reports which accept it and give the right results.
 
-Each backend captures the network on the user's example. The captured network and the network itself then run on other
-lengths of the same shape, and their results are compared. If they differ, two recorded runs show the lines where a
-value of the lengths becomes a constant, a shape or a branch.
+Each backend captures the network on the user's example. The captured network and the original then run on inputs of the
+same shape with other lengths, and their results are compared. If the results differ, two recorded runs show the lines
+where a value of the lengths becomes a constant, a shape or a branch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from packviz.draw import listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
 
-_MOST_LINES = 24  # of code that is shown
+_MOST_LINES = 24  # a longer `forward` is not shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +43,7 @@ class StaticCheck(Findings):
     Attributes:
         backends: the result of each backend that was requested.
         notes: remarks about which inputs contain lengths, what was compared, and what was not tried.
-        code: the lines of the network's `forward`, as in `packviz.draw.listing`; empty if it is long or cannot be read.
+        code: the lines of the network's `forward`, for `packviz.draw.listing`; empty if it is long or cannot be read.
     """
 
     backends: tuple[Captured, ...] = ()
@@ -76,7 +76,7 @@ class StaticCheck(Findings):
         return "\n".join([*parts, *(["", listing.describe(self.code)] if self.code else [])])
 
     def pictures(self, theme: str) -> list[Sheet]:
-        """Draws the code, the table, and the findings below."""
+        """Draws the code, the table and the findings, one below the other."""
         sheet = Sheet(theme)
         sheet.paragraph(8, 12, self.lines)
         return [*([listing.draw(self.code, theme)] if self.code else []), sheet, *super().pictures(theme)]
@@ -90,34 +90,36 @@ def check_static(
     dynamic: bool = False,
     lengths_at: str | Iterable[str] | None = None,
 ) -> StaticCheck:
-    """Reports which backends capture a network correctly for other lengths, and which of its lines keep a length.
+    """Reports which backends capture a network correctly for other lengths, and which lines make a length constant.
 
-    `check_static` runs the network in eval mode and without gradients, on copies of the inputs: on the example, and on
-    other lengths of the same shape (another order, all equal, all of 1, random). On all of them, the network that a
-    backend captured on the example must give the same results as the original. Afterwards, modes, attributes, buffers
-    and the random state of torch, numpy and Python are restored, but not what `forward` does to other Python objects.
+    `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It tries the example,
+    and then other lengths in inputs of the same shape: in a different order, all equal, all 1, and random. On all of
+    these, the network that a backend captured on the example must give the same results as the original. Afterwards,
+    modes, attributes, buffers and the random state of torch, numpy and Python are restored, but changes that `forward`
+    makes to other Python objects are not undone.
 
     Args:
         module: any network, including a scripted or a quantized one.
         example_inputs: a tuple of its positional arguments, or a dict of keyword arguments.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, the others up to several seconds.
+            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, and the others take up to several
+            seconds.
         dynamic: whether the batch size and the number of time steps may vary, too.
-        lengths_at: the inputs that contain lengths, if they are not found: `"lengths"`, or a path such as
-            `"batch['lengths']"`; empty if no input contains any. Defaults to everything that can be read as lengths:
-            whole numbers, parts of T, masks, token ids padded with 0 or 1, packed sequences.
+        lengths_at: the names of the inputs that contain lengths, in case they are not found: `"lengths"`, or a path
+            such as `"batch['lengths']"`; empty if no input contains any. Defaults to everything that can be read as
+            lengths: whole numbers, fractions of `T`, masks, token ids padded with 0 or 1, and packed sequences.
 
     Returns:
         The findings. `ok` is True only if every requested backend accepted the network and gave the same results.
-        Errors are named after the backend. `constant` names a further line that keeps a length, and `undecided` means
-        that no other lengths could be tried. The warnings `size`, `total_length`, `unsorted` and `padding_value` are
-        about compilers that were not run.
+        The rule of an error is the name of the backend, `constant` for any further line that makes a length constant,
+        or `undecided` if nothing can be concluded about other lengths. Warnings with the rules `size`, `total_length`,
+        `unsorted` and `padding_value` are about compilers that were not run.
 
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is neither a tuple nor a dict.
-        ValueError: the inputs do not fit the network's `forward`, a backend or a place does not exist, or the network
-            cannot be run, because it is a generator or a lazy module without sizes.
+        ValueError: the inputs do not fit the network's `forward`, a backend or an input named in `lengths_at` does not
+            exist, or the network cannot be run, because it is a generator or a lazy module without sizes.
         Exception: any error that the network raises on the example.
 
     Examples:
@@ -132,7 +134,7 @@ def check_static(
     bound = _bound(module, example_inputs)
     run, inputs = Runner(module, bound.signature), dict(bound.arguments)
     first = record(run, inputs)
-    # An input that can be read in several forms is most likely read as what the network packs with.
+    # If an input can be read in several forms, the most likely is the one with the lengths that the network packs.
     found = sorted(_named(inputs, lengths_at), key=lambda one: sorted(one.lengths) not in first.packed)
     tested = trials(run, inputs, found, dynamic)
     seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
@@ -148,7 +150,7 @@ def check_static(
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
-    """Returns the arguments of a call, if they fit the network's `forward`."""
+    """Binds the example inputs to the parameters of the network's `forward`, and checks that they fit."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
     name = type(module).__name__
@@ -177,7 +179,7 @@ def _signature(module: Any) -> inspect.Signature:
 
 
 def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) -> list[Reading]:
-    """Returns the ways to read lengths in the inputs, or in those that are named."""
+    """Returns the ways to read the inputs as lengths; with `lengths_at`, only for the inputs named there."""
     found = readings(inputs)
     if lengths_at is None:
         return found
@@ -211,7 +213,7 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
 
 
 def _is_closed(leaf: Any) -> bool:
-    """Returns whether a leaf is an object that may contain lengths in a place that is not searched."""
+    """Returns whether a leaf is an object that may contain lengths but is not searched for them."""
     known = (Tensor, np.ndarray, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module, type)
     return not (leaf is None or isinstance(leaf, known) or is_list(leaf) or leaf in ([], ()) or callable(leaf))
 
@@ -240,7 +242,7 @@ def _sentence(row: Captured) -> str:
 
 
 def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
-    """Yields an error for a backend, with the first line that keeps a length, and one for each further line."""
+    """Yields an error for a backend, with the first line that makes a length constant, and one for each other line."""
     name, where = _NAMES[row.backend], _line_of(row.error)
     if row.takes is None:
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
@@ -250,7 +252,8 @@ def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iter
     else:
         trial = next(one for one in tested.tried if one.name == row.trial)
         kept: dict[str, str] = {}
-        for other in [trial, *tested.tried]:  # nothing reads what `.data` keeps; then other lengths may show a line
+        # The trial may show no line, because Python does not read what `.data` keeps. Other lengths may then show one.
+        for other in [trial, *tested.tried]:
             for one, two in [] if kept else _kept(first, record(run, other.inputs)):
                 read = f"what {one.name.strip('_')}() reads: {one.value:.40}, and {two.value:.40} for {other.name}"
                 kept.setdefault(one.where, f"It keeps {read}.")
@@ -262,7 +265,10 @@ def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iter
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
-    """Returns the values that Python reads differently in two runs, or else the last size, before the runs diverge."""
+    """Returns the reads by Python whose values differ between two runs, up to where the runs diverge.
+
+    If only sizes differ, it returns the last of them.
+    """
     read = [pair for pair in together(first, second) if pair[0].value != pair[1].value]
     direct = [pair for pair in read if pair[0].direct]
     values = [[pair for pair in some if pair[0].name not in SIZES] for some in (direct, read)]
@@ -285,7 +291,7 @@ _LEGACY = "The legacy ONNX exporter (dynamo=False)"
 
 
 def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
-    """Yields the rule, the message and the fix for each thing that other compilers do with a call."""
+    """Yields a rule, a message and a fix for each problem that other compilers have with a call."""
     given = event.arguments
     if event.name == "pad_packed_sequence":
         if (value := given["padding_value"]) != 0:
@@ -340,7 +346,7 @@ def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: 
 
 
 def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:
-    """Returns the lines of a short `forward` that can be read, and marks those with a finding."""
+    """Returns the lines of `forward`, with marks at the findings; empty if it is long or cannot be read."""
     try:
         forward = inspect.unwrap(type(module).forward)
         lines, first = inspect.getsourcelines(forward)
@@ -349,7 +355,7 @@ def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line,
         return ()
     if len(lines) > _MOST_LINES:
         return ()
-    marks = {one.where: one.level for one in reversed([*found])}  # of several at a line, the first counts: errors
+    marks = {one.where: one.level for one in reversed([*found])}  # the first finding at a line counts
     shown = []
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(site(path, number, name), "")

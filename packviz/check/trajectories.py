@@ -15,14 +15,14 @@ from packviz.draw.curves import Trajectory
 def trajectory(comparison: StatesComparison, direction: str = "forward", unit: int | None = None) -> Trajectory:
     """Draws how far the padded hidden state of the last layer is from the packed one, step by step.
 
-    In a packed batch, a sequence keeps its state after its end. In the reverse direction, it is still in its initial
-    state there.
+    After the end of a sequence, the packed state is drawn as constant. In the reverse direction, it is still the
+    initial state there.
 
     Args:
         comparison: the result of `pv.compare`.
         direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-        unit: index of one unit of the state to draw, padded and packed. Defaults to drawing the length (2-norm) of the
-            difference of the whole state.
+        unit: index of a single unit of the state to draw, padded and packed. By default, the 2-norm of the difference
+            between the two states is drawn.
 
     Raises:
         ValueError: there is no such direction, or no such unit.

@@ -1,9 +1,9 @@
-"""Finds the inputs of a network that contain lengths, and runs it on others like them with different lengths.
+"""Finds the inputs of a network that contain lengths, and runs the network with other lengths in them.
 
-This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, parts of T from
-0 to 1, masks of either sense, token ids padded with 0 or 1, and a PackedSequence. It varies all of them together, or
-one by one if the network does not accept that. Varying an input that contains no lengths does no harm, because a
-captured network that keeps its values is wrong, too.
+This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, fractions of T,
+masks of real steps or of padding, token ids padded with 0 or 1, and a PackedSequence. It varies all of them together,
+or one by one if the network does not accept that. Varying an input that contains no lengths does no harm, because a
+captured network that keeps the values of any input is wrong, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the contents of such a
 
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """Changes every leaf of a nest: each tensor, list of whole numbers, and other object that contains no tensors."""
+    """Changes every leaf of a nested value: each tensor, list of whole numbers, or other object without parts."""
     if isinstance(value, Mapping):
         new: Any = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for key, one in value.items():
@@ -71,7 +71,7 @@ def tensors(nest: Mapping[str, Any]) -> list[Tensor]:
 
 
 def replaced(inputs: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the inputs with copied tensors, and with some leaves replaced by those in `other` of the same name."""
+    """Returns the inputs with their tensors copied, and some leaves replaced by those of the same name in `other`."""
 
     def change(name: str, leaf: Any) -> Any:
         return other[name] if name in other else leaf.clone() if isinstance(leaf, Tensor) else leaf
@@ -91,7 +91,7 @@ class Runner:
         self.module, self.signature = module, signature
 
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """Calls a function with the bound arguments of a call with these inputs, then restores all state."""
+        """Calls a function with these inputs, as bound arguments for the network, and then restores all state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
         held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
@@ -104,7 +104,7 @@ class Runner:
         return leaves({"output": self(inputs, self.forward)})
 
     def forward(self, call: inspect.BoundArguments) -> Any:
-        """Calls the network. The frames above this one are not the user's code."""
+        """Calls the network. The code that calls this method is never the user's."""
         return self.module(*call.args, **call.kwargs)
 
 
@@ -141,7 +141,7 @@ class Reading(NamedTuple):
         name: the name of the input.
         form: the form of the lengths in the input, such as `whole numbers` or `a mask`.
         lengths: the lengths of the example.
-        write: a function that takes other lengths, and returns an input of the same form as leaves by their names.
+        write: a function that takes other lengths and returns an input of the same form, as a dict of its leaves.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Reading(NamedTuple):
 
 
 def readings(inputs: Mapping[str, Any]) -> list[Reading]:
-    """Returns the ways in which the inputs may be read as lengths, the most likely one of each input first."""
+    """Returns the ways in which the inputs may be read as lengths, the most likely one for each input first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
     packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
@@ -215,10 +215,10 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
 
 
 def others(lengths: list[int]) -> list[list[int]]:
-    """Returns other lengths up to the same maximum, beginning with those in the same order, which most networks accept.
+    """Returns other lists of lengths up to the same maximum, first those in the same order, which most networks accept.
 
-    The first ones are all equal if those of the example are not, and vice versa. They have another maximum and another
-    sum if possible, because equal sums would hide a sum that a captured network keeps.
+    The first list has equal lengths if the example does not, and vice versa. If possible, its maximum and its sum also
+    differ from the example's, because an equal sum would not reveal a captured network that keeps the sum.
     """
     batch, top, drawn = len(lengths), max(lengths), random.Random(0)
 
@@ -241,7 +241,7 @@ def others(lengths: list[int]) -> list[list[int]]:
 
 
 class Trial(NamedTuple):
-    """Inputs that the network accepts.
+    """Inputs that the network accepted, and its results for them.
 
     Attributes:
         name: the name of these inputs, such as `lengths [5, 3]`.
@@ -269,13 +269,13 @@ class Trials(NamedTuple):
 
 
 def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: bool = False) -> Trials:
-    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on a batch of another size.
+    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on batches of other sizes.
 
     Args:
         run: the `Runner` of the network.
         inputs: the example.
         found: the ways to read the inputs as lengths, most likely first.
-        sized: whether to try one more sequence, and more time steps.
+        sized: whether to also try a batch with one more sequence, and one with more time steps.
     """
     together = [one for i, one in enumerate(found) if one.name not in {other.name for other in found[:i]}]
     result = Trials([], [Trial(_label(together, [one.lengths for one in together]), inputs, run.outputs(inputs))], {})
@@ -301,13 +301,13 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
     known = {one.name for one in result.varied}
     floats = {name: _negated(leaf) for name, leaf in leaves(inputs) if _is_float(leaf)}
     plain = {name: leaf for name, leaf in floats.items() if name not in known}
-    # A kept value may show only for some numbers, and what looks like a mask or like parts may be neither.
+    # A value that is kept may show only for some numbers, and what looks like a mask or a fraction may be neither.
     some = [(other, {**plain, **new}) for other, new in changes if plain]
     some += [("", {**plain, name: floats[name]}) for name in floats if name in known]
     for other, new in some:
         name = f"other numbers in {', '.join(name for name in new if name in floats)}{' and ' * bool(other)}{other}"
         if not attempt(name, new):
-            del result.refused[name]  # the network may not take such numbers
+            del result.refused[name]  # the network may not accept such numbers
     for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if sized else ():
         at = axes(inputs, result.varied or together)
         attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
@@ -315,7 +315,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 
 
 def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
-    """Returns which axes of each tensor or list, by its name, are sequences (0) and which are time steps (1)."""
+    """Returns, by the name of each tensor or list, which of its axes are sequences (0) and which are time steps (1)."""
     if not found:
         return {}
     B, most = len(found[0].lengths), max(found[0].lengths)
@@ -353,7 +353,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _negated(leaf: Tensor) -> Tensor:
-    """Returns the negative of a leaf, or random numbers if all are zero, with half of the first entry set to zero."""
+    """Returns a leaf negated, or random numbers if it is all zero, with half of its first entry set to zero."""
     generator = torch.Generator(leaf.device).manual_seed(0)
     new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
     if new.dim():

@@ -1,4 +1,4 @@
-"""Computes which results of an RNN are right, padded and packed, by running each sequence alone."""
+"""Finds out which results of an RNN are right, padded and packed, by comparing them with each sequence run alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from packviz.draw.text import count
 
 @dataclass(frozen=True)
 class Answer:
-    """The results of an RNN that are right when it runs on padded data, or on packed data.
+    """A record of which results of an RNN are right when it runs on padded data, or on packed data.
 
     Attributes:
         layers: number of layers, 1 or 2.
@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def name(self) -> str:
-        """The RNN in words."""
+        """A description of the RNN, such as `bidirectional, 2 layers`."""
         return f"{'bidirectional' if self.directions == 2 else 'one direction'}, {count(self.layers, 'layer')}"
 
 
@@ -51,12 +51,15 @@ QUESTIONS = {
     "output[:, -1], forward": "the forward half of output at the batch's last step, as the last layer's forward h_n",
     "output[:, 0], reverse": "the reverse half of output at step 0, as the last layer's reverse h_n",
 }
-"""The rows of a truth table, padded and packed. An RNN without a cell state has no `c_n`."""
+"""The questions that a truth table answers, padded and packed, each with its meaning. An RNN without a cell state has
+no `c_n`."""
 
 
 @dataclass(frozen=True, repr=False)
 class TruthTable(Tabled):
-    """A table of the results of an RNN that are right, padded and packed: those that equal each sequence run alone.
+    """A table that shows which results of an RNN are right, padded and packed.
+
+    A result is right if it equals the result of running each sequence alone.
 
     Attributes:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
@@ -68,7 +71,7 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table with a sign and a word for each question, method and RNN, followed by the conclusions."""
+        """The table, with a mark and a word for each question, method and RNN, followed by the conclusions."""
         padded, packed = ([a for a in self.answers if a.method == method] for method in ("padded", "packed"))
         asked = [q for q in QUESTIONS if any(a.right[q] is not None for a in self.answers)]
         rows = [
@@ -92,7 +95,8 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        bias: whether the RNNs have biases. Without them, an RNN in its initial state that reads zeros stays there.
+        bias: whether the RNNs have biases. Without them, an RNN that reads zeros in its initial state stays in that
+            state.
 
     Raises:
         ValueError: `cell` is none of these.

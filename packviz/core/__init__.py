@@ -1,1 +1,1 @@
-"""Describes the layout of a batch, and offers helpers to all subpackages. It needs no library except NumPy."""
+"""Describes the layout of a batch, and provides helpers for all other subpackages. The only dependency is NumPy."""

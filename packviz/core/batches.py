@@ -1,8 +1,8 @@
 """Groups sequences into batches, rows of a fixed size, and shares for workers. Each group is an array of indices.
 
-A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) contain little padding. A step of
-several workers takes as long as the slowest worker, so each share should contain the same number of tokens (real time
-steps).
+A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) contain little padding. When
+several workers share a step, it takes as long as the slowest of them, so each share should contain the same number of
+tokens (real time steps).
 
 Examples:
     >>> import packviz as pv
@@ -33,8 +33,8 @@ SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
 PADDED, CUT = "padded", "cut where the row ends"
 FILLS = (PADDED, NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING, CUT)
-"""The rules for which row takes a sequence: a row of its own; the last row; the first row with enough room; the same,
-longest sequence first; or the last row takes as many steps as fit, and the next rows the rest."""
+"""The strategies for placing a sequence: in a row of its own; in the last row if it fits; in the first row where it
+fits; the same, but longest sequence first; or cut, with as many steps as fit in the last row, the rest in new ones."""
 
 WINDOW = 50
 """Number of batches sorted together: enough to leave little padding, and few enough to keep an epoch random."""
@@ -79,7 +79,7 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 
     Args:
         lengths: `(B,)` the lengths of the sequences in the batch.
-        workers: number of workers. If there are more workers than sequences, some get no sequence.
+        workers: number of workers. If there are more workers than sequences, some get none.
         strategy: the strategy, one of `SPLITS`. For two workers and eight sequences, numbered from the longest to
             the shortest, contiguous gives 0123 and 4567, strided gives 0246 and 1357, and snake gives 0347 and 1256.
 
@@ -109,8 +109,8 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
             needs at most `11/9 · n + 6/9` rows.
 
     Returns:
-        The indices of the sequences in each row, in the order in which they were added. The strategy that cuts may put
-        a sequence into several rows, and it fills all rows except the last one. The others cut no sequence.
+        The indices of the sequences in each row, in the order in which they were added. Only the last
+        strategy of `FILLS` may cut a sequence into several rows; it fills every row except possibly the last one.
 
     Raises:
         ValueError: a length is not valid; a length exceeds `row_size` and the strategy does not cut; `row_size` is less
@@ -146,11 +146,11 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """The numbers of cells in `S` batches.
+    """The number of cells in each of `S` batches.
 
     Attributes:
         real: `(S,)` number of real cells in each batch.
-        cells: `(S,)` number of all cells in each batch: its number of sequences times its longest length.
+        cells: `(S,)` total number of cells in each batch: its number of sequences times its longest length.
     """
 
     real: IntArray
@@ -170,17 +170,17 @@ class Load:
 
 
 def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE) -> IntArray:
-    """Counts the tokens (real time steps) of each batch and worker, `(S, W)`. Raises the same errors as `split`."""
+    """Counts the tokens (real time steps) of each worker in each batch, `(S, W)`. Raises the same errors as `split`."""
     n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
     return np.array([np.bincount(_takers(some.size, workers, strategy), some, workers) for some in longest_first], int)
 
 
 def idle(tokens: IntArray) -> float:
-    """Returns the share of time that workers wait for the slowest of them, if time is proportional to tokens.
+    """Returns the share of time that workers spend waiting for the slowest one, if time is proportional to tokens.
 
     Args:
-        tokens: `(S, W)` the number of tokens of each batch and worker.
+        tokens: `(S, W)` the number of tokens of each worker in each batch.
     """
     return 1 - float(tokens.sum() / (tokens.shape[1] * tokens.max(axis=1).sum()))
 

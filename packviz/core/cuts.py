@@ -1,9 +1,9 @@
 """Cuts the time axis of a ragged batch into a staircase of rectangles. This needs only the lengths.
 
 A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
-to `cuts[k + 1]`, and all sequences that are still running when it begins. A single rectangle is the padded batch. With
-one rectangle per distinct length, no cell is wasted, as in the packed batch. Fewer rectangles need fewer calls, and
-more rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
+to, but not including, `cuts[k + 1]`, and all sequences that are still running when it begins. A single rectangle is the
+padded batch. With one rectangle per distinct length, no cell is wasted, as in the packed batch. Fewer rectangles need
+fewer calls, and more rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Rates:
     """The costs of a method, in seconds.
 
     Attributes:
-        fixed: the cost of a run.
+        fixed: the cost of a run, whatever its size.
         call: the cost of each rectangle.
         step: the cost of each time step, which does not depend on the number of sequences that run in it.
         cell: the cost of each cell, real or wasted.
@@ -47,7 +47,7 @@ class Prediction:
     Attributes:
         seconds: the predicted time in seconds.
         calls: number of rectangles, each of which is one call of the kernel.
-        cells: number of cells computed, real and wasted.
+        cells: number of cells that are computed, both real and wasted.
         wasted: number of padding cells that are computed.
     """
 
@@ -76,7 +76,7 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
 
 
 def predict(lengths: Sequence[int], cuts: Sequence[int], rates: Rates) -> Prediction:
-    """Predicts the costs of a staircase. The arguments and the errors are the same as those of `rectangles`."""
+    """Predicts the costs of a staircase. Takes the same lengths and cuts as `rectangles`, with the same errors."""
     found = rectangles(lengths, cuts)
     cells = sum((b - a) * n for a, b, n in found)
     return Prediction(rates.seconds(len(found), cuts[-1], cells), len(found), cells, cells - sum(lengths))
@@ -94,7 +94,7 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
     Dynamic programming over them finds the optimum: the cheapest staircase that ends at a length consists of a last
     rectangle and the cheapest staircase that ends where this rectangle begins. The cost of a rectangle is a linear
     function of its end, and its slope is the number of sequences at its beginning. Slopes only fall, so the lowest line
-    is found without trying them all (the "convex hull trick"). After sorting, the time is proportional to `D`.
+    can be found without trying all lines (the "convex hull trick"). After sorting, the time is proportional to `D`.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
@@ -134,7 +134,7 @@ def _cheapest(
         ends: the time steps at which rectangles may begin and end.
         running: number of sequences that are still running at each of these steps.
         rates: the costs of a call and of a cell.
-        before: the costs of reaching each beginning. If it is `None`, any number of rectangles may come before it.
+        before: the cost of reaching each beginning. If this is `None`, any number of rectangles may come first.
     """
     costs, begins = [0.0 if before is None else float("inf")], [0]
     lines: list[_Line] = []  # each is the lowest at some step: (cost at step 0, cost per step, index)

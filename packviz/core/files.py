@@ -1,4 +1,4 @@
-"""Writes files in the format that their suffix names."""
+"""Writes files in the format that their suffix indicates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
     """Returns the suffix of a path, in lower case.
 
     Raises:
-        ValueError: the suffix is not among `suffixes`. The message names the argument or the option.
+        ValueError: the suffix is not among `suffixes`. The message begins with `name`, the argument or the option.
     """
     *others, last = suffixes = [*suffixes]
     suffix = Path(path).suffix.lower()
@@ -22,11 +22,11 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
 
 
 def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | bytes]]) -> None:
-    """Writes a file in the format of its suffix.
+    """Writes a file in the format that its suffix indicates.
 
     Args:
         path: the path of the file.
-        forms: the function that returns the contents, for each suffix.
+        forms: for each suffix, a function that returns the contents of the file.
 
     Raises:
         ValueError: the suffix is not among `forms`.

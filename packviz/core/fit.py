@@ -1,4 +1,4 @@
-"""Fits the exponent of a power, and constants that are not negative, by the method of least squares."""
+"""Fits the exponent of a power law, and constants that must not be negative, by the method of least squares."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 def nonnegative(rows: FloatArray) -> FloatArray:
     """Fits constants of at least 0 for which `rows @ constants` is as close to 1 as possible.
 
-    The algorithm is that of Lawson and Hanson. If each row contains the parts of a measurement, divided by the
-    measurement, then these constants have the least squared relative error.
+    The algorithm is by Lawson and Hanson. If each row contains the terms that add up to a measurement, divided by that
+    measurement, then the constants minimise the sum of the squared relative errors.
 
     Args:
         rows: `(measurements, constants)` numbers. Columns may differ in scale. The constant of a column of zeros is 0.

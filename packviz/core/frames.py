@@ -1,4 +1,4 @@
-"""Distinguishes the reader's code from library code in a stack, so that warnings name the line that called packviz.
+"""Distinguishes the user's code from library code in a stack, so that warnings name the line that called packviz.
 
 It looks at the module of a frame and not at the path of its file, because a file in a linked folder has several paths.
 """
@@ -23,7 +23,7 @@ def is_readers(frame: FrameType) -> bool:
 
 
 def warn(message: str) -> None:
-    """Warns at the line that called packviz, so that Python's filter shows the warning once for each such line."""
+    """Issues a warning for the line that called packviz, so that Python shows the warning once for each such line."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and package(frame) == "packviz":

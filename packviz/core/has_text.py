@@ -1,4 +1,4 @@
-"""Defines the base class of all results, which are shown as text, and shortens messages to their first line."""
+"""Defines the base class of results that can be shown as text, and shortens messages to their first line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class HasText(ABC):
 
     @abstractmethod
     def to_text(self) -> str:
-        """Returns the result in words."""
+        """Returns the result as text."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

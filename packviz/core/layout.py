@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 MOST_STEPS = 10_000_000
-"""The largest number of time steps in a `Layout`, whose arrays grow with it. Larger numbers are probably typos."""
+"""The largest number of time steps that a `Layout` accepts. A larger one needs huge arrays, and is probably a typo."""
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -57,16 +57,16 @@ class Layout:
 
         Args:
             lengths: `(B,)` whole numbers of at least 0: a list, an array, a tensor on any device, or anything that
-                NumPy can turn into an array, such as a pandas Series. Floats are allowed if they are whole. If it is a
-                `Layout`, its `max_len` and `sorted_indices` are the defaults.
+                NumPy can turn into an array, such as a pandas Series. Floats are allowed if they are whole. If you pass
+                a `Layout`, its `max_len` and `sorted_indices` become the defaults.
             max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`.
             sorted_indices: `(B,)` the order of packing, longest first. By default the sort is stable, so sequences of
                 equal length keep their order. (torch's own sort is not stable. To use torch's order, pass a
                 `PackedSequence` to `from_packed`.)
 
         Raises:
-            ValueError: a length is not a whole number of at least 0, or exceeds `max_len` or `MOST_STEPS`; or the
-                lengths increase somewhere in the order of `sorted_indices`.
+            ValueError: a length is not a whole number of at least 0, or exceeds `max_len` or `MOST_STEPS`; or
+                `sorted_indices` does not put longer sequences first.
         """
         if isinstance(lengths, Layout):
             max_len = lengths.max_len if max_len is None else max_len
@@ -108,7 +108,7 @@ class Layout:
 
         Raises:
             TypeError: `packed` is not a packed sequence.
-            ValueError: `batch_sizes` grows somewhere, or its sum is not the number of rows of `data`.
+            ValueError: `batch_sizes` increases at some step, or does not add up to the number of rows of `data`.
         """
         missing = [name for name in ("data", "batch_sizes", "sorted_indices") if not hasattr(packed, name)]
         if missing:
@@ -135,7 +135,7 @@ class Layout:
 
     @classmethod
     def from_padded(cls, shape: Sequence[int], lengths: Any, batch_first: bool | None = None) -> Layout:
-        """Describes a padded batch with this shape.
+        """Describes a padded batch with this shape and these lengths.
 
         Args:
             shape: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
@@ -161,7 +161,7 @@ class Layout:
             mask: `(B, T)` booleans (or 0 and 1), True at real cells, which must come first in every row.
 
         Raises:
-            ValueError: the mask is not two-dimensional, has no real cell, or a row has padding before a real cell.
+            ValueError: the mask is not two-dimensional or has no real cell, or a row has padding before a real cell.
         """
         try:
             m = host_array(mask)
@@ -216,7 +216,7 @@ class Layout:
 
     @property
     def n_valid(self) -> int:
-        """`N`, the number of real cells, and of rows of the packed data."""
+        """`N`, the number of real cells, which is also the number of rows of the packed data."""
         return int(self.lengths.sum())
 
     @property
@@ -264,7 +264,7 @@ class Layout:
 
     @cached_property
     def source(self) -> IntArray:
-        """`(N, 2)` The cell `(b, t)` from which each packed row was taken."""
+        """`(N, 2)` The cell `(b, t)` from which each packed row is taken."""
         t = np.repeat(np.arange(self.batch_sizes.size), self.batch_sizes)
         rank = np.arange(self.n_valid) - self.offsets[t]
         return frozen(np.stack([self.sorted_indices[rank], t], axis=1))
@@ -273,8 +273,8 @@ class Layout:
     def starts(self) -> IntArray:
         """`(B + 1,)` The flat row at which each sequence begins, in the caller's order, followed by `N`.
 
-        Attention kernels call these numbers `cu_seqlens`, and a jagged tensor returns them as `offsets()`. The property
-        `offsets` of a layout refers to time steps instead.
+        Attention kernels call these numbers `cu_seqlens`, and a jagged tensor returns them as `offsets()`. By contrast,
+        the `offsets` of a layout are the packed rows at which time steps begin.
         """
         return frozen(np.concatenate(([0], np.cumsum(self.lengths))))
 
@@ -302,7 +302,7 @@ class Layout:
 
 
 def require_steps(layout: Layout) -> Layout:
-    """Returns the layout if no sequence is empty. Functions that pack call this, as torch rejects empty sequences.
+    """Returns the layout if no sequence is empty. Functions that pack call this, because torch rejects empty sequences.
 
     Raises:
         ValueError: a sequence is empty.
@@ -323,7 +323,7 @@ def sequence_name(index: int) -> str:
 
 
 def host_array(values: Any) -> npt.NDArray[Any]:
-    """Returns anything array-like as a NumPy array, such as a tensor on any device, or the lengths of a `Layout`.
+    """Converts anything array-like to a NumPy array, including a tensor on any device. A `Layout` becomes its lengths.
 
     Raises:
         ValueError: `values` contains rows of unequal length.
@@ -339,7 +339,7 @@ def host_array(values: Any) -> npt.NDArray[Any]:
 
 
 def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
-    """Returns lengths as a new array, `(B,)`. All functions that take lengths read them here.
+    """Reads lengths into a new array, `(B,)`. Every function that takes lengths calls this one.
 
     Args:
         lengths: a list, an array, a tensor on any device, a `Layout`, or anything that NumPy can turn into an array,
@@ -347,7 +347,7 @@ def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
         empty: whether an empty array is allowed.
 
     Returns:
-        Whole numbers, which may be out of range.
+        The lengths as whole numbers, whose range has not been checked.
 
     Raises:
         ValueError: the lengths are not whole numbers, or not one number for each sequence.

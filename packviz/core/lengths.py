@@ -30,13 +30,13 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
     Args:
         source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an open text file; or
             the text itself. A string is a path if the file exists, or if it ends in `.csv`, `.json`, `.npy` or `.txt`.
-            The text is a JSON list; or numbers separated by commas, semicolons, spaces or line breaks; or a table (CSV,
-            or pasted from a spreadsheet) whose first line names its columns.
+            The text may be a JSON list; numbers separated by commas, semicolons, spaces or line breaks; or a table
+            (CSV, or pasted from a spreadsheet) whose first line names its columns.
         column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the one named
             `length` or `lengths`, or to the only column.
 
     Returns:
-        The numbers in their order. They may not be valid lengths: `Layout` checks them, and reports an invalid entry.
+        The numbers in their original order. They are not checked here: `Layout` reports entries that are not valid.
 
     Raises:
         ValueError: the file cannot be read, the text is empty, an entry is not a number, or the column does not exist.
@@ -143,11 +143,11 @@ DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
 """The distributions by name, each a function of `(batch_size, longest, seed)`."""
 
 RANDOM = ("uniform", "log-normal", "nearly equal")
-"""The distributions that depend on their seed."""
+"""The distributions that depend on the seed."""
 
 
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
-    """Returns `(B,)` lengths with `distinct` values, longest first, spread evenly from `longest` down to 1.
+    """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from `longest` down to 1.
 
     They are symmetric around `(longest + 1) / 2`. So if `longest` is odd and `distinct` divides `batch_size`, their
     sum, the number of real cells, is the same for every even `distinct` and for 1.
@@ -168,9 +168,9 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
 
 
 def even_steps(distinct: int, size: int) -> list[int]:
-    """Returns `(size,)` lengths from `size` down to 1 with `distinct` evenly spread values, each equally often.
+    """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values that occur equally often.
 
-    Their sum, the number of real cells, is `size · (size + 1) / 2` whatever `distinct` is.
+    Their sum, the number of real cells, is `size · (size + 1) / 2` for every valid `distinct`.
 
     Raises:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not divide `size - 1`.
@@ -197,7 +197,7 @@ def _from_json(text: str, column: str | None) -> list[float]:
 
 
 def _require_heading(text: str) -> None:
-    """Rejects a CSV file with several columns without names, because any of them could contain the lengths."""
+    """Rejects a CSV file with several columns but no column names, because any of them could contain the lengths."""
     columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
     if len(text.strip().splitlines()) > 1 and len(columns) == 1 and columns != {1} and not re.search("[A-Za-z]", text):
         raise ValueError(f"a table with {columns.pop()} columns needs a first line that names them")

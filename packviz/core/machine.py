@@ -12,7 +12,7 @@ from pathlib import Path
 
 @functools.cache
 def cpu_name() -> str:
-    """Returns the model name of the CPU that the system reports."""
+    """Returns the model name of the CPU, as the system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

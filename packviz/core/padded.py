@@ -1,7 +1,7 @@
 """Reads the shape of a padded batch: one of its first two dimensions is the batch, and the other one is time.
 
 All functions that take a padded batch use this module, so they read shapes in the same way and raise the same errors.
-It does not need torch.
+The module does not need torch.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Padded(NamedTuple):
         return found
 
     def shape(self, features: int) -> tuple[int, int, int]:
-        """Returns the shape of such a batch with this number of features."""
+        """Returns the shape of a batch with these dimensions and this number of features."""
         return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
 
     def rows(self, sequence: Any, step: Any) -> Any:
-        """Returns the row of each cell in the flattened batch, from arrays of the cells' sequences and steps."""
+        """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences and steps."""
         return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
 
 

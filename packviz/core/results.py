@@ -19,11 +19,11 @@ def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[st
     Args:
         path: the path of the file, which ends in `.json`.
         kind: the name of the experiment.
-        version: the version of the format of `data`. A reader of another version rejects the file.
+        version: the version of the format of `data`. A reader that expects a different version rejects the file.
         data: data that JSON can represent.
 
     Raises:
-        ValueError: the path has another suffix, or the data contain NaN or an infinite number.
+        ValueError: the path has another suffix, or the data contains NaN or an infinite number.
     """
     require_suffix("path", path, [".json"])
     text = json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
@@ -36,12 +36,12 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     """Reads a result file.
 
     Args:
-        name: the path of the file, or the name of a file in `notebooks/recorded/` from any folder of the checkout.
+        name: the path of the file. Anywhere in the checkout, the name of a file in `notebooks/recorded/` is enough.
         kind: the expected name of the experiment.
         version: the expected version of the format.
 
     Raises:
-        ValueError: the file does not exist, is not JSON, or has another kind or version.
+        ValueError: the file does not exist, is not JSON, or has a different kind or version.
     """
     paths = (folder / name for folder in _folders("", *_RECORDED))
     path = next(filter(Path.is_file, paths), None)

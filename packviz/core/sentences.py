@@ -1,4 +1,4 @@
-"""Loads real sentences, whose lengths are typical of a real batch."""
+"""Loads real sentences, which make batches with realistic lengths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import resources
 def sentences() -> tuple[tuple[str, ...], ...]:
     """Returns sentences from the docstrings of Python's standard library, each a tuple of words and punctuation marks.
 
-    The file names their source. It was generated once, so that the notebooks do not change with Python's version.
+    The data file names their source. It was generated once, so that the notebooks do not change with Python's version.
     """
     text = resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8")
     return tuple(tuple(sentence.split(" ")) for sentence in json.loads(text)["sentences"])

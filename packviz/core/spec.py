@@ -1,4 +1,4 @@
-"""Describes the sizes of an RNN, and computes its number of operations per cell from them."""
+"""Describes the sizes of an RNN, and computes the number of operations per cell from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 @dataclass(frozen=True)
 class Spec:
-    """The sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on which its FLOPs depend.
+    """The sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, which determine its FLOPs.
 
     Attributes:
         mode: `"RNN"`, `"GRU"` or `"LSTM"`; torch's `"RNN_TANH"` and `"RNN_RELU"` become `"RNN"`.
@@ -23,7 +23,7 @@ class Spec:
         num_layers: number of stacked layers.
         bidirectional: whether each layer also runs backwards.
         proj_size: `P`, the size that an LSTM's output is projected to; 0 for no projection.
-        bias: whether biases are added. Biases do not need any GEMM FLOPs.
+        bias: whether biases are added. They have no effect on the GEMM FLOPs.
 
     Examples:
         >>> import packviz as pv
@@ -62,7 +62,7 @@ class Spec:
         """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or returns a `Spec` as it is.
 
         Raises:
-            TypeError: `rnn` is of another type.
+            TypeError: `rnn` is none of these.
         """
         if isinstance(rnn, cls):
             return rnn
@@ -86,7 +86,7 @@ class Spec:
 
     @property
     def products(self) -> tuple[tuple[int, int, int], ...]:
-        """GEMM FLOPs of one cell and direction in each layer: for the input, for the state, and for the projection."""
+        """GEMM FLOPs per cell and direction in each layer, separately for the input, the state and the projection."""
         rows, state = 2 * self.gates, self.proj_size or self.hidden_size
         inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
         return tuple((rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)

@@ -1,4 +1,4 @@
-"""Checks arguments, with the same error messages everywhere."""
+"""Checks arguments, so that the same mistake has the same error message everywhere."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ def require_values(name: str, value: Any) -> None:
 
 
 def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
-    """Rejects an array with bad entries; the message names the first of them.
+    """Rejects an array that contains bad entries. The message names the first one.
 
     Raises:
-        ValueError: the array has a bad entry.
+        ValueError: an entry is bad.
     """
     where = np.flatnonzero(bad)
     if where.size:
@@ -121,7 +121,7 @@ def renamed(why: str = "", **names: str) -> Callable[[Callable[Given, Result]], 
 
     Args:
         why: an explanation, if it is not enough to pass the same value under the new name.
-        **names: the new name of each old one.
+        **names: the new name for each old name.
     """
 
     def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:

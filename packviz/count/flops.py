@@ -1,10 +1,10 @@
-"""Counts the floating-point operations of an RNN on a batch, padded and packed, from the lengths, without running it.
+"""Counts the floating-point operations of an RNN on a batch, padded and packed, without running the RNN.
 
 The counts follow these conventions:
 
-* **GEMM FLOPs** are those of the matrix products: `2 · m · n · k` for `(m, k) · (k, n)`, one multiplication and one
-  addition for each of the `k` terms. `torch.utils.flop_counter.FlopCounterMode` counts the same on a real run, if no
-  fused kernel hides the products from it.
+* **GEMM FLOPs** belong to matrix products: `2 · m · n · k` for `(m, k) · (k, n)`, because each entry of the result has
+  `k` terms, each with a multiplication and an addition. `torch.utils.flop_counter.FlopCounterMode` counts the same
+  number in a real run, unless a fused kernel hides the products from it.
 * **Element-wise FLOPs** are counted separately, only in the forward pass: one for each addition, subtraction,
   multiplication, sigmoid, tanh or relu of one number, in the formulas that ATen computes (see
   `Spec.elementwise_per_cell`).
@@ -60,7 +60,7 @@ class Work:
 
 @dataclass(frozen=True, repr=False)
 class FlopCount(Drawing):
-    """The FLOPs of an RNN, padded and packed, on one batch, or summed over several, such as those of an epoch.
+    """The FLOPs of an RNN on a batch, padded and packed, or their sums over several batches, such as those of an epoch.
 
     Attributes:
         spec: the sizes of the RNN.
@@ -79,7 +79,7 @@ class FlopCount(Drawing):
 
     @property
     def batches(self) -> tuple[FlopCount, ...]:
-        """The counts of each batch."""
+        """A separate count for each batch."""
         return tuple(FlopCount(self.spec, (layout,), self.input_grad) for layout in self.layouts)
 
     @property
@@ -134,7 +134,7 @@ class FlopCount(Drawing):
         return self._work(self.spec.gemm_per_cell + each, first)
 
     def rows(self) -> dict[str, Work]:
-        """Returns the rows of the table by name. Only the last row counts element-wise FLOPs, apart from the others."""
+        """Returns the rows of the table by name. The last row counts element-wise FLOPs, the others GEMM FLOPs."""
         gradient = " (and x)" if self.input_grad else ""
         return {
             "forward": self.forward,
@@ -185,13 +185,13 @@ class FlopCount(Drawing):
 
     @property
     def _gradients(self) -> tuple[int, int]:
-        """The FLOPs of a backward pass for each cell, and for each initial state, which does not need a gradient."""
+        """The FLOPs of a backward pass for each cell, and the (negative) correction for each initial state."""
         spec = self.spec
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
 
     def _work(self, each: int, first: int = 0) -> Work:
-        """Returns the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial state `first` more.
+        """Counts the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial state adds `first`.
 
         In a packed batch, the reverse direction starts with the longest sequences. The initial states of sequences that
         join later are concatenated to a state that needs a gradient, so ATen computes the gradient of all rows.
@@ -230,7 +230,7 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     Returns:
         A `FlopCount` with `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded); `.forward`, `.backward`,
         `.training` and `.elementwise`; and, for a single batch, `.per_step` and `.per_sequence`. For several batches,
-        all numbers are sums over its `.batches`, so its `.ratio` is that of the sums, not the mean of the ratios.
+        all numbers are sums over `.batches`, so `.ratio` is the ratio of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.

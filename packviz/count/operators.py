@@ -1,13 +1,13 @@
-"""Counts what torch does: operators, the kernels inside them, the bytes they write, and the nodes of autograd.
+"""Counts what torch does: operators, the kernels inside them, the bytes they write, and autograd nodes.
 
-The counts follow this convention:
+The counts follow these conventions:
 
 - An **operator** counts if it fills memory. Views (a slice, a transpose) and bare allocations (`empty`) fill nothing.
-- Its **bytes** are those of the tensors that it fills: its new results, or what it changes in place. Each tensor counts
-  once. Reads do not count, and neither does temporary memory.
-- Its **kernels** are the fills that it consists of. For example, `slice_backward` is one operator that fills one tensor
-  with two kernels: first zeros, then the slice. An operator whose parts cannot be seen (a fused kernel) counts as one
-  kernel. On CUDA, the kernels are those that the GPU ran.
+- Its **bytes** are the sizes of the tensors that it fills: its new results, or the tensors that it changes in place.
+  Each tensor counts once. Reads do not count, and neither does temporary memory.
+- Its **kernels** are the separate fills that it performs. For example, `slice_backward` is one operator that fills one
+  tensor with two kernels: first zeros, then the slice. An operator whose parts cannot be seen (a fused kernel) counts
+  as one kernel. On CUDA, they are the kernels that the GPU ran.
 
 Nothing is timed, and no count depends on the machine. Counting changes one thing: where gradients meet, autograd adds
 them in a new tensor (`add`) while a dispatch mode is active, and otherwise in place (`add_`). The numbers of kernels
@@ -57,7 +57,7 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
 
     Attributes:
         calls: the operators in order, each with the value that `during` had at the call.
-        during: a value that the caller may set. It is stored with every operator that is called after that.
+        during: a value that the caller may set. It is stored with every operator that is called from then on.
     """
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ def observe(
     """Makes a call and counts its operators.
 
     Args:
-        call: a function of the counting mode, whose attribute `during` it may set. Each operator is stored with it.
+        call: a function that takes the counting mode, and may set the mode's attribute `during`.
         device: the device on which the call runs.
 
     Returns:
-        The result of the call, the operators in order, each with its `during`, and the number of kernels.
+        The result of the call, the operators in order, each with its value of `during`, and the number of kernels.
     """
     counting = _Counting()
     if device.type != "cuda":
@@ -123,7 +123,7 @@ def backward(output: Tensor, gradient: Tensor) -> tuple[tuple[Node, ...], tuple[
 
     Returns:
         The autograd nodes, breadth first from the output; all operators in order; and the number of kernels. If several
-        gradients meet at a node, the operators that add them are the first ones of the node.
+        gradients meet at a node, the operators that add them come first in that node.
     """
     nodes = walk(output)
     place = {node: i for i, node in enumerate(nodes)}
@@ -180,7 +180,7 @@ class _Kind:
     consists_of_others: bool
 
     def filled(self, args: Any, kwargs: Any, result: Any) -> list[Tensor]:
-        """Returns the tensors that a call has written to."""
+        """Returns the tensors that a call wrote to."""
         if self.writes:
             return list(_tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes]))
         if self.allocates:

@@ -37,7 +37,7 @@ class Tally(Tabled):
 
     Attributes:
         operators: every operator that filled memory, in order.
-        kernels: number of fills of memory that they consist of, or, on CUDA, the number of kernels that the GPU ran.
+        kernels: number of separate fills of memory, or, on CUDA, number of kernels that the GPU ran.
     """
 
     operators: tuple[Operator, ...]
@@ -49,7 +49,7 @@ class Tally(Tabled):
         return sum(operator.bytes for operator in self.operators)
 
     def by_name(self) -> list[Operator]:
-        """Returns the sums over operators of the same name, with the most bytes first."""
+        """Returns the sum over all operators with the same name, for each name, with the most bytes first."""
         sums: dict[str, Operator] = {}
         for one in self.operators:
             before = sums.get(one.name, Operator(one.name, 0, 0, 0))
@@ -58,7 +58,7 @@ class Tally(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table with a row for each operator name, with the most bytes first."""
+        """A table with a row for each operator name, sorted by bytes, largest first."""
         rows = [
             [o.name, f"{o.calls:,}", f"{o.kernels:,}", size(o.bytes), whole_percent(o.bytes / self.bytes)]
             for o in self.by_name()
@@ -101,7 +101,7 @@ class Counted(HasText):
 
     @property
     def verdict(self) -> str:
-        """A sentence about the origin of the backward pass."""
+        """A sentence that says where the backward pass comes from."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
             return f"torch has a derivative formula for {self.name}, {self.formula}: {nodes}."
@@ -178,10 +178,10 @@ def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, devi
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
-    """Counts what an RNN does on a batch of zeros, forward and backward, without packing and padding.
+    """Counts what an RNN does on a batch of zeros, forward and backward. Packing and padding are not counted.
 
     Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it runs.
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it is run.
         lengths: the lengths as in `count`; they are sorted beforehand.
         packed: whether the RNN runs on the packed batch instead of the padded one.
 
@@ -205,7 +205,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
 
 
 def _useful(steps: Sequence[Node]) -> dict[int, int]:
-    """Returns, for each node in a chain of copies, the bytes of the one slice that the node has to handle.
+    """Returns the size, in bytes, of the slice that each node in a chain of copies actually has to handle.
 
     A `CopySlices` takes the gradient of its slice out of a copy of the whole, and the `SliceBackward` below it puts
     that slice into a tensor of zeros. Where these tensors meet, they are added, although no two slices overlap.

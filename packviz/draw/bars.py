@@ -1,6 +1,6 @@
-"""Draws bar charts: solid bars show what is needed or measured, hatched bars what is wasted or what packing saves.
+"""Draws bar charts. Solid bars show what is needed or measured; hatched bars show what is wasted or saved by packing.
 
-A chart is cheap enough to redraw with a slider, because it has only one SVG path for each colour.
+A chart is cheap to redraw when a slider moves, because it has only one SVG path for each colour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FLOPS = ("packed computes", "only padded does", "saved")
 """The meanings of solid and hatched bars, and a word for the hatched share."""
 
 _WIDTH = 860.0
-_AXIS = 110.0  # px: the column of an axis
+_AXIS = 110.0  # px: the space for the axis, to the left of the bars
 _TALL = 120.0
 _FEW = 24  # if there are more time steps than this, equal neighbours are drawn as one bar
 _THIN = 4.0  # px
@@ -42,7 +42,7 @@ class BarChart(Drawing):
     draw: Callable[[str], Sheet]
 
     def to_text(self) -> str:
-        """Returns the bars in words and numbers."""
+        """Describes the bars in words and numbers."""
         return self.words
 
     def sheet(self, theme: str) -> Sheet:
@@ -56,8 +56,8 @@ class Bar:
 
     Attributes:
         parts: the `(length, fill)` of each part, from left to right. A part without a fill is left empty.
-        label: the words after the end of the bar; may be empty.
-        whisker: the quartiles of the value that the bar shows, or its interval; `None` if they are not known.
+        label: the text written after the end of the bar; may be empty.
+        whisker: both ends of the whisker, such as the quartiles of the bar's value; `None` for no whisker.
         bold: whether the name of the bar is bold.
         mark: the length at which to draw a hollow diamond; `None` for no diamond.
     """
@@ -70,7 +70,7 @@ class Bar:
 
     @property
     def end(self) -> float:
-        """The length at which everything drawn for the bar ends."""
+        """The length at which the bar ends, including its whisker and its diamond."""
         return max(sum(length for length, _ in self.parts), self.mark or 0, *(self.whisker or (0,)))
 
 
@@ -83,12 +83,12 @@ def rows(
     line: float | None = None,
     notes: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a bar for each name, with the label of the bar at its end.
+    """Draws groups of horizontal bars, each with its name on the left and its label at its end.
 
     Args:
         title: the title above the bars, which states the finding.
-        groups: the groups by name, which may be empty. Each group is a mapping from names to bars.
-        theme: the theme, a key of `palette.THEMES`.
+        groups: the groups of bars by name. Each group maps names to bars. The name of a group may be empty.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
         key: the fills to explain above the bars, each as `(fill, words)`.
         line: the length at which to draw a line through all bars, such as 1 for ratios; `None` for no line.
         notes: lines of text below the bars.
@@ -137,12 +137,12 @@ def totals(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
 ) -> Sheet:
-    """Draws a bar for each name: a solid part for its first number, then a hatched part for its second number.
+    """Draws a horizontal bar for each name: a solid part for the first of its counts, a hatched part for the second.
 
     Args:
         title: the title above the bars, which states the finding.
-        bars: by name, the count for the packed batch and the count that packing saves. Their sum is the padded count.
-        theme: the theme, a key of `palette.THEMES`.
+        bars: for each name, the packed count and the count that packing saves. They add up to the padded count.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
         words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
     """
     key = [(SOLID, words[0]), (HATCHED, words[1])]
@@ -162,13 +162,13 @@ def steps(
     axis: str = "t =",
     names: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a bar for each time step: solid up to the packed count, and hatched from there up to the padded count.
+    """Draws a vertical bar for each time step, solid up to the packed count and hatched from there to the padded count.
 
     Args:
         title: the title above the bars, which states the finding.
-        packed: `(T,)` the packed count of each time step.
-        padded: `(T,)` the padded count of each time step, at least as large as the packed count.
-        theme: the theme, a key of `palette.THEMES`.
+        packed: `(T,)` the packed count at each time step.
+        padded: `(T,)` the padded count at each time step, which is never less than the packed count.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
         words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
@@ -197,13 +197,13 @@ def steps(
 
 
 def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
-    """Returns the runs of time steps with the same counts, each as `(first step, step after the last)`."""
+    """Returns the runs of adjacent time steps with the same counts, each as `(first step, step after the last)`."""
     changes = np.flatnonzero((packed[1:] != packed[:-1]) | (padded[1:] != padded[:-1])) + 1
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
 def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
-    """Returns a sheet with a title and a key, on one line if there is enough room, and the y below them."""
+    """Returns a sheet with a title and a key, and the y below them. They share a line if there is enough room."""
     sheet, right = Sheet(theme, title), _WIDTH - sum(36 + width_of(words) for _, words in key)
     sheet.title(title)
     below = 20.0 if key and right < 20 + width_of(title) else 0.0

@@ -1,6 +1,6 @@
-"""Draws the grid of cells in all pictures of padded batches, differences, weights and vectors.
+"""Draws the grids of cells that show padded batches, differences, weights and vectors.
 
-This module and `Sheet.cell` define how a cell looks: its size, its outline, its ink, and the hatch of padding.
+This module and `Sheet.cell` define how a cell looks: its size, outline and text colour, and the hatching of padding.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ WIDTH = 900.0
 """The width of a JupyterLab cell in px. Pictures that do not fit into it side by side are placed below each other."""
 
 LEFT, TOP, TALL = 42.0, 44.0, 24.0
-"""The room in px for short names to the left of a grid, for a title and column names above it, and for a row."""
+"""In px: the space for short names to the left of a grid, for a title and column names above it, and for each row."""
 
 NARROWEST = 26.0
-"""The least width of a cell with a label in px."""
+"""The smallest width, in px, of a cell with a label."""
 
 _LOW = 11.0  # px: a lower row has no room for a letter
 
@@ -48,8 +48,8 @@ class CellGrid:
         columns: number of columns.
         wide: width of a cell in px.
         tall: height of a row in px.
-        left: x of the left side of the first cell in px.
-        top: y of the top of the first row in px.
+        left: x of the grid's left edge in px.
+        top: y of the grid's top edge in px.
         size: font size of the labels in the cells in px.
     """
 
@@ -64,28 +64,28 @@ class CellGrid:
 
     @property
     def right(self) -> float:
-        """The x of the right side in px."""
+        """The x of the grid's right edge in px."""
         return self.x(self.columns)
 
     @property
     def foot(self) -> float:
-        """The y of the lower side in px."""
+        """The y of the grid's bottom edge in px."""
         return self.y(self.rows)
 
     def x(self, column: float) -> float:
-        """Returns the x of the left side of a column in px."""
+        """Returns the x of a column's left edge in px."""
         return self.left + column * self.wide
 
     def y(self, row: float) -> float:
-        """Returns the y of the top of a row in px."""
+        """Returns the y of a row's top edge in px."""
         return self.top + row * self.tall
 
     def line(self, row: int) -> float:
-        """Returns the baseline, in px, of words beside a row. Words beside a low row begin at the top of the row."""
+        """Returns the y of the baseline, in px, for text beside a row. Beside a low row, the text starts at its top."""
         return self.y(row) + max(self.tall / 2 + 4, 9)
 
     def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
-        """Draws the cells of rows, beginning with the first row of the grid."""
+        """Draws rows of cells, starting with the first row of the grid."""
         for r, cells in enumerate(rows):
             c = 0
             for cell in (cell for cell in cells if cell.span):
@@ -99,7 +99,7 @@ class CellGrid:
         return self.tall < _LOW
 
     def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
-        """Returns the columns whose names fit beside each other, always including the highlighted column.
+        """Returns the columns whose names fit side by side, always including the highlighted column.
 
         Args:
             columns: the number of columns.
@@ -121,7 +121,7 @@ class CellGrid:
             names: a name for each column.
             axis: the title of the axis, written before the names.
             here: the highlighted column; `None` if there is none.
-            shown: the columns to name. By default, all columns whose names fit are named.
+            shown: the columns to name. Defaults to as many as there is room for.
         """
         ink, accent = self.sheet.colours.muted, self.sheet.colours.accent
         # "t =" is close to the first number, because in a batch the column of lengths ends to its left.
@@ -137,7 +137,7 @@ class CellGrid:
         Args:
             names: a name for each row.
             lengths: a length for each row, written in a separate column after the names; may be empty.
-            right: distance from the end of the names, or of the lengths if there are any, to the grid in px.
+            right: distance in px from the end of the names (or of the lengths, if there are any) to the grid.
             size: font size of the names in px.
         """
         end, low = self.left - right, self.is_low
@@ -150,7 +150,7 @@ class CellGrid:
                 self.sheet.text(end, y, names[r], anchor="end", size=11 if low else size, bold=not low)
 
     def frame(self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3) -> None:
-        """Frames a cell, or `rows` cells of a column, from `row` downwards."""
+        """Frames a cell, or `rows` cells of a column from `row` downwards."""
         stroke = stroke or self.sheet.colours.accent
         self.sheet.box(self.x(column), self.y(row), max(self.wide, 2), rows * self.tall, stroke=stroke, thick=thick)
 
@@ -181,7 +181,7 @@ def nice(at_least: float) -> int:
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Yields the labels that fit beside each other, from left to right, always including the last one."""
+    """Yields labels from left to right, leaving out any that would overlap, but always including the last one."""
     taken = -math.inf
     for x, label in labels:
         space = width_of(label, 11) + 5
@@ -191,7 +191,7 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 
 def clip(words: str, width: float, size: int = 12) -> str:
-    """Shortens words that are wider than `width` px, and ends them with an ellipsis."""
+    """Shortens text that is wider than `width` px, and ends it with an ellipsis."""
     char = CHAR * size / 12
     space = int(width / char) * char
     if width_of(words, size) <= space:
@@ -202,10 +202,10 @@ def clip(words: str, width: float, size: int = 12) -> str:
 
 
 def stride(rows: int, most: int) -> int:
-    """Returns a `k` for which at most `most` rows are drawn if one in `k` rows is drawn."""
+    """Returns an odd number `k`, large enough that one in every `k` rows makes at most `most` rows."""
     return -(-rows // most) | 1  # odd, so that rows of every colour are drawn
 
 
 def one_in(stride: int, many: int, what: str = "sequences") -> str:
-    """Returns a note that one in `stride` rows is drawn."""
+    """Returns a note saying that one in `stride` rows is drawn."""
     return f"One in {stride} of {many:,} {what} is drawn. Counts are of all."

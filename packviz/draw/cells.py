@@ -1,4 +1,4 @@
-"""Draws small grids of cells with their contents: padded batches, attention weights, and vectors."""
+"""Draws small grids of cells with their contents written in them: padded batches, attention weights, and vectors."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class _Grid(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Aligned(Drawing):
-    """A drawing of one padded batch.
+    """A drawing of a padded batch.
 
     Attributes:
         title: the title above the batch.
         labels: `(B, T)` the contents of the cells.
         real: `(B, T)` booleans, True at real cells. The other cells are hatched.
         wrong: `(B, T)` booleans, True at wrong cells, which are framed; `None` if no cell is wrong.
-        columns: `(T,)` the names of the columns. By default, the columns are numbered as time steps.
+        columns: `(T,)` the names of the columns. Defaults to the numbers of the time steps.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Aligned(Drawing):
             title: the title above the batch.
             batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
                 warning if `B` equals `T`.
-            like: the correct values, in the same shape as `x`. Cells that differ from them are framed.
+            like: the correct values, with the same shape as `x`. Cells that differ from them are framed.
 
         Raises:
             ValueError: `x` is not a small padded batch, the lengths do not fit it, or `padding_side` is unknown.
@@ -161,7 +161,7 @@ class Attention(Drawing):
 
     Attributes:
         length: the number of real time steps of the sequence. The other time steps are padding.
-        maps: the `(T, T)` weights of each method, by its name. Row `q` contains the weights of query `q` on all keys.
+        maps: the `(T, T)` weights of each method, by name. Row `q` contains the weights that query `q` gives keys.
         title: the title above the maps.
     """
 
@@ -174,7 +174,7 @@ class Attention(Drawing):
             title: the title above the maps.
 
         Raises:
-            ValueError: a map is not square or too large, the sizes of the maps differ, or the length is not 1 to `T`.
+            ValueError: a map is not square or too large, the maps differ in size, or the length is not from 1 to `T`.
         """
         arrays = {name: frozen(array(weights, np.float64)) for name, weights in maps.items()}
         shapes = {array.shape for array in arrays.values()}
@@ -188,7 +188,7 @@ class Attention(Drawing):
         self.length, self.maps, self.title = length, arrays, title
 
     def lost(self, name: str) -> list[float]:
-        """Returns the weight that each real query gives to padding."""
+        """Returns the total weight that each real query gives to padding."""
         lost: list[float] = self.maps[name][: self.length, self.length :].sum(axis=1).tolist()
         return lost
 
@@ -217,7 +217,7 @@ class Attention(Drawing):
 
 
 class Strips(Drawing):
-    """Vectors of the same size, drawn as strips below each other, with the distance of each from the first.
+    """Vectors of the same size, drawn as strips one below the other, each with its distance from the first.
 
     Attributes:
         names: the names of the vectors. Each vector is compared with the first one.
@@ -236,7 +236,7 @@ class Strips(Drawing):
 
         Raises:
             ValueError: `vectors` is empty; a vector has more than one dimension, no numbers or more than 16; the sizes
-                of the vectors differ; or the number of names in `axis` is not the number of columns.
+                of the vectors differ; or `axis` does not have a name for each column.
         """
         rows = [array(vector, float) for vector in vectors.values()]
         shapes = {row.shape for row in rows}
@@ -249,7 +249,7 @@ class Strips(Drawing):
 
     @property
     def distances(self) -> list[float]:
-        """`(R,)` The distances from the first vector: the 2-norm of each difference, or 0 if it is only rounding."""
+        """`(R,)` The distances from the first vector: the 2-norm of each difference, or 0 for rounding errors."""
         found = np.linalg.norm(self.values - self.values[0], axis=1)
         return np.where(found <= _ROUNDING * np.abs(self.values).max(), 0.0, found).tolist()  # type: ignore[no-any-return]
 
@@ -272,11 +272,11 @@ class Strips(Drawing):
         return _Grid(self.title, self.names, heads, cells, str(axis), margin, numbers)
 
     def to_text(self) -> str:
-        """Returns a line for each vector: its numbers with two decimals, and its distance."""
+        """Returns a line for each vector: its numbers with two decimals, and its distance from the first vector."""
         return "\n".join([*filter(None, [self.title]), *self._grid.lines()])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a row for each vector, and its distance as a bar."""
+        """Draws a row for each vector, with its distance as a bar."""
         return self._grid.sheet(theme, self.to_text())
 
 

@@ -1,4 +1,4 @@
-"""Draws curves: numbers against a size, and hidden states through time.
+"""Draws curves of measurements against a size, and of hidden states over time.
 
 The colour, the marker and the name at the end of a curve show its method. The dashes show where it was measured.
 """
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 COLOURS = (*palette.METHODS.values(), palette.REAL)
-"""The colours of the methods, in order. The last one is for curves without a method. Then the colours start over."""
+"""The colours of the methods, in order, followed by one for curves without a method. After that, they repeat."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
-"""The dashes of the first, second, … source."""
+"""The dash patterns of the sources, in order."""
 
 _MARKERS = (
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",  # circle
@@ -42,11 +42,11 @@ _MARKERS = (
 
 _DOT = "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 
-_BESIDE = 20.0  # px: if curves end this close to each other, their names are in one column
+_BESIDE = 20.0  # px: if curves end this close to each other, their names are written in one column
 _LINE = 12.0  # px: from one name to the next
-_MOST_TICKS = 8  # of a logarithmic axis
+_MOST_TICKS = 8  # on a logarithmic axis
 _LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the room around a plot
-_WIDE, _TALL = 300.0, 170.0  # px: a plot
+_WIDE, _TALL = 300.0, 170.0  # px: the size of a plot
 
 MOST = len(palette.SEQUENCES)
 """The largest number of sequences that a `Trajectory` draws, which is the number of colours."""
@@ -54,7 +54,7 @@ MOST = len(palette.SEQUENCES)
 READ = "h_n off by"
 """The heading of the numbers to the right of a `Trajectory`."""
 
-_MARGIN, _BEHIND, _STRIP, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0  # px: the strips within the picture
+_MARGIN, _BEHIND, _STRIP, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0  # px: the strips in the picture
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class _Axes:
 
     Attributes:
         sheet: the sheet that the plot is drawn on.
-        left: the x of the left side of the plot in px.
-        top: the y of the top of the plot in px.
+        left: the x of the plot's left edge in px.
+        top: the y of the plot's top edge in px.
         wide: the width of the plot in px.
         tall: the height of the plot in px.
         heights: the numbers at the ticks of the vertical axis, in ascending order.
@@ -83,30 +83,30 @@ class _Axes:
 
     @property
     def right(self) -> float:
-        """The x of the right side in px."""
+        """The x of the plot's right edge in px."""
         return self.left + self.wide
 
     @property
     def foot(self) -> float:
-        """The y of the lower side in px."""
+        """The y of the plot's bottom edge in px."""
         return self.top + self.tall
 
     def x(self, value: float) -> float:
-        """Returns the x of a number in px."""
+        """Returns the x of a number on the horizontal axis, in px."""
         return self.left + self.across(value) * self.wide
 
     def y(self, value: float) -> float:
-        """Returns the y of a number in px. On a logarithmic axis, numbers below the lowest tick are at the foot."""
+        """Returns the y of a number in px. On a logarithmic axis, numbers below the lowest tick are drawn there."""
         scale, low, high = math.log if self.log else float, self.heights[0], self.heights[-1]
         value = max(value, low) if self.log else value
         return self.top + (scale(high) - scale(value)) / (scale(high) - scale(low)) * self.tall
 
     def point(self, x: float, y: float) -> Point:
-        """Returns the `(x, y)` of a point in px."""
+        """Converts a point from the units of the axes to px."""
         return self.x(x), self.y(y)
 
     def rows(self, title: str, unit: str) -> None:
-        """Draws a line with a number at each tick of the vertical axis, and writes the title and the unit above."""
+        """Draws a line with a number at each tick of the vertical axis, and writes the title and the unit on top."""
         sheet = self.sheet
         sheet.text(self.left, self.top - 16, title, bold=True)
         sheet.text(self.left - 6, self.top - 16, unit, anchor="end", size=11)
@@ -117,7 +117,7 @@ class _Axes:
                 sheet.text(self.left - 10, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
 
     def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
-        """Draws the horizontal axis, and writes as many numbers as fit.
+        """Draws the horizontal axis with as many numbers as fit.
 
         Args:
             values: the numbers at the ticks, in ascending order.
@@ -132,7 +132,7 @@ class _Axes:
         sheet.text(self.left - 6, y, before, anchor="end", size=11)
 
     def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
-        """Writes the names of curves beside their ends, so that no names overlap or lie below the y `lowest`."""
+        """Writes the names of curves beside their ends, moved so that none overlap and none is below the y `lowest`."""
         sheet, ends = self.sheet, list(ends)
         last = max((x for (x, _), _ in ends), default=0.0)
         ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
@@ -153,7 +153,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns at least two round numbers that enclose a range. If there are many, those inside it are powers of ten."""
+    """Returns at least two round numbers that enclose a range. In a wide range, only powers of ten are between them."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     steps = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     first = max(i for i, step in enumerate(steps) if step <= low * (1 + 1e-9))
@@ -165,7 +165,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
-    """Returns the y of labels in px, from top to bottom, moved so that no labels overlap or lie below `lowest`."""
+    """Returns the y of each label in px, from top to bottom, moved so that none overlap and none is below `lowest`."""
     placed = sorted(heights)
     for i in range(1, len(placed)):
         placed[i] = max(placed[i], placed[i - 1] + _LINE)
@@ -176,14 +176,14 @@ def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
 
 
 def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:
-    """Draws a marker, whose `shape` is an SVG path that begins at the place it marks."""
+    """Draws a marker. Its `shape` is an SVG path that starts at the marked point."""
     sheet.path(f"M{n(at[0])} {n(at[1])}{shape}", fill=fill, stroke=stroke)
 
 
 def line_key(
     sheet: Sheet, x: float, y: float, name: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
 ) -> float:
-    """Draws a line and its name as an entry of a key, on the baseline `y`, and returns the x after the entry."""
+    """Draws a line and its name, on the baseline `y`, as one entry of a key, and returns the x after the entry."""
     sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
     sheet.text(x + 40, y, name, size=size)
     return x + 60 + width_of(name, size)
@@ -194,14 +194,14 @@ def _number(value: float) -> str:
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
-    """Returns the sizes that are 1, 2, 4, 8, … times the first one, or all sizes if there are fewer than three such."""
+    """Returns the sizes that are 1, 2, 4, 8, … times the first one, or all sizes if fewer than three are."""
     found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
     return found if len(found) > 2 else [*sizes]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve.
+    """A curve in a plot.
 
     Attributes:
         name: the name of the method, written at the end of the curve.
@@ -211,7 +211,7 @@ class Curve:
         y: a number for each size.
         low: the first quartile of each number; may be empty.
         high: the third quartile of each number; may be empty.
-        hollow: whether the markers are hollow, to distinguish two curves of a method.
+        hollow: whether the markers are hollow, to distinguish two curves of the same method.
     """
 
     name: str
@@ -226,15 +226,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves that share axes.
+    """A plot of one or more curves on the same axes.
 
     Attributes:
         title: the title above the plot.
         curves: the curves. Later ones are painted over earlier ones.
-        planned: the sizes that are or will be measured, which are marked on the horizontal axis.
-        guides: the two ends of each thin line to compare the curves with, by the name of the line.
+        planned: the sizes that have been or will be measured. They are marked on the horizontal axis.
+        guides: thin lines to compare the curves with: the two ends of each line, by its name.
         y: the unit of the numbers.
-        log: whether both axes are logarithmic. Logarithmic plots of the same unit have the same vertical axis.
+        log: whether both axes are logarithmic. Logarithmic plots with the same unit have the same vertical axis.
         log_x: whether the horizontal axis is logarithmic.
     """
 
@@ -248,7 +248,7 @@ class Plot:
 
     @property
     def sizes(self) -> list[float]:
-        """The sizes that are measured or planned, in ascending order."""
+        """The sizes that have been measured or are planned, in ascending order."""
         return sorted({*self.planned, *(x for curve in self.curves for x in curve.x)})
 
     def spread(self) -> list[float]:
@@ -259,16 +259,16 @@ class Plot:
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Drawing):
-    """Plots that are arranged in rows.
+    """Plots arranged in rows.
 
     Attributes:
         title: the title above the plots, which states the finding.
         rows: the plots in each row.
-        sources: the meaning of each pattern of dashes; may be empty.
+        sources: the meaning of each dash pattern; may be empty.
         notes: lines of text below the plots.
         text: the text twin, which has the same content as the plots.
         x: the title of the horizontal axes.
-        wide: the width in px of a plot that is alone in its row.
+        wide: the width of a plot in px, if each row has only one plot.
     """
 
     title: str
@@ -284,7 +284,7 @@ class Sweep(Drawing):
         return self.text
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the plots, with a key of the dashes below them."""
+        """Draws the plots and, below them, a key to the dashes."""
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
         columns, y = max(map(len, self.rows), default=1), 22.0
@@ -338,7 +338,7 @@ class Sweep(Drawing):
 
 
 def _curve(axes: _Axes, curve: Curve, marked: Collection[float]) -> Point:
-    """Draws a curve with its quartiles, and with markers at the sizes in `marked`, and returns its last point."""
+    """Draws a curve with its quartiles and with markers at the sizes in `marked`, and returns its last point."""
     sheet, points = axes.sheet, [axes.point(*point) for point in zip(curve.x, curve.y, strict=True)]
     fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
     sheet.layer()
@@ -356,7 +356,7 @@ def _curve(axes: _Axes, curve: Curve, marked: Collection[float]) -> Point:
 
 
 def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
-    """Returns the ticks of each vertical axis. Logarithmic plots of the same unit have the same ticks."""
+    """Returns the ticks of each vertical axis. Logarithmic plots with the same unit have the same ticks."""
     values: dict[str, list[float]] = {}
     for plot in (plot for row in rows for plot in row if plot.log):
         values.setdefault(plot.y, []).extend(value for value in plot.spread() if value > 0)
@@ -370,16 +370,16 @@ def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trajectory(Drawing):
-    """The hidden state through time, drawn in a strip for each sequence.
+    """The hidden state over time, drawn in a separate strip for each sequence.
 
     Attributes:
         title: the title, which states the finding.
         what: a description of the number that is drawn.
         lengths: `(B,)` the lengths of the sequences.
         padded: `(B, T)` the number in the padded run.
-        packed: `(B, T)` the number in the packed run. It continues after the end of a sequence, and is NaN where it
-            does not exist.
-        off: `(B,)` the distance of the padded final state from the packed one, or NaN.
+        packed: `(B, T)` the number in the packed run, continued after the end of each sequence. It is NaN where it is
+            not defined.
+        off: `(B,)` the distance between the padded and the packed final state, which may be NaN.
         reverse: whether time runs from right to left. If so, the final state is read at step 0, not at the last step.
         distances: whether the numbers are distances from the packed run, so that `packed` is 0 everywhere.
     """
@@ -394,7 +394,7 @@ class Trajectory(Drawing):
     distances: bool = True
 
     def to_text(self) -> str:
-        """Returns the numbers with two significant digits, or, for a large batch, only those of the final states."""
+        """Returns the numbers with two significant digits, or, for a large batch, only the errors of final states."""
         lines, (sequences, steps) = [self.title, self.what], self.padded.shape
         if max(sequences, steps) > FEW:
             states = (f" {sequence_name(b)}: {READ} {difference(off)}" for b, off in enumerate(self.off))
@@ -408,7 +408,7 @@ class Trajectory(Drawing):
         return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the state as a line, with padding hatched, and with a dot at the step where the final state is read."""
+        """Draws the state as a line, with padding hatched and with a dot at the step where the final state is read."""
         sheet, (sequences, steps) = Sheet(theme, self.to_text()), self.padded.shape
         sheet.title(self.title)
         direction = "← from the last step to the first" if self.reverse else "from the first step to the last →"

@@ -1,4 +1,4 @@
-"""Defines the base class of results that draw themselves. A notebook shows the picture, and a terminal its text."""
+"""Defines the base class of results that draw themselves. Notebooks show the picture, and terminals show its text."""
 
 from __future__ import annotations
 

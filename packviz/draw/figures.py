@@ -1,7 +1,7 @@
 """Draws measured numbers as interactive plotly charts with a text twin. No other module imports plotly.
 
-`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts have the typeface and the colours of
-the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG.
+`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same typeface and colours
+as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packviz.draw.curves import Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
-"""Options for plotly. A mode bar would cover the chart, and one of its buttons uploads the data to a cloud."""
+"""Options for plotly. A mode bar would cover the chart, and one of its buttons uploads the data to the cloud."""
 
 # The markers and dashes of the SVG pictures, by number.
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "star")
@@ -32,7 +32,7 @@ DASHES = ("solid", "8px,4px", "2px,3px", "9px,3px,2px,3px")
 
 WIDTH = 860  # px, as for the SVG pictures
 _SIZE, _SMALL = 12, 11  # px: font sizes
-_ABOVE, _BELOW, _BESIDE = 26, 50, 80  # px: the room for the title of a panel, its x axis, its y axis
+_ABOVE, _BELOW, _BESIDE = 26, 50, 80  # px: the room for the title, the x axis and the y axis of a panel
 
 _AXIS = {
     "automargin": True,
@@ -81,7 +81,7 @@ class Chart(HasText):
         self.figure, self._words = figure, words
 
     def to_text(self) -> str:
-        """Returns the chart in words and numbers."""
+        """Describes the chart in words and numbers."""
         return self._words
 
     def points(
@@ -95,7 +95,7 @@ class Chart(HasText):
             name: the name of the points. The key shows each name once, and leaves out an empty name.
             look: the number of the marker, which sets its shape and its colour.
             panel: the number of the panel.
-            more: further arguments of `plotly.graph_objects.Scatter`.
+            more: further arguments for `plotly.graph_objects.Scatter`.
         """
         mark = {"symbol": SYMBOLS[look % len(SYMBOLS)], "size": 8, "color": COLOURS[look % len(COLOURS)]}
         mark |= {"line": {"color": LIGHT.line, "width": 1}} | more.pop("marker", {})
@@ -153,7 +153,7 @@ def axes(
         y: the title of the y axes.
         rows: the names of the rows from top to bottom, if the chart has rows instead of a y axis.
         panels: the titles of the panels.
-        across: the number of panels side by side. Defaults to the number of all panels.
+        across: the number of panels in each row. Defaults to all panels.
         tall: the height of a panel in px.
         below: lines of text below the title.
     """
@@ -217,7 +217,7 @@ def times_by_size(sweep: Sweep) -> Chart:
             name = f"{curve.name}{source}"
             chart.points(curve.x, curve.y, name, curve.method, panel=panel, mode="lines+markers", **look)
         kind, place = "log" if plot.log else "linear", chart.place(panel)
-        same = units.index(plot.y)  # plots of one unit have the same heights
+        same = units.index(plot.y)  # plots with the same unit share their y axis
         matches = f"y{same + 1 if same else ''}" if same < panel else None
         chart.figure.update_yaxes(type=kind, rangemode="tozero", matches=matches, **place)
         chart.figure.update_xaxes(type=kind, rangemode="tozero", **place)

@@ -2,7 +2,7 @@
 
 The picture is designed for the chain of copies behind `pad_packed_sequence`. The nodes that the gradient passes through
 one after another are on the left. The branches of each node are below it, indented. The nodes where gradients end are
-at the foot.
+at the bottom.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ DOES = {
     "IndexSelectBackward": "puts the sequences back in order",
     "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
 }
-"""The work of these nodes in words. For other nodes, only the operators are known."""
+"""Descriptions of what these nodes do. For other nodes, only the operators that they run are known."""
 
 MOST = 7
 """If there are more columns than this, some are left out of the picture."""
 
-_WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0  # px; a box, from one to the next, a bar
+_WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0  # px; height of a box, box to box, a bar
 _BAR = palette.REAL
 
 
@@ -58,7 +58,7 @@ class Node:
 
     @property
     def leads_on(self) -> bool:
-        """True if this node passes a gradient to another."""
+        """True if this node passes a gradient to another node."""
         return any(n is not None for n in self.next)
 
 
@@ -148,7 +148,7 @@ class Graph(Drawing):
         return sheet
 
     def _box(self, sheet: Sheet, i: int, x: float, y: float, largest: int) -> None:
-        """Draws a node: its name, its work, and a bar for the bytes it writes, hatched for bytes that are wasted."""
+        """Draws a node: its name, what it does, and a bar for the bytes it writes, with wasted bytes hatched."""
         node, bar = self.nodes[i], _WIDTH - 70 - _LONGEST
         sheet.box(x, y, _WIDTH - x, _TALL, sheet.colours.padding, thick=1)
         sheet.text(x + 8, y + 16, clip(node.name, 180), bold=True)
@@ -162,7 +162,7 @@ class Graph(Drawing):
         sheet.text(_WIDTH - 8, y + 16, text.size(node.bytes), anchor="end")
 
     def does(self, i: int) -> str:
-        """Returns the work of a node in words."""
+        """Describes in words what a node does."""
         node = self.nodes[i]
         if node.leads_on:
             return DOES.get(node.name, "")
@@ -191,7 +191,7 @@ class Graph(Drawing):
 
 
 def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str, int]]:
-    """Yields each name, the total size of what was written under it, and the number of times that it occurs."""
+    """Yields each name, the total size of what was written under it, and the number of times it occurs."""
     sizes: dict[str, list[int]] = {}
     for name, size in written:
         sizes.setdefault(name, []).append(size)

@@ -19,7 +19,7 @@ from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 from packviz.draw.text import FEW, share, short_share, table
 
 _CELL = 38.0  # px: the width of a cell with a number
-_MOST = 260  # px: the most that the rows of a large grid take
+_MOST = 260  # px: the largest total height of the rows of a large grid
 
 BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
 """The meaning of `palette.SHADES`: the difference as a share of the largest value."""
@@ -27,13 +27,13 @@ BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A grid of differences, which are shown as shares of the largest value of their row.
+    """A grid of differences, each shown as a share of the largest value in its row.
 
     Attributes:
         title: the title above the grid.
         rows: `(R,)` the names of the rows.
         columns: `(C,)` the names of the columns.
-        values: `(R, C)` the absolute differences, NaN where a difference is not a number.
+        values: `(R, C)` the absolute differences, which may contain NaN.
         differs: `(R, C)` booleans, True where a difference is more than rounding.
         scale: `(R,)` the largest value of each row, or one number for all rows.
         padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if there is none.
@@ -48,7 +48,7 @@ class Grid:
     padding: npt.NDArray[np.bool_] | None = None
 
     def to_text(self) -> list[str]:
-        """Returns the grid as lines: `=` where values agree, and otherwise a share, in brackets at padding."""
+        """Returns the grid as lines of text: `=` where values agree, and otherwise a share. Brackets mark padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
             cells = [share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)]
@@ -93,7 +93,7 @@ class Grid:
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
-        """`(R, C)` The differences as shares of the largest value of their row."""
+        """`(R, C)` The differences as shares of the largest value in their row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
         shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
@@ -109,11 +109,11 @@ class Grid:
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
-    """Draws grids side by side, or below each other if there is not enough room, between a title and a key.
+    """Draws grids between a title and a key, side by side if there is enough room and otherwise below each other.
 
     Args:
         drawn: the grids.
-        title: the title, which a screen reader also reads.
+        title: the title, which is also the text for a screen reader.
         theme: `"light"`, `"dark"` or `"live"`.
     """
     sheet, words = Sheet(theme, title), "differs, as a share of the row's largest value:"

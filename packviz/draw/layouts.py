@@ -32,7 +32,7 @@ _LENGTH = 41  # px: the column of lengths
 _NAME = 110  # px: longer names are cut
 _FALL = 58  # px: from the batch sizes to the data, where lines show which column goes where
 _MARGIN = 26 + width_of("batch_sizes")  # px: to the left of the steps, if this label is there
-_GAP = 6  # px: between the stretches of data
+_GAP = 6  # px: between the groups of rows of data
 
 
 def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
@@ -49,19 +49,19 @@ def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
 
 @dataclass
 class _Batch:
-    """The parts of a picture of a batch, and their places.
+    """A picture of a batch: its parts, and where they are placed.
 
     Attributes:
         layout: the batch.
-        labels: the labels of the cells of a small batch, sequence by sequence. Defaults to names with time steps.
+        labels: the labels of each sequence's cells in a small batch. Defaults to name and time step, as in `a0`.
         names: the names of the sequences. Defaults to letters.
-        step: the time step to highlight. Its cells are framed, and the data shows what has been packed up to it.
-        mistaken: whether to add the order that people often expect of `data`, one sequence after another.
-        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry at its row.
+        step: the time step to highlight. Its cells are framed, and in the data, all later cells are empty.
+        mistaken: whether to add the order that people often expect in `data`: one sequence after another.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its row.
         explain: whether to add a line about each part.
-        flat: whether to add the flat rows, one sequence after another as for attention, and each packed row's place.
+        flat: whether to add the flat rows (one sequence after another), with a line to each from its packed row.
         part: the part to draw, one of `text.PARTS`.
-        theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
+        theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the page.
     """
 
     layout: Layout
@@ -107,12 +107,12 @@ class _Batch:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Computes the width of a row of data, and whether all rows fit on one line, as they always do in a bar."""
+        """Computes the width of a row of data, and whether all rows fit on one line. In a bar, they always do."""
         layout, self.gap, self.one_line = self.layout, 0.0, True
         self.per_row = (self.width - 8) / layout.n_valid
         if not self.few:
             return
-        self.gap = 0.0 if self.flat else _GAP  # a row with the same place in both orders has to be exactly below itself
+        self.gap = 0.0 if self.flat else _GAP  # a row with the same place in both orders must be exactly below itself
         gaps, least = self.gap * (layout.batch_sizes.size - 1), min(4 + self._longest(12), 100)
         for wide in () if self.stacked else (max(self.width, _LINE), _WIDEST):
             self.per_row = min(self.grid.wide, (wide - 8 - gaps) / layout.n_valid)
@@ -127,7 +127,7 @@ class _Batch:
         return max(width_of(cell_label(self.labels, b, t, self.names), size) for b, t in cells)
 
     def draw(self) -> Sheet:
-        """Draws all parts of the picture from top to bottom, or only one part."""
+        """Draws the whole picture from top to bottom, or only one part of it."""
         whole, y = self.part == text.WHOLE, 0.0
         if self.part in (text.WHOLE, text.PADDED):
             self.padded()
@@ -142,7 +142,7 @@ class _Batch:
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, flat=True)
         y = self.sheet.paragraph(4, y - whole, self._notes(), size=11, ink=self.muted) + whole
-        # Notes may reach further than the parts; so may the thin bars of a large batch, which are cut.
+        # Notes may be wider than the parts. The thin bars of a large batch may be, too, but they are cut off.
         if whole or (self.part == text.DATA and not self.few):
             self.sheet.size(max(self.width, self.sheet.width - 4) if self.few else self.width, y + 6)
         return self.sheet
@@ -160,7 +160,7 @@ class _Batch:
         self._frame(grid, layout.batch_size)
 
     def steps(self) -> None:
-        """Draws the sequences without padding, longest first. A column is what the RNN reads at one time step."""
+        """Draws the sequences without padding, longest first. Each column is what the RNN reads at one time step."""
         layout, grid = self.layout, self.stepped
         order = layout.sorted_indices[self.rows].tolist()
         self.sheet.text(grid.left, grid.top - 30, _STEPS_TITLE, bold=True)
@@ -199,7 +199,7 @@ class _Batch:
         return y + height + 26
 
     def permutation(self, top: float) -> float:
-        """Draws the flat rows, and a line from each packed row to its flat row, and returns the y below.
+        """Draws the flat rows, with a line from each packed row to its flat row, and returns the y below.
 
         Args:
             top: the y where the packed rows end.
@@ -248,7 +248,7 @@ class _Batch:
         return y + 32
 
     def _place(self, t: int) -> Point:
-        """Returns the x of the left and the right side of a step's rows, if the data is on one line."""
+        """Returns the x of the left and right ends of a step's rows, if the data is on one line."""
         start, end = self.layout.offsets[t : t + 2]
         return 4 + start * self.per_row + t * self.gap, 4 + end * self.per_row + t * self.gap
 
@@ -338,10 +338,10 @@ class _Batch:
     def _label(self, b: int, t: int, width: float, size: int) -> str:
         return clip(cell_label(self.labels, b, t, self.names), width - 4, size)
 
-    # What panels share.
+    # Shared by both panels.
 
     def _cells(self, grid: CellGrid, rows: Sequence[int], *, padding: bool = False) -> None:
-        """Draws the real cells of sequences below the axis of time, followed by padding, if there is any to draw."""
+        """Draws the time axis and, below it, each sequence's real cells, followed by padding if `padding` is true."""
         layout = self.layout
         label = partial(self._label, width=grid.wide, size=grid.size)
         grid.heads([str(t) for t in range(grid.columns)], here=self.step, shown=self._ticks(grid))
@@ -382,7 +382,7 @@ class _Batch:
                 sheet.text(end + 24, grid.line(rank), str(b), anchor="end")
 
     def _ticks(self, grid: CellGrid) -> list[int]:
-        """Returns the time steps that have room for their number and for the batch size below."""
+        """Returns the time steps with enough room for their number above and their batch size below."""
         return grid.ticks(grid.columns, max(str(grid.columns), str(self.layout.batch_size), key=len), self.step)
 
     def _frame(self, grid: CellGrid, running: int) -> None:

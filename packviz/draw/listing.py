@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from packviz.draw.sheet import CHAR, Sheet
 
 Line = tuple[int, str, str, bool]
-"""The number of a line, its code, the mark before it (may be empty), and whether the mark is that of an error."""
+"""The number of a line, its code, the mark before it (may be empty), and whether the mark is for an error."""
 
 _STEP = 17.0  # px from one line to the next
 

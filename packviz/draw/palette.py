@@ -1,7 +1,7 @@
-"""Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast in light and dark.
+"""Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast in both themes.
 
-Sequence colours are those of Okabe and Ito (2008), with Tol's wine in place of black. Colour is never the only sign:
-sequences also have letters, and padding has a hatch. Every coloured shape has an outline, because some colours are too
+The sequence colours come from Okabe and Ito (2008), with Tol's wine in place of black. Nothing depends on colour alone:
+sequences also have letters, and padding is hatched. Every coloured shape has an outline, because some colours are too
 pale on white.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
-"""The fills of sequences 0, 1, …, which start over after the last one."""
+"""The fills of sequences 0, 1, and so on. After the last fill, they repeat."""
 
 METHODS = {
     name: SEQUENCES[i]
@@ -20,16 +20,16 @@ METHODS = {
 """The colour of each method of running an RNN, in all charts that compare methods."""
 
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
-"""Fills that show a number, from small to large."""
+"""The fills for numbers from small to large."""
 
 SIGNED = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14554b")
-"""Fills that show a number, from the most negative to the most positive."""
+"""The fills for numbers from the most negative to the most positive."""
 
 SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
-"""The fills of cells that differ: by up to 1 % of the largest value, up to 10 %, more, and NaN or infinity."""
+"""The fills of cells that differ by up to 1 % of the largest value, by up to 10 %, by more, and by NaN or infinity."""
 
 REAL = "#6C8EAD"
-"""The fill of real cells and useful work that belong to no single sequence or method."""
+"""The fill of real cells and useful work that do not belong to a single sequence or method."""
 
 FILLS = frozenset((*SEQUENCES, *RAMP, *SIGNED, *SHADES, REAL))
 """The fills that are the same in every theme."""
@@ -40,7 +40,7 @@ FONT = "ui-monospace,Menlo,Consolas,monospace"
 
 @dataclass(frozen=True)
 class _Theme:
-    """The colours that differ between light and dark."""
+    """The colours of a theme, which differ between light and dark."""
 
     ground: str
     text: str
@@ -63,18 +63,18 @@ _LIGHT_AND_DARK = {
     "wrong": ("#b00020", "#ff8a80"),
 }
 LIGHT, DARK = (_Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
-# In a page the colours follow its theme (see `STYLE`). Without a style sheet, they are the light ones.
+# On a page, the colours follow its theme (see `STYLE`). Without a style sheet, they are the light ones.
 LIVE = _Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
 STYLE = "body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{}}}".format(
     ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
 )
-"""A rule that gives everything of class `packviz` the dark colours in a dark JupyterLab, Notebook or VS Code."""
+"""A CSS rule that gives elements of class `packviz` the dark colours if JupyterLab, Notebook or VS Code is dark."""
 
 
 def sequence_colour(index: int) -> str:
-    """Returns the fill of a sequence."""
+    """Returns the fill of the sequence with this index."""
     return SEQUENCES[index % len(SEQUENCES)]
 
 

@@ -42,14 +42,14 @@ class Picture(Drawing):
 
         Args:
             layout: the batch.
-            labels: the labels of the cells, sequence by sequence. Defaults to names with time steps, as in `a0`.
+            labels: the labels of each sequence's cells. Defaults to its name and the time step, as in `a0`.
             caption: a line of text above the picture; may be empty.
             **choices: options of `show`.
         """
         self.layout, self._caption, self._choices = layout, caption, {"labels": labels, **choices}
 
     def to_text(self) -> str:
-        """Returns the picture in words, for a screen reader, a terminal or a diff."""
+        """Describes the picture in words, for a screen reader, a terminal or a diff."""
         chosen = self._choices.get
         parts = [self._caption] if self._caption else []
         words = self.layout, chosen("labels"), chosen("names")
@@ -77,7 +77,7 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: padded, packed, and in the order of its packed data in memory.
+    """Draws a batch of variable-length sequences: padded, packed, and as its packed data is stored in memory.
 
     Args:
         what: the batch, in one of these forms:
@@ -92,11 +92,11 @@ def show(
         batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
             warning if `B` equals `T`.
         names: a name for each sequence. Defaults to `a`, `b`, …
-        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry at its row. The text always
+        indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row. The text always
             contains them if the batch is not sorted.
         explain: whether to add a line about each part below the picture.
-        flat: whether to add the flat rows, one sequence after another as for attention, and the place of each packed
-            row among them. The text then contains `starts` and `flat_rows`.
+        flat: whether to add the flat rows (one sequence after another, the order used for attention), and the place
+            of each packed row among them. The text then contains `starts` and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. It can't be combined with
             `indices`, `explain` and `flat`, which relate the parts to each other.
 
@@ -104,10 +104,10 @@ def show(
         A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes it to a file.
 
     Raises:
-        ValueError: the lengths are not valid, or do not fit `x`; there are not as many names as sequences; or `part` is
-            unknown, or combined with an option that it does not show.
-        TypeError: `what` is of another type, such as a nested tensor with another layout, or `names` is not a list of
-            words.
+        ValueError: the lengths are not valid, or do not fit `x`; the numbers of names and sequences differ; or `part`
+            is unknown, or is combined with an option that applies only to the whole picture.
+        TypeError: `what` has none of these forms (such as a nested tensor with a different layout), or `names` is not
+            a list of strings.
 
     Examples:
         >>> import packviz as pv
@@ -134,8 +134,8 @@ def show(
     return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part)
 
 
+# A layout, its caption, and a function that returns the values of each sequence, or `None` to show letters.
 _Read = tuple[Layout, str, Callable[[], Any]]
-"""A batch, its caption, and a function that returns the values of each sequence, or `None` to show letters."""
 
 
 def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
@@ -226,7 +226,7 @@ def _sequences(sequences: Sequence[Any]) -> _Read:
 
 
 def _numbers(values: Any, dimensions: int = 1) -> Any:
-    """Returns values without the dimensions after the first `dimensions`, or `None` if each value is a vector."""
+    """Returns an array with only its first `dimensions` dimensions, or `None` if its entries there are vectors."""
     if not isinstance(values, np.ndarray):
         return values
     shape = values.shape[:dimensions]
@@ -238,7 +238,7 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _host(values: Any) -> Any:
-    """Returns values that can be read on the CPU. For a meta tensor, each value is a vector of size 0."""
+    """Returns the values on the CPU. A meta tensor has no values, so each entry becomes a vector of size 0."""
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
     if hasattr(values, "detach"):

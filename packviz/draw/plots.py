@@ -1,4 +1,4 @@
-"""Draws charts of padding, lengths, and growth."""
+"""Draws charts of padding, of lengths, and of how counts grow with the number of time steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BINS = 20
 
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
-    """Draws the real and the padding cells of groups of batches, with a bar for each group.
+    """Draws a bar for each group of batches, divided into real cells and padding.
 
     Args:
         groups: the batches of each group, by the name of the group.
@@ -43,7 +43,7 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws the number of sequences of each length, in at most 20 bars that cover the same number of lengths each."""
+    """Draws the number of sequences of each length, in at most 20 bars that each cover the same number of lengths."""
     n = require_steps(layout).lengths
     each = -(-layout.max_len // _BINS)
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
@@ -65,18 +65,18 @@ def log_log(
 ) -> Sweep:
     """Draws how counts grow with the number of time steps, on logarithmic axes.
 
-    On such axes, a power is a straight line, and its slope is the exponent.
+    On such axes, a power of `T` is a straight line whose slope is the exponent.
 
     Args:
         x: the numbers of time steps, at least two.
-        panels: the curves of each panel, by its title. A curve has a name, and a positive number for each `x`.
+        panels: the curves of each panel, by the panel's title. Each curve has a name and a positive number per `x`.
         title: the title above the panels, which states the finding.
         y: the unit of the numbers.
-        methods: for the name of each curve, the method whose colour it has, a key of `palette.METHODS`.
+        methods: for each curve name, the method whose colour it takes. Methods are the keys of `palette.METHODS`.
 
     Raises:
-        ValueError: a number is not positive, a curve is not as long as `x`, `panels` is empty, or a panel has no curve
-            or more than four.
+        ValueError: a number is not positive, a curve is not as long as `x`, `panels` is empty, or a panel has no
+            curves or more than four.
     """
     if not panels or not all(panels.values()):
         raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")

@@ -11,14 +11,14 @@ def whole_percent(share: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Returns a number with three significant digits, or with all whole digits: `0.0123`, `12.3`, `12,345`."""
+    """Returns a number with three significant digits, or, from 1,000 up, in full: `0.0123`, `12.3`, `12,345`."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def known(value: float, interval: tuple[float, float]) -> str:
-    """Returns a number with the digits that are known: a unit of the last one is at most the interval's width.
+    """Returns a number with the digits that are known: one unit of the last digit is at most the width of the interval.
 
-    The number has one to three significant digits: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
+    The number has one to three significant digits: `2.1` for 1.87 to 2.13, and `90` for 81 to 97.
     """
     width = interval[1] - interval[0]
     if not width:
@@ -28,7 +28,7 @@ def known(value: float, interval: tuple[float, float]) -> str:
 
 
 def between(interval: tuple[float, float]) -> str:
-    """Returns an interval, rounded outwards to a tenth of its width or to three digits: `1.87 to 2.13`, or `–`."""
+    """Returns an interval, rounded outwards to a tenth of its width or to three digits, or `–`: `1.87 to 2.13`."""
     low, high = interval
     if not math.isfinite(high - low):
         return "–"
@@ -48,11 +48,11 @@ def _digit(value: float) -> int:
 
 
 def _to_digit(value: float, last: int) -> str:
-    """Returns a number rounded to a power of ten, but at least to its first digit."""
+    """Rounds a number to a power of ten, but keeps at least its first digit, and returns it as text."""
     last = min(last, _digit(value)) if value else last
     return f"{round(value, -last):,.{max(-last, 0)}f}"
 
 
 def milliseconds(seconds: float) -> str:
-    """Returns a time in ms, without the unit."""
+    """Converts seconds to milliseconds, and returns the number without the unit."""
     return plain(1e3 * seconds)

@@ -1,7 +1,7 @@
 """Counts, draws and describes the scores that attention computes for documents in rows of a fixed size.
 
-A row of `C` time steps (tokens) has a score for each pair of a query (a row of the grid) and a key (a column). These
-are `C · C` scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a
+A row of `C` time steps (tokens) has a score for each pair of a query (a row of the grid) and a key (a column). That
+makes `C · C` scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a
 document mask hides are computed anyway, so they are wasted. Only a kernel that knows where each document begins
 computes no more than is needed.
 """
@@ -24,14 +24,14 @@ from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
-"""The masks, which hide nothing, the future, other documents, or both."""
+"""The masks. They hide nothing, the future, other documents, or both the future and other documents."""
 
-_WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: a JupyterLab cell, left of the rows, the most they take
-_GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids side by side; px: of each, of its strips, between them
+_WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: the picture, the space left of the rows, their total height
+_GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids in a row; px: a grid, its strips, the gap
 
 
 class _Piece(NamedTuple):
-    """A part of a row: `size` time steps of a document, beginning with its time step `first`."""
+    """A part of a row: `size` time steps of a document, starting at its time step `first`."""
 
     document: int
     first: int
@@ -42,11 +42,11 @@ _Row = tuple[_Piece, ...]
 
 
 class Scores(Drawing):
-    """Documents in rows, and the scores that attention computes in each row.
+    """Documents placed in rows, and the scores that attention computes for each row.
 
     Attributes:
         layout: the documents.
-        row_size: `C`, the number of time steps of a row.
+        row_size: `C`, the number of time steps in a row.
         strategy: the strategy that fills the rows, one of `pv.batches.FILLS`.
         mask: the mask, one of `MASKS`.
         rows: the pieces of documents in each row.
@@ -60,13 +60,13 @@ class Scores(Drawing):
 
         Args:
             lengths: `(B,)` the lengths of the documents, or a `Layout`.
-            row_size: the number of time steps of a row. By default, all documents are in one row, one after another.
-                With the strategy `"padded"`, each document has a row as long as the longest, as in a padded batch.
+            row_size: the number of time steps in a row. By default, all documents are in one row, one after another;
+                with the strategy `"padded"`, each has a row as long as the longest document, as in a padded batch.
             strategy: the strategy that fills the rows, one of `pv.batches.FILLS`.
             mask: the mask, one of `MASKS`.
 
         Raises:
-            ValueError: a length is not valid or greater than `row_size`, or the strategy or the mask is unknown.
+            ValueError: a length is not valid or exceeds `row_size`, or the strategy or the mask is unknown.
         """
         layout = Layout(lengths)
         one_of("strategy", strategy, FILLS)
@@ -83,7 +83,7 @@ class Scores(Drawing):
 
     @property
     def cut(self) -> int:
-        """The number of documents that are cut into pieces in several rows."""
+        """The number of documents that are cut into pieces and spread over several rows."""
         return len({piece.document for row in self.rows for piece in row if piece.first})
 
     @property
@@ -93,7 +93,7 @@ class Scores(Drawing):
 
     @cached_property
     def needed(self) -> int:
-        """The number of scores between queries and keys of the same document, or of the same piece if it is cut."""
+        """The number of scores between queries and keys of the same document, or the same piece of a cut document."""
         return sum(map(self._needed, self.rows))
 
     @cached_property
@@ -105,7 +105,7 @@ class Scores(Drawing):
 
     @property
     def wasted(self) -> int:
-        """The number of scores that are computed for nothing: those of padding, and those that the mask hides."""
+        """The number of scores that are computed for nothing, because they involve padding or the mask hides them."""
         return self.computed - self.needed - self.cross_document
 
     @property
@@ -114,7 +114,7 @@ class Scores(Drawing):
         return self.mask in (CAUSAL, BOTH)
 
     def summary(self) -> str:
-        """Returns the counts in sentences, and the number of scores of a padded batch."""
+        """Returns the counts in sentences, with the number of scores of a padded batch for comparison."""
         many, cells = len(self.rows), len(self.rows) * self.row_size
         cut = f" {self.cut:,} of {text.count(self.layout.batch_size, 'document')} cut." if self.strategy == CUT else ""
         padded = self.layout.batch_size * self._square(self.layout.max_len)
@@ -127,7 +127,7 @@ class Scores(Drawing):
         )
 
     def to_text(self) -> str:
-        """Returns the counts, the rows (only some of them if there are many), and grids of the scores of small rows."""
+        """Returns the counts, the rows (only some of them if there are many), and grids of scores if rows are small."""
         table = []
         for i, row in enumerate(self.rows):
             real, needed = _real(row), f"{self._needed(row):,}"
@@ -144,7 +144,7 @@ class Scores(Drawing):
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the rows, with a colour for each document, and below them the scores of the first rows as grids."""
+        """Draws the rows, with a colour for each document, and, below them, grids with the scores of the first rows."""
         sheet, many = Sheet(theme, self.to_text()), len(self.rows)
         computed = f"attention computes {text.count(self.computed, 'score')}, {self.needed:,} of them needed"
         y = sheet.title(f"{text.count(many, 'row')} of {self.row_size:,}: {computed}") + 10
@@ -180,7 +180,7 @@ class Scores(Drawing):
         return grid.foot
 
     def _fills(self, sheet: Sheet, i: int, x: float, y: float, side: float) -> None:
-        """Draws the scores of a row as squares: one for all, one for real time steps, and one for each document."""
+        """Draws the scores of a row as squares: one for all steps, one for real ones, and one for each document."""
         each, row = side / self.row_size, self.rows[i]
         sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
         label = f"{self._needed(row):,} of {self._square(self.row_size):,} needed"
@@ -209,7 +209,7 @@ class Scores(Drawing):
             d = "".join(f"M{n(x)} {n(y + end)}h{n(side)}M{n(x + end)} {n(y)}v{n(side)}" for end in ends)
             sheet.path(d, stroke=sheet.colours.line, width=0.5)
         if self.is_causal and steps > 1:
-            some = ceil(2 / each)  # steps of the stairs that are 2 px high, or one of them
+            some = ceil(2 / each)  # time steps per stair: as many as 2 px, but at least one
             stairs = "".join(f"V{n(y + i * each)}H{n(x + (i + 1) * each)}" for i in range(some, steps, some))
             d = f"M{n(x + side)} {n(y)}H{n(x + each)}{stairs}V{n(y + side - each)}H{n(x + side)}z"
             sheet.path(d, fill=sheet.colours.ground, stroke=sheet.colours.ground, width=2)
@@ -247,7 +247,7 @@ class Scores(Drawing):
 
 
 def _real(row: _Row) -> int:
-    """Returns the number of time steps of a row that belong to documents."""
+    """Returns the number of time steps in a row that belong to documents."""
     return sum(piece.size for piece in row)
 
 

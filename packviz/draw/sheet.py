@@ -23,7 +23,7 @@ from packviz.core.validation import one_of
 from packviz.draw import palette
 
 CHAR = 7.3
-"""An upper bound for the width of one character of the 12 px monospace typeface, in px."""
+"""An upper bound, in px, for the width of a character in the 12 px monospace typeface."""
 
 HATCHED = "hatched"
 """The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
@@ -31,7 +31,7 @@ HATCHED = "hatched"
 Point = tuple[float, float]
 
 _THIN = 4.0  # px
-_APART = 6 * math.sqrt(2)  # px along an axis from one diagonal to the next: 6 px from line to line
+_APART = 6 * math.sqrt(2)  # px along an axis between neighbouring diagonals, which are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -39,10 +39,10 @@ class Sheet:
     """A drawing in progress.
 
     Shapes and words are painted in layers. Each layer consists of shapes, in the order in which their looks were first
-    used, and of words over them. `layer` starts the next layer, which is painted over the others.
+    used, with words over them. `layer` starts the next layer, which is painted over the others.
 
     Attributes:
-        theme: the theme, a key of `palette.THEMES`.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
         colours: the colours of the theme.
         description: the text that a screen reader reads instead of the picture.
     """
@@ -51,7 +51,7 @@ class Sheet:
         """Starts an empty sheet.
 
         Args:
-            theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
+            theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the page.
             description: the text for a screen reader.
 
         Raises:
@@ -78,7 +78,7 @@ class Sheet:
         dash: str = "",
         joined: str = "",
     ) -> str:
-        """Draws an SVG path, which does not enlarge the sheet (see `reach`), and returns its SVG attributes."""
+        """Draws an SVG path without enlarging the sheet (see `reach`), and returns the path's SVG attributes."""
         look = f'fill="{fill}"'
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
@@ -102,8 +102,8 @@ class Sheet:
         """Draws a rectangle.
 
         Args:
-            x: the left side of the rectangle in px.
-            y: the top of the rectangle in px.
+            x: the x of the rectangle's left edge in px.
+            y: the y of the rectangle's top edge in px.
             width: the width of the rectangle in px.
             height: the height of the rectangle in px.
             fill: a colour, `"none"`, or `HATCHED`.
@@ -120,9 +120,9 @@ class Sheet:
         self.reach(x + width, y + height)
 
     def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
-        """Draws a box with a label in it. `look` has options of `text`; the default ink contrasts with the fill.
+        """Draws a box with a label in it. `look` contains options of `text`. The default ink contrasts with the fill.
 
-        A thin box has no outline, because that would hide its colour.
+        A thin box has no outline, because an outline would hide its colour.
         """
         self.box(x, y, width, height, fill, stroke=None if min(width, height) >= _THIN else "")
         if label:
@@ -148,7 +148,7 @@ class Sheet:
             stroke: the colour of the line. Defaults to the theme's colour for lines.
             width: the thickness of the line in px.
             dash: the dashes of the line as in SVG; may be empty.
-            outlined: whether to add an outline, because some colours are pale on white.
+            outlined: whether to add an outline, which makes pale colours visible on white.
         """
         d = ""
         for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
@@ -183,12 +183,12 @@ class Sheet:
         ink: str = "",
         halo: str = "",
     ) -> None:
-        """Writes a line of words.
+        """Writes a line of text.
 
         Args:
             x: the start of the line in px, or its middle or end, depending on `anchor`.
             y: the baseline in px.
-            text: the words.
+            text: the text to write.
             anchor: the point of the line that is at `x`: `"middle"`, `"end"`, or empty for the start.
             size: the font size in px.
             bold: whether the letters are bold, as in titles and names.
@@ -207,7 +207,7 @@ class Sheet:
         return 24.0
 
     def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
-        """Writes lines of words from `y` downwards, with their indentation, and returns the y below them."""
+        """Writes lines of text from `y` downwards, keeping their indentation, and returns the y below them."""
         for line in lines:
             words = line.lstrip(" ")
             columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
@@ -216,7 +216,7 @@ class Sheet:
         return y
 
     def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
-        """Draws a key of fills, each as `(fill, words)`, with its top at `y`, and returns the x after the key."""
+        """Draws a key to fills, each given as `(fill, words)`, with its top at `y`, and returns the x after the key."""
         for fill, label in parts:
             self.box(x, y, 14, 12, fill)
             self.text(x + 20, y + 10, label)
@@ -226,7 +226,7 @@ class Sheet:
     # The sheet.
 
     def layer(self) -> None:
-        """Starts a layer, which is painted over the others."""
+        """Starts a new layer, which is painted over the earlier ones."""
         for look, d in self._paths.items():
             self._layers.append(f'<path d="{"".join(d)}" {look}/>')
             if look in self._hatched:
@@ -304,7 +304,7 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
 
 
 def width_of(text: str, size: float = 12) -> float:
-    """Returns an upper bound for the width of words in px. Chinese characters, for example, are two columns wide."""
+    """Returns an upper bound, in px, for the width of text. Wide characters, such as Chinese ones, count as two."""
     columns = len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
     return CHAR * size / 12 * columns
 
@@ -321,7 +321,7 @@ def n(value: float) -> str:
 
 @lru_cache
 def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
-    """Returns the SVG attributes of a line of words."""
+    """Returns the SVG attributes of a line of text."""
     parts = {
         f'text-anchor="{anchor}"': anchor,
         f'font-size="{size}"': size != 12,
@@ -335,9 +335,9 @@ def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
     """Returns the diagonal lines that hatch boxes `(x, y, width, height)`, as an SVG path.
 
-    An SVG pattern would need a name. If two pictures share a page, a browser may look for the pattern of one in the
-    other, which may be hidden. All lines lie on one raster for the whole sheet, so they continue through boxes that
-    touch.
+    An SVG pattern would need a name. If two pictures on a page use the same name, a browser may take the pattern from
+    the wrong one, which may be hidden. All lines belong to one evenly spaced set for the whole sheet, so they
+    continue through boxes that touch.
     """
     x, y, width, height = np.array(boxes).T
     right, foot = x + width, y + height

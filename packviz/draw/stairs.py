@@ -1,4 +1,4 @@
-"""Draws the staircase of rectangles that covers a padded batch, and the costs of each number of rectangles.
+"""Draws the staircase of rectangles that covers a padded batch, and what each number of rectangles costs.
 
 `packviz.core.cuts` computes the best cuts.
 """
@@ -45,12 +45,12 @@ class Stairs(Drawing):
 
     @property
     def calls(self) -> int:
-        """The number of rectangles. Each rectangle is one call of the kernel."""
+        """The number of rectangles. Each rectangle is one call to the kernel."""
         return len(self.rectangles)
 
     @property
     def cells(self) -> int:
-        """The number of cells that are computed, real and wasted."""
+        """The number of cells that are computed, both real and wasted."""
         return sum((b - a) * n for a, b, n in self.rectangles)
 
     @property
@@ -113,7 +113,7 @@ class Stairs(Drawing):
         return sheet
 
     def _axis(self, grid: CellGrid) -> None:
-        """Writes the time steps of the cuts, as far as they fit, and below the sizes of the rectangles, if all fit."""
+        """Writes as many time steps of the cuts as fit, and, below the grid, the sizes of the rectangles if all fit."""
         sheet, muted = grid.sheet, grid.sheet.colours.muted
         sheet.text(_LEFT - 14, _TOP - 8, "cuts", anchor="end", size=11, ink=muted)
         for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
@@ -133,8 +133,8 @@ class TradeOff(Drawing):
         wasted: `(S,)` the number of padding cells computed with each number of rectangles.
         seconds: `(S,)` the predicted time with each number of rectangles, in seconds.
         at: the highlighted number of rectangles.
-        measured: the median and the quartiles of measured times, as multiples of the time with one rectangle, by the
-            number of rectangles.
+        measured: for each number of rectangles that was measured, the median and the quartiles of its times, as
+            multiples of the time with one rectangle.
     """
 
     calls: Sequence[int]
@@ -185,5 +185,5 @@ class TradeOff(Drawing):
 
 
 def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
-    """Draws a staircase, and to its right the trade-off that it is part of."""
+    """Draws a staircase and, to its right, the trade-off that it belongs to."""
     return row([stairs.sheet(theme), trade_off.sheet(theme)], theme)

@@ -1,4 +1,4 @@
-"""Writes tables as HTML, in the font, width and colours of a notebook's page, and as text for other places."""
+"""Writes tables as HTML in the font, width and colours of a notebook's page, and as plain text for everywhere else."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOOKS = {
     f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # neighbours stay apart
     "–": "opacity:.75",
 }
-"""The look of cells that begin with a sign. The colour only repeats the meaning of the sign."""
+"""The look of cells that begin with one of these signs. The colour only repeats what the sign means."""
 
 _SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
 class Tabled(HasText):
-    """The base class of results that are tables."""
+    """The base class of results that are shown as tables."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class Tabled(HasText):
         return self.table.to_text()
 
     def to_html(self) -> str:
-        """Returns the table as a `<div>` that needs no style sheet, with links, in the colours of the page."""
+        """Returns the table, with links, as a `<div>` that needs no style sheet and takes the colours of the page."""
         return self.table.to_html()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -65,7 +65,7 @@ class Table(Tabled):
         head: the headings of the columns; may be empty.
         title: the title above the table; may be empty.
         notes: lines of text below the table.
-        folded: a summary, and further lines that a notebook shows after a click on the summary; may be empty.
+        folded: a summary, followed by lines that a notebook shows when the summary is clicked; may be empty.
         form: the alignment of the columns as in `text.table`, but without `.`.
     """
 

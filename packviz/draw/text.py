@@ -69,7 +69,7 @@ def at_step(layout: Layout, t: int) -> str:
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
-    """Describes the order that people often expect of `data`, and the place of time step `t` in that order."""
+    """Describes the order that people often expect in `data`, and where the rows of time step `t` would be in it."""
     rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
     message = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
     if not is_few(layout):
@@ -78,7 +78,7 @@ def mistaken_order(layout: Layout, t: int) -> str:
 
 
 def flat(layout: Layout) -> str:
-    """Returns a line about the flat rows."""
+    """Returns a line that describes the flat rows."""
     return f"flat: {count(layout.n_valid, 'row')}, one sequence after another"
 
 
@@ -199,7 +199,7 @@ def value(value: Any) -> str:
         number = float(value)
         return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
     if isinstance(value, str) and not value.isprintable():
-        return repr(value)[1:-1]  # a line end would break the text in two
+        return repr(value)[1:-1]  # a line break would split the text in two
     if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
         return "…"
     return str(value)
@@ -214,7 +214,7 @@ def numbers(values: IntArray, limit: int = 24) -> str:
 
 
 def _scaled(n: float) -> str:
-    """Returns a number as three digits, a blank, and the prefix of a power of 1000: `96 `, `1.23 k`, `33.6 M`."""
+    """Returns a number with three digits, a space and the prefix for a power of 1000: `96 `, `1.23 k`, `33.6 M`."""
     value, signs = float(n), ["", "k", "M", "G", "T", "P"]
     while abs(float(f"{value:.3g}")) >= 1000 and len(signs) > 1:
         value, signs = value / 1000, signs[1:]

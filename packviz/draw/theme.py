@@ -1,7 +1,7 @@
 """Stores the theme of the reader's page, light or dark, and calls functions when it changes.
 
-A panel in the page (`explorers.panel`) announces the theme. Plotly charts follow it, because no style sheet reaches
-their colours.
+A panel on the page (`explorers.panel`) announces the theme. Plotly charts follow it in this way, because a style sheet
+cannot change their colours.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 _dark = False
-_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # the last charts: a cell that runs again shows new ones
+_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # only the latest: a cell that runs again shows new charts
 
 
 def is_dark() -> bool:
@@ -28,5 +28,5 @@ def announce(dark: bool) -> None:
 
 
 def follow(notify: Callable[[bool], None]) -> None:
-    """Registers a function that is called at every change from now on, with whether the new theme is dark."""
+    """Registers a function to call at every change from now on. Its argument is True if the new theme is dark."""
     _followers.append(notify)

@@ -1,4 +1,4 @@
-"""Draws FLOPs and times side by side, as multiples of those of the padded batch."""
+"""Draws FLOPs and times together, both as multiples of what the padded batch takes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class WorkAndTime(Drawing):
 
     Attributes:
         title: the title, which states the finding.
-        groups: the rows of each group, by the name of the group. A row has a name, its FLOPs as a multiple of those of
-            the padded batch, and its time as a `packviz.bench.timing.Ratio`.
+        groups: the rows of each group, by the name of the group. A row has a name, its FLOPs as a multiple of the
+            padded batch's FLOPs, and its time as a `packviz.bench.timing.Ratio`.
         notes: lines of text below the bars.
     """
 

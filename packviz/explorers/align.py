@@ -1,4 +1,4 @@
-"""Shows alignment in a panel: padding is moved to the other side by the lengths, or by guessing from zeros."""
+"""Shows alignment in a panel: move the padding to the other side, by the lengths or by guessing from zeros."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZEROS = ("none", "at the start", "at the end")
 
 
 class AlignExplorer(Panel):
-    """A small batch whose padding is moved by the lengths and, next to it, by a guess from the zeros.
+    """A small batch whose padding is moved according to the lengths and, beside it, by guessing from zeros.
 
     Attributes:
         typed: the text field for the lengths.
@@ -45,7 +45,7 @@ class AlignExplorer(Panel):
         """Makes the panel.
 
         Args:
-            lengths: your lengths, at most 16 sequences of 16 steps.
+            lengths: your lengths: at most 16 sequences of at most 16 steps.
             source_side: the side of the padding in the batch, `"left"` or `"right"`.
             padding_side: the side of the padding in the result, `"left"` or `"right"`.
             zeros: the place of zeros that are data, one of `ZEROS`.
@@ -61,7 +61,7 @@ class AlignExplorer(Panel):
 
     def view(self) -> View:
         """Returns the batch, and the results of both methods."""
-        from torch import tensor  # noqa: PLC0415 - a second or two, paid when the first panel opens
+        from torch import tensor  # noqa: PLC0415 - takes a second or two when the first panel opens
 
         from packviz.ops.masks import align  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def guessed(x: Any, padding_side: str) -> Any:
 
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """Returns a batch, `(B, T)`, in which every sequence counts from 1, with zeros as data at its start or end."""
+    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, with zeros as data at its start or end."""
     x = np.zeros(layout.mask.shape, dtype=np.int64)
     for cells, n in zip(x, layout.lengths, strict=True):
         counted, few = np.arange(1, n + 1), min(2, n - 1)

@@ -17,7 +17,7 @@ _TOKENS = ("works on", "waits, in tokens", "waiting")
 
 
 class BatchingExplorer(Panel):
-    """An epoch of batches from your lengths: the padding of each batch, and the shares of several workers.
+    """An epoch of batches from your lengths, with the padding of each batch and the share of each worker.
 
     Attributes:
         picker: the controls that choose the lengths. Its seed also determines how batches are shuffled.
@@ -27,7 +27,7 @@ class BatchingExplorer(Panel):
         workers: the slider for the number of workers that share a batch.
         strategy: the drop-down list for the way to divide a batch among workers.
         load: the `Load` of the batches in the picture.
-        tokens: the `(S, W)` numbers of tokens, by batch and worker.
+        tokens: `(S, W)` number of tokens for each batch and worker.
     """
 
     load: Load
@@ -49,8 +49,8 @@ class BatchingExplorer(Panel):
         Args:
             lengths: your lengths, at most 5,000.
             kind: the distribution to use if there are no lengths.
-            many: number of sequences of the distribution, from 8 to 2,000.
-            longest: greatest length of the distribution in time steps, up to 512.
+            many: number of sequences in the distribution, from 8 to 2,000.
+            longest: greatest length in the distribution, up to 512 time steps.
             batch_size: number of sequences per batch, up to 128.
             order: the order in which sequences are put into batches, one of `packviz.batches.ORDERS`.
             workers: number of workers, from 1 to 8.

@@ -18,12 +18,12 @@ from packviz.studies.benchmark import Benchmark, BenchmarkPoint
 YOURS, NOTHING = "yours", "nothing"
 _PRESETS = {"quick": experiment.QUICK, "full": experiment.FULL}
 _SETUPS = {"A": ["A"], "B": ["B"], "A and B": ["A", "B"]}
-_ROUNDS = 25  # at most, because a point is done as soon as its ratios are known
+_ROUNDS = 25  # the most rounds; a point is done as soon as its ratios are known
 _PAUSE = 0.5  # seconds between two messages, because showing them slows down the measurement
 
 
 class BenchmarkExplorer(Panel):
-    """The controls of the benchmark, and its curves beside recorded ones.
+    """The controls of the benchmark, and your curves beside recorded ones.
 
     The button runs the benchmark in a thread, so that the notebook stays responsive; `measure()` runs it in the calling
     thread. Only one benchmark runs at a time, and stopping waits for the call that is being timed (see `Job`).
@@ -31,11 +31,11 @@ class BenchmarkExplorer(Panel):
     Attributes:
         device: the drop-down list of the devices of this machine.
         setups: the drop-down list for setup A, B or both.
-        size: the drop-down list for the quick or the full benchmark, which sets the sliders.
+        size: the drop-down list that sets the sliders for the quick or the full benchmark.
         batch_size: the slider for the number of sequences.
         shortest: the slider for the smallest number of time steps.
         longest: the slider for the largest number of time steps.
-        step: the slider for the difference between two sizes, in time steps.
+        step: the slider for the difference between successive sizes, in time steps.
         beside: the drop-down list of recorded files to draw beside your results.
         job: the buttons and the progress bar.
         result: the last result, or `None` if there is none yet.
@@ -66,10 +66,10 @@ class BenchmarkExplorer(Panel):
             batch_size: number of sequences.
             shortest: smallest number of time steps.
             longest: largest number of time steps.
-            step: difference between two sizes, in time steps.
+            step: difference between successive sizes, in time steps.
             methods: names from `packviz.studies.benchmark.METHODS`, separated by commas.
-            beside: the name of a recorded file, or `None` for no file. If it is empty, the panel takes a file with this
-                kind of device in its name, or else the first file.
+            beside: the name of a recorded file, or `None` for no file. If it is empty, the panel takes a file whose
+                name contains this kind of device, or else the first file.
 
         Raises:
             ValueError: this machine does not have the device, the recorded file does not exist, or another argument is

@@ -1,4 +1,4 @@
-"""Shows FLOPs in a panel: choose lengths and an RNN, and see how much it computes on the batch."""
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs it needs for the batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, ti
 
 
 class CostExplorer(Panel):
-    """The FLOPs of an RNN on a batch, padded and packed: the total, those of each time step, and where they arise.
+    """The FLOPs of an RNN on a batch, padded and packed: in total, at each time step, and where they arise.
 
     Attributes:
         typed: the text field for the lengths.

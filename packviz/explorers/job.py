@@ -16,17 +16,17 @@ _ONE_AT_A_TIME = threading.Lock()  # a measurement would slow down any other
 
 
 class Job(widgets.HBox):
-    """A button that starts the work, a progress bar, a button that stops it, and a message about the result.
+    """A button that starts some work, a progress bar, a button that stops the work, and a message.
 
     The button runs the work in a thread, so that the notebook stays responsive. `run` runs it in the calling thread.
-    Only one job runs at a time. Making or starting another job asks the running one to stop. A job that is started
-    waits until that one has stopped.
+    Only one job runs at a time. Making or starting another job asks the running one to stop, and a job that is started
+    waits until it has stopped.
 
     Attributes:
         start: the button that starts the work.
         stop: the button that asks the work to stop.
         bar: the progress bar.
-        message: the result in words.
+        message: the label that shows the result of the work, or its error.
         complaint: the error message if the work failed, or an empty string.
         thread: the thread that the button started last, or `None` if there is none yet.
     """
@@ -38,9 +38,9 @@ class Job(widgets.HBox):
 
         Args:
             description: the label of the button.
-            work: called with two functions. The first takes the number of parts done and of all parts; the second
-                returns whether the work should stop. The work returns the message to show at the end. If it raises an
-                error, the error message is shown.
+            work: called with two functions. The first reports progress: it takes the number of parts that are done and
+                the number of all parts. The second returns whether the work should stop. The work returns the message
+                to show at the end. If it raises an error, the error message is shown.
         """
         self._work, self._asked = work, threading.Event()
         self.complaint = ""
@@ -55,7 +55,7 @@ class Job(widgets.HBox):
         Job._stop_last.set()  # a reader who runs a cell again wants to replace its panel
 
     def run(self) -> str:
-        """Does the work, and returns the message about it."""
+        """Does the work, and returns the message to show."""
         Job._stop_last.set()
         Job._stop_last = self._asked = stop = threading.Event()
         self.start.disabled, self.stop.disabled, self.bar.value = True, False, 0

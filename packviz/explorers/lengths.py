@@ -1,4 +1,4 @@
-"""Provides the controls for a panel's lengths: a text field; or sliders, a distribution, a list or a file."""
+"""Provides the controls for a panel's lengths: a text field, sliders, distributions, a list and a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = (*sources.DISTRIBUTIONS, ONE_BY_ONE, TYPED, FILE)
 MOST_SLIDERS = 8
 LONGEST_SLIDER = 12
 LONGEST = 512
-"""The upper end of the slider *longest*. For sentences, it ends at the longest sentence."""
+"""The upper end of the slider *longest*. For sentences, the slider ends at the longest sentence."""
 MOST = 5000
 """The largest number of sequences in a panel that puts each of them into a batch or a row."""
 MOST_CELLS = 2048
@@ -26,7 +26,7 @@ MOST_CELLS = 2048
 
 
 def lengths_field(lengths: Sequence[int], **options: Any) -> widgets.Text:
-    """Returns a text field with these lengths. `options` are those of `ipywidgets.Text`."""
+    """Returns a text field with these lengths. It passes `options` to `ipywidgets.Text`."""
     return widgets.Text(value=_listed(require_steps(Layout(lengths))), description="lengths", **options)
 
 
@@ -52,8 +52,8 @@ class LengthsPicker(widgets.VBox):
         kind: the drop-down list for the source of the lengths, one of `KINDS`.
         few: the slider for the number of sequences, if each has a slider of its own.
         sliders: the sliders for the lengths of these sequences.
-        many: the slider for the number of sequences of a distribution.
-        longest: the slider for the greatest length of a distribution, in time steps.
+        many: the slider for the number of sequences in a distribution.
+        longest: the slider for the greatest length in a distribution, in time steps.
         seed: the slider for the seed of random lengths.
         typed: the field for your own list: numbers, JSON, or a pasted CSV column.
         upload: the button to choose your own CSV or JSON file.
@@ -75,11 +75,11 @@ class LengthsPicker(widgets.VBox):
         Args:
             lengths: your lengths, or `None` for an example. Up to 8 sequences of up to 12 steps have a slider each.
             kind: the source of the lengths, one of `KINDS`. Defaults to your lengths.
-            many: the number of sequences of a distribution.
-            longest: the greatest length of a distribution, up to 512 time steps.
+            many: the number of sequences in a distribution.
+            longest: the greatest length in a distribution, up to 512 time steps.
             seed: the seed of random lengths, up to 99.
             sizes: the smallest and the largest value that `many` may have.
-            most: the largest number of lengths in a list or a file, if it is limited.
+            most: the largest number of lengths in a list or a file; `None` if there is no limit.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
@@ -114,7 +114,8 @@ class LengthsPicker(widgets.VBox):
         """Returns the lengths that the controls describe.
 
         Raises:
-            ValueError: a list or a file contains something else or too many lengths, or no file was chosen yet.
+            ValueError: a list or a file contains too many lengths or something other than lengths, or no file has been
+                chosen yet.
         """
         kind = self.kind.value
         self._fit_longest()
@@ -140,7 +141,7 @@ class LengthsPicker(widgets.VBox):
         show(self.upload, kind == FILE)
 
     def _fit_longest(self) -> None:
-        """Ends the slider `longest` at the greatest value that makes a difference."""
+        """Limits the slider `longest` to the greatest value that makes a difference."""
         self.longest.max = max(map(len, sentences())) if self.kind.value == "sentences" else LONGEST
 
 

@@ -16,9 +16,9 @@ from packviz.explorers.panel import Panel, View, row, show, slider, tick
 
 
 class PackedExplorer(Panel):
-    """A packed sequence: the cells that one time step takes, and their places in `data`.
+    """A packed sequence, with the cells that one time step takes and their places in `data`.
 
-    The layout is read from a `PackedSequence` that torch has packed, so its order and error messages are torch's.
+    The layout is read from a `PackedSequence` that torch has packed, so the order and the error messages are torch's.
 
     Attributes:
         typed: the text field for the lengths.
@@ -28,7 +28,8 @@ class PackedExplorer(Panel):
             sorted.
         mistaken: the checkbox that shows the order that many people expect, one sequence after another.
         indices: the checkbox that shows `sorted_indices` and `unsorted_indices`, each entry in its row.
-        states: the checkbox that shows the states of a small RNN after this step, padded and packed, for a small batch.
+        states: the checkbox that shows, for a small batch, the states of a small RNN after this step, padded and
+            packed.
         shown: the `Layout` in the picture.
     """
 
@@ -61,7 +62,7 @@ class PackedExplorer(Panel):
     def view(self) -> View:
         """Returns the picture of the chosen time step."""
         self.shown = layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
-        self.t.max = self.play.max = layout.max_len - 1  # moves the sliders back if they are beyond it
+        self.t.max = self.play.max = layout.max_len - 1  # moves the sliders back if they are beyond the range
         t, mistaken = self.t.value, self.mistaken.value
         shown: dict[str, Any] = {"step": t, "mistaken": mistaken, "indices": self.indices.value}
         texts = [text.at_step(layout, t), text.describe(layout)]
@@ -105,7 +106,7 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     Raises:
         ValueError: torch rejects the lengths. The message is torch's.
     """
-    import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
+    import torch  # noqa: PLC0415 - takes a second or two when the first panel opens
 
     from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415
 

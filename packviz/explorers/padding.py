@@ -33,9 +33,10 @@ class PaddingExplorer(Panel):
 
         Args:
             lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.
-            kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"triangle"`.
-            batch_size: number of sequences of the distribution, up to 512.
-            longest: greatest length of the distribution in time steps, up to 512.
+            kind: a distribution to start with instead: one of the keys of `pv.lengths.DISTRIBUTIONS`, such as
+                `"triangle"`.
+            batch_size: number of sequences in the distribution, up to 512.
+            longest: greatest length in the distribution, up to 512 time steps.
             seed: the seed of a random distribution, up to 99.
         """
         self.picker = LengthsPicker(lengths, kind, many=batch_size, longest=longest, seed=seed)

@@ -1,4 +1,4 @@
-"""Provides the base class of all panels: controls above a picture, with its counts, its errors and its text."""
+"""Provides the base class of all panels: controls above a picture, with counts, error messages and a text version."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class View:
     describe: Callable[[], str]
     """Returns the picture in words."""
     kind: str = "image/svg+xml"
-    """The MIME type of the picture: this one or `text/html`."""
+    """The MIME type of the picture: `image/svg+xml` or `text/html`."""
 
     def svg(self, theme: str) -> str:
         """Returns the picture as a complete `<svg>` element, or as HTML."""
@@ -76,7 +76,7 @@ class Panel(widgets.VBox):
 
         Args:
             *controls: the widgets above the picture, from top to bottom.
-            quiet: widgets among them, or in them, whose `value` does not change the picture.
+            quiet: widgets among these controls, or inside them, whose `value` does not change the picture.
         """
         self.picture, self.summary, self.error, self.note, self._words = (widgets.HTML() for _ in range(5))
         for name in ("picture", "summary", "error", "note"):
@@ -179,7 +179,7 @@ def row(*children: widgets.Widget) -> widgets.Box:
 
 
 def slider(description: str, value: int, low: int, high: int, narrow: bool = False) -> widgets.IntSlider:
-    """Returns a slider for a whole number. A narrow slider has a name of one letter.
+    """Returns a slider for a whole number. A narrow slider has a one-letter label.
 
     Raises:
         ValueError: `value` is out of its range.

@@ -1,4 +1,4 @@
-"""Shows documents in rows in a panel: choose a strategy and a mask, and count the scores that attention computes."""
+"""Shows in a panel how documents fill rows: choose a strategy and a mask, and see the scores attention computes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from packviz.explorers.lengths import MOST, LengthsPicker
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
 
 LEAST, TIMES = 16, 4
-"""The slider of the row size ends at 16 time steps, or at 4 times the longest document if that is more."""
+"""The slider for the row size ends at 16 time steps, or at 4 times the longest document if that is more."""
 
 
 class RowExplorer(Panel):
-    """Documents of your choice in rows of one size, and the scores that attention computes in these rows.
+    """Documents of your choice in rows of equal size, and the scores that attention computes in these rows.
 
     Attributes:
         picker: the controls that choose the lengths.
         row_size: the slider for the number of time steps in a row.
         strategy: the drop-down list of rules for filling rows.
-        mask: the drop-down list of masks of attention.
+        mask: the drop-down list of attention masks.
         shown: the `Scores` in the picture.
     """
 
@@ -41,12 +41,13 @@ class RowExplorer(Panel):
 
         Args:
             lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a slider each.
-            kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
-            many: number of documents of the distribution, up to 512.
-            longest: greatest length of the distribution in time steps, up to 512.
+            kind: a distribution to start with instead: one of the keys of `pv.lengths.DISTRIBUTIONS`, such as
+                `"sentences"`.
+            many: number of documents in the distribution, up to 512.
+            longest: greatest length in the distribution, up to 512 time steps.
             row_size: number of time steps in a row.
             strategy: the rule for filling rows, one of `pv.batches.FILLS`.
-            mask: the mask of attention, `"none"`, `"causal"`, `"document"` or `"both"`.
+            mask: the attention mask, `"none"`, `"causal"`, `"document"` or `"both"`.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind`, `strategy` or `mask` is unknown.

@@ -1,4 +1,4 @@
-"""Shows staircases in a panel: choose the number of rectangles, see the wasted cells, predict and measure the time."""
+"""Shows staircases in a panel: choose how many rectangles, see the wasted cells, and predict and measure the time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ EACH = 12
 """The slider offers every number of rectangles up to this one, and some larger numbers."""
 
 ROUNDS = 25
-"""The most rounds of a measurement, after two warm-up rounds. It stops when the ratio is known to about 5 %."""
+"""The largest number of rounds in a measurement, after two warm-up rounds. The measurement stops earlier if the ratio
+is known to about 5 %."""
 
 Cuts = tuple[int, ...]
 
@@ -71,8 +72,8 @@ class StaircaseExplorer(Panel):
         Args:
             lengths: your lengths.
             kind: the distribution to use if there are no lengths.
-            many: number of sequences of the distribution, up to 512.
-            longest: greatest length of the distribution in time steps, up to 512.
+            many: number of sequences in the distribution, up to 512.
+            longest: greatest length in the distribution, up to 512 time steps.
             mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
             input_size: input size of the RNN.
             hidden_size: hidden size of the RNN.
@@ -92,11 +93,11 @@ class StaircaseExplorer(Panel):
         super().__init__(self.picker, *rows, quiet=(self.job,))
 
     def view(self) -> View:
-        """Returns the staircase, and its cost beside the costs of others."""
+        """Returns the staircase, and its cost beside those of other staircases."""
         layout, spec = self.picker.lengths(), self._spec()
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
-        if list(self.rectangles.options) != [*stops]:  # stay where it is, or near
+        if list(self.rectangles.options) != [*stops]:  # keep the value, or move to the nearest one
             before = self.rectangles.value
             self.rectangles.options = [*stops]
             self.rectangles.value = min(stops, key=lambda k: abs(k - before))
@@ -159,7 +160,7 @@ def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
     packing = every_cut(lengths)
     most = len(packing) - 1
     found = {k: best_cuts(lengths, _CELLS, k) for k in range(1, min(most, EACH) + 1)}
-    # The more a call costs, the fewer rectangles are best, so each price leads to another staircase.
+    # The more a call costs, the fewer rectangles are best, so each price leads to a different staircase.
     price = float(max(lengths) * len(lengths))
     while price > 1 and most > EACH:
         cuts = best_cuts(lengths, Rates(fixed=0, call=price, step=0, cell=1))

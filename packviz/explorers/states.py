@@ -30,7 +30,7 @@ class StatesExplorer(Panel):
         layers: the slider for the number of layers.
         bidirectional: the checkbox for an RNN that also reads the sequences backwards.
         direction: the drop-down list for the direction whose hidden state is drawn.
-        number: the drop-down list for the number to draw: the distance of the hidden state from the packed one, or one
+        number: the drop-down list for what to draw: the distance between the hidden state and the packed one, or one
             unit.
         seed: the slider for the seed of the weights and the data.
         result: the `StatesComparison` in the picture.
@@ -76,7 +76,7 @@ class StatesExplorer(Panel):
         )
 
     def view(self) -> View:
-        """Returns the hidden states over time, and the differences of all results."""
+        """Returns the hidden states over time, and the differences between all padded and packed results."""
         from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch
 
         layout = read(self.typed.value, MOST_CELLS)
@@ -93,7 +93,7 @@ class StatesExplorer(Panel):
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
 
     def _both(self, layout: Layout) -> Any:
-        import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
+        import torch  # noqa: PLC0415 - takes a second or two when the first panel opens
 
         from packviz.check.states import compare  # noqa: PLC0415 - torch
 

@@ -27,7 +27,7 @@ NETWORKS = {
     "PackedSequence used by max": "UsedByMax",
     "packed if the lengths differ": "ConditionalTagger",
 }
-"""The choices of the panel, with the names of their classes in `packviz.check.networks`."""
+"""The choices in the panel, with the names of their classes in `packviz.check.networks`."""
 
 OWN = "your own"
 _FILE = "<forward>"
@@ -43,9 +43,9 @@ class StaticExplorer(Panel):
     """The data flow of a forward pass that you choose or type, and the places where it breaks with fixed shapes.
 
     Attributes:
-        network: the drop-down list of networks. It shows `OWN` if the code was changed.
+        network: the drop-down list of networks. It shows `OWN` if the code has been changed.
         code: the field for the code of its `forward`.
-        lengths: the text field for the lengths of the batch that it runs on.
+        lengths: the text field for the lengths of the batch that the code runs on.
         result: the `StaticCheck` in the picture.
     """
 
@@ -56,7 +56,7 @@ class StaticExplorer(Panel):
 
         Args:
             network: the name of the network, one of `NETWORKS`.
-            lengths: the lengths of a batch of at most 2,048 padded cells.
+            lengths: the lengths of a batch that has at most 2,048 cells when it is padded.
 
         Raises:
             ValueError: `network` is unknown, or a length is not valid.
@@ -87,13 +87,13 @@ class StaticExplorer(Panel):
 
 
 def _source(name: str) -> str:
-    from packviz.check import networks  # noqa: PLC0415 - torch, a second or two, paid when the first panel opens
+    from packviz.check import networks  # noqa: PLC0415 - imports torch, which takes a second or two
 
     return networks.source(getattr(networks, NETWORKS[name]))
 
 
 def _check(code: str, layout: Layout) -> StaticCheck:
-    """Checks a network with this code.
+    """Checks the network whose `forward` this code defines.
 
     Raises:
         ValueError: the code is not valid, does not define `forward`, or raises an error.
@@ -109,7 +109,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     _run(lambda: exec(compile(code, _FILE, "exec"), names))
     if not inspect.isfunction(forward := names.get("forward")):
         raise ValueError("the code defines no forward; begin with def forward(self, x, lengths):")
-    # A finding quotes its line from there.
+    # A finding quotes its line from this cache.
     linecache.cache[_FILE] = (len(code), None, code.splitlines(keepends=True), _FILE)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Contains the parts of a lesson: quizzes, checks of exercises, and real sentences."""
+"""Provides the parts of a lesson: quizzes, checks of exercises, and real sentences."""
 
 import packviz.explorers  # noqa: F401 - first, because its error names what to install
 from packviz.core.sentences import sentences

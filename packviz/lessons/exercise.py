@@ -103,9 +103,9 @@ def hint_for(answer: Any, mistakes: Iterable[tuple[Any, str]], otherwise: str) -
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
-    """Makes a check patient with a reader, and strict with a solution.
+    """Wraps a check so that it always returns a verdict, or raises an error in strict mode.
 
-    The verdict explains an answer that is still a stub, returns nothing or raises an error. If the environment contains
+    If the answer is still a stub, returns nothing or raises an error, the verdict says so. If the environment contains
     `PACKVIZ_STRICT=1`, every exercise that is not solved raises `NotSolvedError`.
     """
     judge: Callable[..., Verdict] = check
@@ -127,13 +127,13 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
 
 
 class _UnsolvedError(Exception):
-    """Raised if the answer still contains a `…`, or if a function of the reader returned nothing."""
+    """Raised if the answer still contains a `…`, or if the reader's function returns nothing."""
 
 
 def answering(answer: Any) -> Any:
-    """Makes the reader's function or network raise an error if it returns nothing.
+    """Wraps the reader's function or network so that it raises an error if it returns nothing.
 
-    Other answers are returned unchanged.
+    An answer of any other kind is returned unchanged.
     """
     if not callable(answer):
         return answer

@@ -1,4 +1,4 @@
-"""Asks quizzes: the reader answers a question before the right answer is shown."""
+"""Asks quiz questions, which the reader answers before seeing the right answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packviz.explorers.panel import Companion
 
 
 class Quiz(widgets.VBox):
-    """A question with a few choices. After choosing, the reader presses a button to see why the choice is right or not.
+    """A question with a few choices, and a button that shows why the reader's choice is right or wrong.
 
     Without a kernel, a quiz is shown as text: the question and the choices, without the answer.
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
-    """Returns the largest difference, relative to the largest finite value of `theirs`.
+    """Returns the largest difference between two tensors, relative to the largest finite value of `theirs`.
 
-    The result is infinite if a value is NaN, or if it is infinite in only one of the two tensors.
+    The result is infinite if a value is NaN, or is infinite in only one of the two tensors.
     """
     if not theirs.numel():
         return 0.0
@@ -31,11 +31,11 @@ def relative_error(
     Args:
         ours: the results to check.
         theirs: the results they should equal.
-        allowed: a function that returns the largest error that rounding explains, for the dtype of a result.
+        allowed: a function that takes the dtype of a result, and returns the largest error that rounding explains.
 
     Returns:
         A pair: the largest `relative_difference` and `None`; or, if some results differ by more than is allowed, the
-        largest difference among these and the index of the first of them.
+        largest difference among them and the index of the first.
     """
     pairs = list(zip(ours, theirs, strict=True))
     errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
@@ -71,8 +71,8 @@ def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[
     """Checks that several functions return the same results as the first of them.
 
     Args:
-        results: the result of each function, as `leaves` returns it, by the function's name.
-        allowed: a function that returns the largest error that rounding explains, for the dtype of a result.
+        results: the name of each function, and its result in the form that `leaves` returns.
+        allowed: a function that takes the dtype of a result, and returns the largest error that rounding explains.
 
     Returns:
         The largest relative error.

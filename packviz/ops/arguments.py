@@ -15,7 +15,7 @@ def require_rnn(rnn: Any) -> None:
     """Requires one of torch's three RNNs.
 
     Raises:
-        TypeError: `rnn` is anything else.
+        TypeError: `rnn` is not one of them.
     """
     if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
         raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
@@ -47,10 +47,10 @@ def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
 
 
 def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
-    """Requires an initial state that fits the RNN, the batch `x`, and its number of sequences.
+    """Requires an initial state that fits the RNN, the batch `x` and the number of sequences.
 
     Raises:
-        ValueError: the state does not fit. torch itself would accept a state with too many rows, and drop some.
+        ValueError: the state does not fit. torch itself would accept a state with too many rows, and drop some of them.
     """
     rows = rnn.num_layers * (1 + rnn.bidirectional), batch
     shapes = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}

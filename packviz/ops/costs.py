@@ -1,11 +1,10 @@
-"""Predicts with a small model how long each method takes to run a batch, and chooses a method.
+"""Uses a small model to predict how long each method takes to run a batch, and chooses a method.
 
-A run takes some time for each layer and direction, and within these for every kernel call, every time step and every
-cell. Some of these times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures them.
-On a CPU, it measures one number of torch threads at a time, because two threads halve the time of a large matrix
-product, but not that of a step or a copy. The model uses the constants measured with the nearest number of threads.
-They come from the files in `packviz/ops`, until `Costs.use` replaces them. Without measured constants, nothing is
-predicted.
+A run spends time on each layer and direction, and within these on every kernel call, time step and cell. Some of these
+times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures them. On a CPU, it
+measures each number of torch threads separately, because two threads halve the time of a large matrix product, but not
+that of a step or a copy. The model uses the constants that were measured with the nearest number of threads. They come
+from the files in `packviz/ops`, until `Costs.use` replaces them. Without measured constants, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
 
 Term = tuple[str, Callable[[Spec], int]]
-"""The two factors of a constant of the model. The first is the field of `Rates` that it adds to: it counts the run, its
-calls, its steps, its cells, or steps times cells. The second is a function of the RNN: it returns 1, the number of
-layers and directions, the number of weights, or the number of gates, which is `G · H` for each layer and direction."""
+"""The two factors by which a constant of the model is multiplied. The first is a count, named by a field of `Rates`:
+the run itself (always 1), its calls, its steps, its cells, or steps times cells. The second is a function of the RNN.
+It returns 1, the number of layers times directions, the number of weights, or the number of gates, which is `G · H` for
+each layer and direction."""
 
 
 def _layers(spec: Spec) -> int:
@@ -55,12 +55,12 @@ TERMS: Mapping[str, Term] = MappingProxyType(
     }
 )
 """The terms of the model, by name. The last two describe torch's packed backward pass on the CPU, which goes through
-all cells at every step, and cuDNN, which works on several layers and directions at the same time if it gets all of
+all cells at every step, and cuDNN, which works on several layers and directions at the same time if it is given all of
 them."""
 
 NEAR = 1.05
-"""Predictions are off by a few per cent. Among methods whose times differ by less than this factor, the simplest is
-chosen: torch's own kernel on the whole batch, if it is one of them."""
+"""The factor within which predicted times count as equal, because predictions are off by a few per cent. Of the methods
+this close to the fastest, the simplest is chosen: torch's own kernel on the whole batch, if that is one of them."""
 
 _VERSION = 1
 
@@ -71,9 +71,9 @@ class Costs(HasText):
 
     Attributes:
         device: `"cpu"` or `"cuda"`.
-        seconds: for each key, such as `"fused LSTM training"`, the constants of `TERMS` by name; omitted ones are 0. A
-            key consists of the way in which the RNN runs (see `key`), its mode, and `training` if there is a backward
-            pass, or otherwise `forward`.
+        seconds: for each key, such as `"fused LSTM training"`, the constants by the names in `TERMS`; a constant that
+            is left out is 0. A key consists of the way in which the RNN runs (see `key`), its mode, and `training` if
+            there is a backward pass, or otherwise `forward`.
         provenance: the machine and conditions of the measurement; empty if nothing was measured.
     """
 
@@ -87,15 +87,15 @@ class Costs(HasText):
         return int(self.provenance.get("threads", 0)) if self.device == "cpu" else 0
 
     def measured_on(self, mode: str) -> Mapping[str, Any]:
-        """Returns the provenance of a mode's constants. `calibrate` may measure some modes and copy the others."""
+        """Returns the provenance of a mode's constants. `calibrate` may copy the constants of some modes."""
         taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(mode, self.provenance)
         return taken_over
 
     def use(self) -> None:
         """Makes `method="auto"` use these constants for the rest of this process.
 
-        They replace the constants measured with the same number of threads. If threads don't matter, they replace all
-        constants.
+        They replace the constants measured with the same number of threads. If the number of threads does not matter,
+        they replace all constants.
         """
         known = _known(self.device)
         if not self.threads:
@@ -115,7 +115,7 @@ class Costs(HasText):
         """Reads constants that `save` wrote.
 
         Raises:
-            ValueError: the file does not exist, or contains something else.
+            ValueError: the file does not exist, or does not contain such constants.
         """
         data = results.load(path, "costs", _VERSION)
         try:
@@ -128,7 +128,7 @@ class Costs(HasText):
         raise ValueError(f"{os.fspath(path)} does not contain the costs of a run")
 
     def to_text(self) -> str:
-        """Returns a line for each key, in nanoseconds, without the terms that are 0."""
+        """Returns a line for each key, with the constants that are not 0, in nanoseconds."""
         lines = [f"{self.device}, nanoseconds for each"]
         for name, row in self.seconds.items():
             lines.append(f"{name}: {'; '.join(f'{term} {1e9 * row[term]:.3g}' for term in row if row[term])}")
@@ -146,7 +146,7 @@ def origin(provenance: Mapping[str, Any]) -> str:
 
 
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
-    """Computes the amount of each of `TERMS` in a run from the number of calls, time steps and cells in every layer."""
+    """Computes how often each of `TERMS` counts in a run, from the calls, time steps and cells of each layer."""
     counts = {"fixed": 1, "call": calls, "step": steps, "cell": cells, "square": steps * cells}
     return {name: share(spec) * counts[rate] for name, (rate, share) in TERMS.items()}
 
@@ -157,7 +157,8 @@ class Plan(HasText):
 
     Attributes:
         method: the method to use.
-        cuts: the time steps at which it cuts the batch, with 0 and `T`; `(0, T)` if the batch is not cut.
+        cuts: the time steps at which the method cuts the batch, including 0 and `T`; `(0, T)` if it does not cut the
+            batch.
         seconds: the predicted time of each method that may be the fastest; empty if a rule decides.
         reason: the rule that decides, or the machine on which the constants behind the predictions were measured.
     """
@@ -181,8 +182,8 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 
     Args:
         method: the name of the method. `"packed"` and `"split"` have their own constants, and so does `"whole"`, which
-            is a padded batch without padding. The rectangles of `"padded"` and `"staircase"` run on the `fused` kernel,
-            or on torch's other kernels, whose constants are called `rectangles`.
+            stands for a padded batch without any padding. The rectangles of `"padded"` and `"staircase"` run on the
+            `fused` kernel, or on torch's other kernels, whose constants are called `rectangles`.
         spec: the RNN.
         training: whether there is a backward pass.
         fused: whether torch has a kernel for padded data (see `rates`).
@@ -205,7 +206,7 @@ def rates(
         device: `"cpu"` or `"cuda"`.
         fused: whether torch has a kernel that accepts only padded data, for sizes that suit it. On a CPU this is
             oneDNN's LSTM in float32; on CUDA it is cuDNN's kernel for small `H`, except in float64.
-        threads: number of torch threads, on a CPU.
+        threads: number of torch threads; it matters only on a CPU.
 
     Returns:
         The rates by method, named as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"`
@@ -232,12 +233,13 @@ def choose(
     fused: bool = True,
     threads: int = 1,
 ) -> Plan:
-    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method within `NEAR` of them.
+    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that is about as fast.
 
-    The choice is deterministic, and nothing is measured. In three cases, torch's own kernel runs the batch without a
-    prediction. First, equal lengths leave nothing to pack. Second, a GRU on a CPU gains nothing in the forward pass
-    from running step by step. On 23 ragged batches, this took 0.92 to 1.27 times as long as torch's kernel for packed
-    data, with a median of 1.00. Third, there may be no measured constants.
+    The choice is deterministic, and nothing is measured. In three cases, torch's own kernel runs the batch, and nothing
+    is predicted: if all lengths are equal, because there is nothing to pack; if a GRU runs on a CPU without a backward
+    pass, because running it step by step gains nothing; and if no constants have been measured. For the GRU, running
+    step by step took 0.92 to 1.27 times as long as torch's kernel for packed data on 23 ragged batches, with a median
+    of 1.00.
 
     Args:
         rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may grow without bound in
@@ -246,7 +248,7 @@ def choose(
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: whether torch has a kernel for padded data (see `rates`).
-        threads: number of torch threads, on a CPU.
+        threads: number of torch threads; it matters only on a CPU.
     """
     steps = max(lengths)
     on_fused = device == "cpu" and fused and _is_fusable(rnn, training, device)
@@ -297,7 +299,7 @@ def weighed(
 
 
 def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, ...]:
-    """Returns the cuts of the staircase that should be fastest. The other arguments are those of `choose`.
+    """Returns the cuts of the staircase that should be fastest. `place` stands for the later arguments of `choose`.
 
     Without measured constants, this is the staircase with the fewest cells among those with at most four rectangles.
     """
@@ -312,8 +314,8 @@ def in_force(device: str, threads: int = 1) -> Costs:
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        threads: number of torch threads, on a CPU. If this number was not measured, the constants of the nearest
-            number, by ratio, are used.
+        threads: number of torch threads; it matters only on a CPU. If there are no constants for this number, those for
+            the nearest number, by ratio, are used.
 
     Returns:
         The constants, which are empty if nothing was measured.
@@ -345,7 +347,7 @@ def _gpu_name() -> str:
 
 
 def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
-    """Returns whether the kernel that accepts only padded data runs such an RNN."""
+    """Returns whether the kernel that accepts only padded data can run such an RNN."""
     if spec.proj_size:
         return False
     return spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
@@ -354,10 +356,10 @@ def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
 _METHODS = ("packed", "padded", "staircase", "split", "whole")
 _PLACE = {"cpu": "a CPU", "cuda": "a GPU"}
 
+# The largest `H` for which torch uses cuDNN's kernel for small weights, for each mode: without and with a backward
+# pass. The kernel keeps the weights on a GPU's cores from step to step, and takes a fraction of the time that the other
+# kernels take. See `use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`.
 _SMALL = {"RNN": (384, 256), "GRU": (192, 128), "LSTM": (192, 128)}
-"""The largest `H` for which torch uses cuDNN's kernel for small weights, by mode, without and with a backward pass. The
-kernel keeps the weights on a GPU's cores from step to step, and takes a fraction of the time of the others. See
-`use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`."""
 
 
 _in_force: dict[str, dict[int, Costs]] = {}

@@ -15,7 +15,7 @@ from packviz.core.padded import Padded
 from packviz.ops.index import mapped, placed
 
 MOST_SHAPES = 4
-"""The number of shapes of padded tensors for which the indices of a batch are kept."""
+"""The number of padded shapes for which the indices of a batch are kept."""
 
 
 class _Cells:
@@ -25,8 +25,8 @@ class _Cells:
         """Stores the rectangles, and the number of rows of the tensor.
 
         Args:
-            rectangles: for each rectangle, the number of its time steps `t`, the number of its sequences `n`, the row
-                of the tensor for each cell, `(t · n,)`, all different, and the indices of the cells that are padding.
+            rectangles: for each rectangle, the number of time steps `t`, the number of sequences `n`, the tensor rows
+                that its cells occupy (`t · n` different numbers), and the indices of the cells that are padding.
             n_rows: number of rows of the tensor.
         """
         self._rectangles, self._n_rows = rectangles, n_rows
@@ -49,7 +49,7 @@ class _Cells:
 
     @cached_property
     def _origin(self) -> Tensor:
-        """`(n_rows,)` the index of the cell that goes to each row of the tensor; at padding, the number of cells."""
+        """`(n_rows,)` the index of the cell that goes to each row of the tensor; for padding, the number of cells."""
         with torch.inference_mode(False):  # otherwise autograd could not save it
             rows = torch.cat([own for _, _, own, _ in self._rectangles])
             cells, start = torch.arange(len(rows), device=rows.device), 0
@@ -60,9 +60,10 @@ class _Cells:
 
 
 class _Whole:
-    """Rectangles that all contain every sequence, in the caller's order. They are slices of a padded batch.
+    """Rectangles that are slices of a padded batch, because each contains every sequence, in the caller's order.
 
-    It has the methods of `_Cells`. If there is only one rectangle, a tensor may hold the features of two directions.
+    It has the same methods as `_Cells`. If there is only one rectangle, a tensor may hold the features of two
+    directions.
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class _Whole:
 
         Args:
             shape: the shape of the batch.
-            spans: the first time step of each rectangle, and the one after its last.
-            padding: the indices of the cells that are padding in the batch `(t, B)`, up to its longest sequence.
-            waste: the indices of the cells that are padding, for each rectangle.
+            spans: the first time step of each rectangle, and the step after its last one.
+            padding: the indices of the cells that are padding in the batch `(t, B)`, where `t` is its longest length.
+            waste: for each rectangle, the indices of the cells that are padding.
         """
         self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
 
@@ -110,17 +111,19 @@ class _Whole:
 
 
 class Grid:
-    """The cells of a staircase, rectangle by rectangle, each time-major, with the longest sequences first.
+    """The cells of a staircase, rectangle by rectangle.
 
-    If every rectangle contains all sequences, they stay in the caller's order, because nothing has to be sorted.
+    Each rectangle is time-major, with the longest sequences first. But if every rectangle contains all sequences, they
+    stay in the caller's order, because nothing has to be sorted.
 
     Attributes:
         rectangles: `(first step, step after the last, sequences)` for each rectangle.
-        waste: the indices of the cells that are padding, for each rectangle.
+        waste: for each rectangle, the indices of the cells that are padding.
         ends: for each rectangle, the last cells of the sequences that end in it, and the number of sequences that
             continue.
-        order: `(B,)` the caller's index of the sequence at each rank; `None` if that is the caller's order.
-        rank: `(B,)` the rank of each sequence, which is the inverse of `order`.
+        order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are in the caller's
+            order.
+        rank: `(B,)` the rank of each sequence. This is the inverse of `order`.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
@@ -129,7 +132,7 @@ class Grid:
         is_ordered = self.rectangles[-1][2] < len(n)
         self._device, self._order = device, np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n))
         self._lengths = n[self._order]
-        self._masks = [np.arange(a, b)[:, None] >= self._lengths[:n] for a, b, n in self.rectangles]  # true at padding
+        self._masks = [np.arange(a, b)[:, None] >= self._lengths[:n] for a, b, n in self.rectangles]  # True at padding
         left = [n for _, _, n in self.rectangles[1:]] + [0]
         ends = [
             (self._lengths[k:n] - 1 - a) * n + np.arange(k, n)
@@ -150,7 +153,10 @@ class Grid:
         )
 
     def source(self, shape: Padded, direction: int) -> _Cells | _Whole:
-        """Locates the cells of a direction in a padded batch. Direction 1, reverse, begins at each sequence's end."""
+        """Locates the cells of a direction in a padded batch.
+
+        Direction 1 is the reverse one, which begins at the end of each sequence.
+        """
         return self._found(shape, range(direction, direction + 1), 1)
 
     def target(self, shape: Padded, directions: int) -> _Cells | _Whole:

@@ -1,7 +1,8 @@
 """Finds every place that holds a function, and replaces the function in attributes and dicts.
 
-`from module import function` copies a reference, and so do attributes, default arguments, closures and containers. The
-garbage collector knows all of them. A place is named after the module, class, function or object that leads to it.
+`from module import function` creates another reference to the function. Attributes, default arguments, closures and
+containers hold references, too. The garbage collector knows all of them. A place is named after the module, class,
+function or object that leads to it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
 
-_LEVELS = 6  # the number of objects on the way from a function to a module or another object with a name
+_LEVELS = 6  # how many references to follow from a function to a module or another object with a name
+# The attributes through which functions, methods, partials and cells refer to other objects. The search names these
+# places but never changes them.
 _PARTS = ("__defaults__", "__kwdefaults__", "__closure__", "cell_contents", "__func__", "func", "args", "keywords")
-"""Attributes by which functions, methods, partials and cells hold others. They are named, and never changed."""
 
 
 class _Place(NamedTuple):
@@ -33,7 +35,7 @@ class _Place(NamedTuple):
     key: Any
 
     def replace(self, function: FunctionType) -> Callable[[], object] | None:
-        """Replaces the function. Returns a function that undoes this, or `None` if it cannot be replaced."""
+        """Replaces the function. Returns a function that undoes this, or `None` if the place cannot be changed."""
         before = self._held()
         if self.key is None:
             return None
@@ -64,7 +66,7 @@ def thawed() -> Iterator[None]:
 
 
 def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
-    """Returns the places that hold each function, except those in packviz, as pairs of function and place.
+    """Returns the places that hold each function, except those in packviz, as pairs of a function and a place.
 
     In torch itself, it finds only attributes of modules. It does not find local variables of running functions.
     """
@@ -75,7 +77,7 @@ def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
 
 class _Search:
     def __init__(self, functions: list[FunctionType]) -> None:
-        self._above: dict[int, list[Any]] = {}  # the objects that hold an object, by its id
+        self._above: dict[int, list[Any]] = {}  # by the id of an object: the objects that hold it
         self._known: dict[int, list[str]] = {}
         frontier: list[Any] = functions
         holders: list[Any] = []
@@ -109,7 +111,7 @@ class _Search:
 
 
 def _root(one: Any) -> str | None:
-    """Returns the name of a module, a class, a function or an object, or an empty string to leave it out.
+    """Returns the name of a module, a class, a function or an object, or an empty string if it is left out.
 
     The result is `None` for containers, and for functions and objects that torch or the standard library made for
     others. These are named after the objects that hold them.
@@ -121,7 +123,7 @@ def _root(one: Any) -> str | None:
         name = f"{module}.{one.__code__.co_qualname}"
     else:
         kind = one if isinstance(one, type) else type(one)
-        module, name = str(kind.__module__), f"{kind.__module__}.{kind.__qualname__}"  # may be anything
+        module, name = str(kind.__module__), f"{kind.__module__}.{kind.__qualname__}"  # __module__ may be anything
         name = name if kind is one else f"<{name} object>"
     package, is_scope = module.partition(".")[0], isinstance(one, (dict, type))
     if package == "packviz" or (package == "torch" and isinstance(one, type)):
@@ -131,7 +133,7 @@ def _root(one: Any) -> str | None:
 
 
 def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
-    """Returns how an object holds a value: the addition to its name, and the key if the value can be replaced.
+    """Returns how an object holds a value: what to add to the object's name, and the key if the value can be replaced.
 
     It does not run the user's properties or `__setattr__`.
     """
@@ -146,12 +148,12 @@ def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
 
 
 def _is_namespace(names: dict[Any, Any], owner: Any) -> bool:
-    """Returns whether a dict holds the attributes of an object. A class shows only a view of its dict."""
+    """Returns whether a dict holds the attributes of an object. A class offers only a view of its dict."""
     return names.keys() == vars(owner).keys() if isinstance(owner, type) else _names(owner) is names
 
 
 def _names(one: Any) -> Any:
-    """Returns a dict itself, or the attributes of an object, without its `__getattr__`, which may import a module."""
+    """Returns a dict itself, or an object's attributes without calling `__getattr__`, which may import a module."""
     if isinstance(one, (dict, type)):
         return one if isinstance(one, dict) else vars(one)
     try:

@@ -27,7 +27,7 @@ ACCELERATORS = ("cuda",)
 def is_at_hand(x: Tensor) -> bool:
     """Returns whether operators on a tensor run immediately: on a supported device, outside of CUDA graph capture.
 
-    A graph would keep reading indices at addresses that stay valid for the next few batches only.
+    A captured graph would keep reading indices at addresses that are valid only for the next few batches.
     """
     return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
 
@@ -61,7 +61,7 @@ class Route:
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
         """Converts packed rows `(N, …)` to cells `(n_cells, …)`."""
-        if self._cells is None:  # the packed row of each cell, N at padding
+        if self._cells is None:  # the packed row of each cell; N at padding
             with torch.inference_mode(False):  # otherwise autograd could not save it
                 numbers = torch.arange(len(self.rows), device=self.rows.device)
                 cells = torch.full((self.n_cells,), len(numbers), device=numbers.device)
@@ -85,7 +85,7 @@ class _Linear(torch.autograd.Function):
 
 
 def needs_grad(x: Tensor) -> bool:
-    """Returns whether results that are computed from a tensor will have a gradient."""
+    """Returns whether autograd will track what is computed from a tensor."""
     return x.requires_grad and torch.is_grad_enabled()
 
 
@@ -118,7 +118,7 @@ def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
 
 
 class Index:
-    """A ragged batch on one device, and the routes to its cells. Building them never waits for the device.
+    """A ragged batch on one device, and the routes to its cells. Building a route never waits for the device.
 
     Attributes:
         sizes: `(max(lengths),)` number of sequences at each time step.
@@ -146,13 +146,13 @@ class Index:
         return self._padded[key]
 
     def joined(self) -> Route:
-        """Returns the route to the sequences one after another, in the caller's order."""
+        """Returns the route to a flat tensor with one whole sequence after another, in the caller's order."""
         step, sequence = self._steps_and_sequences()
         starts = (self.lengths.cumsum(0) - self.lengths).to(self.device, non_blocking=True)
         return Route(step.add_(starts.index_select(0, sequence)), self.n_rows)
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
-        """Returns the time step and the caller's index of the sequence for each packed row, `(N,)` each."""
+        """Returns, for each packed row, its time step and the caller's index of its sequence, `(N,)` each."""
         both = np.stack([self.sizes, np.cumsum(self.sizes) - self.sizes])
         sizes, starts = torch.from_numpy(both).to(self.device, non_blocking=True)
         step = torch.repeat_interleave(sizes, output_size=self.n_rows)
@@ -184,7 +184,8 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
     Args:
         ranked: `(B,)` lengths on the CPU, longest first (see `is_falling`).
-        order: `(B,)` the caller's index of each of them, on the CPU; `None` if the caller passed them in this order.
+        order: `(B,)` the caller's index of each sequence in `ranked`, on the CPU; `None` if the caller passed them in
+            this order.
         sorted_indices: the same as `order`, on the device.
         device: the device of the batch.
     """
@@ -196,9 +197,10 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
-    """Returns the kept index of a packed batch, or a new one. Its `batch_sizes` must never increase.
+    """Returns the index that was kept for a packed batch, or a new one. The `batch_sizes` must never increase.
 
-    The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is on another device.
+    The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is not on the same device as
+    the data.
     """
     if (index := kept(packed)) is not None:
         return index
@@ -230,7 +232,7 @@ def keep(index: Index, packed: PackedSequence) -> None:
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Returns numbers that change with every in-place change, or `None` if torch does not count such changes."""
+    """Returns counters that grow with every in-place change, or `None` if torch does not count such changes."""
     found = tuple(0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices))
     return None if None in found else found
 

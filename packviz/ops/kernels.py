@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
     @property
     def output_size(self) -> int:
-        """`P`, the number of features of one direction's output: the size of the projection, or `H` without one."""
+        """`P`, the number of features in one direction's output: the size of the projection, if any, or `H`."""
         return self.weights[0][1].shape[1]
 
     @property
@@ -64,13 +64,13 @@ def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) ->
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
-    """Returns a module's current weights in the order of their names, and computes parametrised ones."""
+    """Returns a module's current weights in the order of `flat_names`. Parametrised weights are computed."""
     own = private.parameters(rnn)  # asking the module is slower, because it looks in other places first
     return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
 
 
 def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
-    """Returns the layers of a module that has these weights."""
+    """Divides the weights of a module into layers."""
     count = 2 if rnn.bidirectional else 1
     each = len(flat) // (rnn.num_layers * count)
     directions = [tuple(flat[i : i + each]) for i in range(0, len(flat), each)]
@@ -78,7 +78,7 @@ def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
 
 
 def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
-    """Returns whether torch runs such padded data on oneDNN's fused LSTM."""
+    """Returns whether torch runs oneDNN's fused LSTM on padded data like `x`."""
     if mode != "LSTM" or projected or x.dtype != torch.float32 or not x.is_cpu:
         return False
     onednn: Any = torch.backends.mkldnn
@@ -86,9 +86,9 @@ def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
 
 
 def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> bool:
-    """Returns whether a `device`, `"cpu"` or `"cuda"`, has a kernel that accepts only padded data, for data like `x`.
+    """Returns whether a kind of device has a kernel that accepts only padded data and can run data like `x`.
 
-    See `costs.rates`.
+    The device is `"cpu"` or `"cuda"`. See `costs.rates`.
     """
     return is_fused(mode, x, projected) if device == "cpu" else x.dtype != torch.float64
 
@@ -98,7 +98,7 @@ def rectangle(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Runs one direction on a rectangle `(t, n, I)`. Returns its output, h `(n, P)` and, for an LSTM, c `(n, H)`.
 
-    With `reverse` it runs from the last step to the first, which only the fused kernel supports.
+    With `reverse`, it runs from the last step to the first, which only the fused kernel supports.
     """
     grad = torch.is_grad_enabled()
     if c is None:
@@ -115,8 +115,8 @@ def rectangle(
 def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
     """Returns one direction's weights in the layout that cuDNN needs: one after the other in one piece of memory.
 
-    Modules lay out the weights of all layers in this way. Without this layout, torch warns and copies them at every
-    call. cuDNN needs the projection before the biases, and space for biases even if there are none.
+    Modules lay out the weights of all layers in this way. Without this layout, torch shows a warning and copies the
+    weights at every call. cuDNN needs the projection before the biases, and space for biases even if there are none.
     """
     matrices, biases = weights[:2], weights[2:4] if len(weights) > 3 else ()
     laid = [*matrices, *weights[len(matrices) + len(biases) :], *biases]
@@ -135,10 +135,10 @@ def gradients_again(
     inputs: Sequence[Tensor | None],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """Computes the gradients of a function in a `backward`, with operators that can be differentiated again.
+    """Computes the gradients of a function within a `backward`, with operators that can be differentiated again.
 
     Args:
-        function: a function that computes the results from the inputs again, with such operators.
+        function: a function that recomputes the results from the inputs, with such operators.
         inputs: the inputs of the function.
         gradients: the gradients of the function's results.
     """
@@ -189,7 +189,7 @@ def _fused(
 
 
 def _plain(reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-    """Computes the same results by torch's kernel for packed data, which can be differentiated any number of times."""
+    """Computes the same results with torch's kernel for packed data, which can be differentiated repeatedly."""
     along, sizes = x.flip(0) if reverse else x, torch.full((x.shape[0],), x.shape[1], device="cpu")
     options = len(weights) == 4, 1, 0.0, True, False
     with torch.autocast("cpu", enabled=False):
@@ -198,8 +198,8 @@ def _plain(reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> 
     return out.flip(0) if reverse else out, *(state[0] for state in states)
 
 
+# The number by which torch's operators identify the mode LSTM.
 _LSTM = 2
-"""The number by which torch's operators identify the mode LSTM."""
 
 
 def _four(weights: Sequence[Tensor]) -> Sequence[Tensor]:

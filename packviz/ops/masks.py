@@ -3,9 +3,9 @@
 The helpers take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and
 never guess the lengths from zeros. A sequence may be empty.
 
-Nothing here waits for an accelerator, except `align` with `check_padding`. They read sizes from shapes only. The values
-of lengths and masks are checked only if reading them is free: in a list, or on the CPU outside of compilation. The
-docstrings describe the result for values that could not be checked and are out of range.
+Nothing here waits for an accelerator, except `align` with `check_padding`. The helpers read sizes only from shapes. The
+values of lengths and masks are checked only if reading them is free: in a list, or on the CPU outside of compilation.
+The docstrings describe the result for values that are out of range but could not be checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from packviz.core.padded import Padded, order, reading
 from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values
 
 Lengths = Tensor | Layout | Sequence[int]
-"""`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that `read_lengths` takes.
+"""`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that `read_lengths` accepts.
 
 Whole floats are accepted if reading them is free: in a list, or on the CPU outside of compilation.
 """
@@ -38,7 +38,7 @@ Side = Literal["right", "left"]
 def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     """Returns a mask that is True at the real cells of a padded batch.
 
-    torch's attention modules expect the opposite, True at padding, and a loss expects this one:
+    torch's attention modules expect the opposite, True at padding; a loss expects this mask:
 
         attention(x, x, x, key_padding_mask=~pv.real_mask(lengths, T))
         loss[pv.real_mask(lengths, T)].mean()  # loss is (B, T), computed with reduction="none"
@@ -49,12 +49,12 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
             accelerator and while compiling, because finding the longest would wait for the device.
 
     Returns:
-        `(B, T)` booleans, True at real cells, for a batch with the padding on the right. With the padding on the left
+        `(B, T)` booleans, True at real cells, for a batch with the padding on the right. With the padding on the left,
         the mask is `real_mask(lengths, T).flip(1)`; for a time-major batch it is `real_mask(lengths, T).T`. A length
-        that could not be checked and is over `T` counts as `T`.
+        over `T` that could not be checked counts as `T`.
 
     Raises:
-        ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is required and
+        ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is required but
             missing.
 
     Examples:
@@ -102,10 +102,11 @@ def masked_loss(
         pv.masked_loss(loss, lengths, batch_first=True)  # loss has one number per cell or more
 
     Args:
-        loss: a function of `torch.nn.functional` such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or
+        loss: a function from `torch.nn.functional`, such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or
             `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
-            It can also be the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`, or any other number per
-            cell, such as `(prediction == target).float()` for an accuracy. Sequences start at step 0.
+            It can also be the result of such a function, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other
+            numbers, one or more per cell, such as `(prediction == target).float()` for an accuracy. Sequences start at
+            step 0.
         *tensors: for a function, the predictions and the targets (and any other tensors it takes); then, in both ways
             of calling, the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets
             them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the third dimension, as in
@@ -113,20 +114,20 @@ def masked_loss(
         lengths: `(B,)` whole numbers, each from 0 to `T`. They can be passed by position or by name.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
             equals `T` (but not while compiling).
-        reduction: `"mean"` divides the sum over all real cells by their number, so every token has the same weight in
-            every sequence. `"sum"` returns the sum; with several workers, add up the sums and divide by the tokens of
-            all of them. `"sequence"` returns the mean of each sequence. For class indices, the means of
+        reduction: `"mean"` divides the sum over all real cells by their number, so every token has the same weight,
+            whichever sequence it is in. `"sum"` returns the sum; with several workers, add up the sums and divide by
+            the tokens of all of them. `"sequence"` returns the mean of each sequence. For class indices, the means of
             `F.cross_entropy` and `F.nll_loss` are weighted, as in torch: cells with `ignore_index` do not count, and
             others count with the `weight` of their class.
         **options: arguments of the function, such as `weight`, `ignore_index` or `label_smoothing`.
 
     Returns:
         A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. For an empty sequence, or if all sequences are
-        empty, it is 0 with zero gradient. A length that could not be checked and is over `T` counts as `T`.
+        empty, it is 0 with zero gradient. A length over `T` that could not be checked counts as `T`.
 
         The padding has no influence, even if it contains NaN, infinity or a class that does not exist, and its gradient
-        is exactly zero. If `loss` is a result, this covers only the loss itself: at a *prediction* of NaN, most losses
-        turn that zero gradient into NaN again. Pass the function instead.
+        is exactly zero. If `loss` is a tensor, this covers only the loss itself: where a *prediction* is NaN, most
+        losses turn that zero gradient into NaN again. To avoid this, pass the function.
 
     Raises:
         TypeError: `loss` is neither a function nor a tensor, or the arguments after it do not fit it.
@@ -155,7 +156,7 @@ def masked_loss(
         values, weights = _per_element(loss, tensors, mask, options)
 
     def summed(cells: Tensor) -> Tensor:
-        # Fill, never multiply, because 0 × NaN is NaN. Half precision is summed in float32, because it ends at 65,504.
+        # Fill, never multiply, because 0 × NaN is NaN. Half precision is summed in float32, as float16 ends at 65,504.
         exact = torch.float32 if cells.dtype in (torch.float16, torch.bfloat16) else cells.dtype
         real = cells.masked_fill(~_widened(mask, cells.ndim), 0).to(exact)
         if reduction != "sequence":
@@ -209,10 +210,10 @@ def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: A
 def _per_element(
     function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """Returns the loss of each cell, and the weight of each cell in a mean, or `None` if all weights are 1."""
+    """Returns the loss of each cell, and the weights of the cells in a mean, which are `None` if all are 1."""
     while isinstance(function, partial) and not function.args:
         function, options = function.func, {**function.keywords, **options}
-    # Padding is filled with zeros, because NaN would have a gradient of NaN, and its class may not exist.
+    # Padding is filled with zeros, because NaN would give a gradient of NaN, and a class there may not exist.
     filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in tensors]
     loss = function(*(one.flatten(0, 1) for one in filled), **{**options, "reduction": "none"})
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
@@ -247,25 +248,25 @@ def align(
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the integers 0 and 1), True
-            at real cells, such as a tokenizer's `attention_mask`. Like the result of `real_mask`, a mask is batch first
-            for any `x`. With a mask, the real cells may be anywhere: they keep their order, and gaps between them are
-            closed.
+            at real cells, such as a tokenizer's `attention_mask`. Like the result of `real_mask`, a mask is batch
+            first, whatever the order of `x`. With a mask, the real cells may be anywhere: they keep their order, and
+            gaps between them are closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as packing needs it) or `"left"`.
         source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`, so aligning twice loses
-            data (`check_padding` finds this). If both sides are equal, only the padding and the width change. It is not
-            allowed with a mask.
+            data (`check_padding` detects this). If both sides are equal, only the padding and the width change. Don't
+            pass `source_side` with a mask.
         max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
             `B` equals `T` (but not while compiling).
         padding_value: value that fills the padding of the result: for token ids, the tokenizer's `pad_token_id`. Values
             in the padding of `x`, including NaN, have no effect.
-        check_padding: the value of the padding of `x`. If it is passed, `align` checks that in each sequence all cells
-            in the padding have this value, and that the first and last cell of the data do not. The check waits for the
-            device. Without it, nothing is read from an accelerator.
+        check_padding: the value that fills the padding of `x`. If it is passed, `align` checks that in each sequence
+            all cells in the padding have this value, and that the first and last cell of the data do not. The check
+            waits for the device. Without it, nothing is read from an accelerator.
 
     Returns:
-        `x` with its padding moved, and with `max_len` time steps. Sequences whose lengths could not be checked and are
-        over `max_len` lose steps: the last ones if the padding is on the right, and the first ones if it is on the
+        `x` with its padding moved, and with `max_len` time steps. A sequence whose length is over `max_len`, but could
+        not be checked, loses steps: the last ones if the padding is on the right, and the first ones if it is on the
         left. In a mask that could not be checked, anything but 0 counts as 1.
 
     Raises:
@@ -315,7 +316,7 @@ def align(
 
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns the lengths, and also the mask if `lengths` is one, because it has two dimensions."""
+    """Returns the lengths, and the mask, too, if `lengths` is a mask, which has two dimensions."""
     require_dense("lengths", lengths)
     try:
         values = _as_tensor(lengths)
@@ -333,10 +334,10 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, side: Side, value: Any) -> None:
-    """Checks that each sequence reaches exactly from its first to its last cell that is not the padding's value.
+    """Checks that each sequence extends exactly from the first to the last cell that differs from the padding.
 
     Raises:
-        ValueError: in some sequence this is not the case.
+        ValueError: some sequence does not.
     """
     if not isinstance(value, Real) or (isinstance(value, bool) and x.dtype != torch.bool):
         raise TypeError(f"check_padding is {value!r}; give the value of the padding, such as 0")
@@ -371,7 +372,7 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
 
 
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
-    """Returns `rows[index]` where `real` is True, else padding. It copies whole rows, and so does its gradient."""
+    """Returns `rows[index]` where `real` is True, and padding elsewhere. It and its gradient copy whole rows."""
     if rows.shape[0] == 0:
         return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
     taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
@@ -391,7 +392,7 @@ def _widened(mask: Tensor, ndim: int) -> Tensor:
 def _fitted(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Padded]:
-    """Returns the lengths on the device of `x`, within its number of time steps, and the order of its dimensions."""
+    """Returns the lengths, moved to the device of `x`, and the order and sizes of its dimensions."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     require_dense(name, x)
@@ -468,7 +469,7 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether values can be read at once: they are on the CPU and not in a tracer's subclass without values."""
+    """Returns whether values can be read at once: on the CPU, and not in a tracer's subclass without values."""
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
 
 

@@ -1,6 +1,6 @@
 """Provides a module that runs an RNN on a padded batch, and that compilers see as one operator.
 
-The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile everything around it. So
+The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile everything around it, so
 the code inside may depend on the lengths.
 """
 
@@ -39,9 +39,10 @@ class Ragged(nn.Module):
     RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
 
     Under `torch.compile` and `torch.export` it is one operator, or one per layer if there is dropout between layers. A
-    model that contains it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is
-    always "auto", and under autocast it computes in the dtype of its weights. The backward pass repeats the forward
-    pass, and cannot be differentiated again. Before you load a saved program, `import packviz.ops.operator`.
+    model that contains it compiles with `fullgraph=True`, and exports with dynamic batch and time dimensions. Once
+    compiled, it always uses the method `"auto"`, and under autocast it computes in the dtype of its weights. The
+    backward pass repeats the forward pass, and cannot be differentiated again. Import `packviz.ops.operator` before you
+    load a saved program.
 
     Attributes:
         rnn: the RNN.
@@ -82,11 +83,11 @@ class Ragged(nn.Module):
         total_length: int | None = None,
         padding_value: float = 0.0,
     ) -> tuple[Any, State]:
-        """Runs the RNN. Arguments, results and errors are those of `run`.
+        """Runs the RNN. The arguments, results and errors are the same as those of `run`.
 
-        While compiling or exporting, the width of the output must be known, so it is `T`. A batch whose longest
-        sequence is shorter is then an error, unless you pass `total_length`, such as `x.shape[1]`. This also makes the
-        results equal to those without a compiler.
+        While compiling or exporting, the width of the output must be known, so it is `T`. If the longest sequence of a
+        batch is shorter, this is an error unless you pass `total_length`, such as `x.shape[1]`. With `total_length`,
+        the results are also the same as without a compiler.
 
         Raises:
             RuntimeError: the module is exported to ONNX, which has no such operator; or, while compiling, the RNN has
@@ -133,12 +134,12 @@ class Ragged(nn.Module):
         return own[name] if name in own else self.parametrizations[name]()  # type: ignore[no-any-return]
 
     def _apply(self, *args: Any, **options: Any) -> Ragged:
-        """Moves the RNN, which also puts its weights into one piece of memory, as cuDNN needs them."""
+        """Moves the RNN. This also puts its weights into one piece of memory, as cuDNN requires."""
         self.rnn._apply(*args, **options)
         return self
 
     def apply(self, fn: Any) -> Ragged:
-        """Calls a function on the RNN, too, so that functions that initialise weights reach it."""
+        """Calls a function on the RNN and on this module, so that functions that initialise weights reach the RNN."""
         self.rnn.apply(fn)
         fn(self)
         return self

@@ -1,4 +1,4 @@
-"""Provides torch's own packing and unpacking, even while `pv.patch_torch()` puts packviz's under torch's names."""
+"""Provides torch's own functions for packing and unpacking, even while `pv.patch_torch()` replaces them."""
 
 from __future__ import annotations
 

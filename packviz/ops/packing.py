@@ -1,7 +1,7 @@
-"""Packs and unpacks as torch does, with a backward pass whose time is proportional to the amount of data.
+"""Packs and unpacks as torch does, but with a backward pass whose time is proportional to the amount of data.
 
-Four functions take the arguments of their namesakes in `torch.nn.utils.rnn`, and return the same results, bit for bit.
-The `PackedSequence` is torch's own, so you can mix packviz's functions and torch's. There is **one difference**: a
+Four functions take the same arguments as their namesakes in `torch.nn.utils.rnn`, and return the same results, bit for
+bit. The `PackedSequence` is torch's own, so you can mix packviz's functions and torch's. There is **one difference**: a
 length greater than the input's number of time steps raises a ValueError. torch accepts it and returns less data than
 `batch_sizes` states, which leads to various errors later.
 
@@ -42,14 +42,16 @@ def pack_padded_sequence(
         input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
         lengths: `(B,)` whole numbers from 1 to `T`, in a list or on the CPU.
         batch_first: whether the batch is the first dimension of `input`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort is used.
+        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort puts them in this
+            order.
 
     Returns:
         The same result as torch's, bit for bit.
 
     Raises:
         ValueError: a length is greater than `T`, which torch accepts.
-        RuntimeError: torch raises this error for the same input, with the same text. Other errors are also torch's.
+        RuntimeError: torch rejects the input. All errors except the ValueError above are torch's own, with the same
+            text.
 
     Examples:
         >>> import packviz as pv, torch
@@ -73,11 +75,11 @@ def pad_packed_sequence(
         sequence: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
         batch_first: whether the batch is the first dimension of the result.
         padding_value: value that fills the padding.
-        total_length: number of time steps of the result. Defaults to the length of the longest sequence.
+        total_length: number of time steps in the result. Defaults to the length of the longest sequence.
 
     Returns:
-        The same result as torch's, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, in the order of
-        sequences before packing, and their lengths `(B,)` on the CPU.
+        The same result as torch's, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, with the sequences in
+        their order before packing, and their lengths `(B,)` on the CPU.
 
     Raises:
         ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are also
@@ -100,13 +102,14 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
     Args:
         sequences: tensors `(L, …)`, each with its own length `L`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort is used.
+        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort puts them in this
+            order.
 
     Returns:
         The same result as torch's, bit for bit.
 
     Raises:
-        RuntimeError: torch raises this error for the same input. Other errors are also torch's.
+        RuntimeError: torch rejects the input. This error and any others are torch's.
 
     Examples:
         >>> import packviz as pv, torch
@@ -127,7 +130,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
         packed_sequences: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
 
     Returns:
-        The same result as torch's, bit for bit: tensors `(L, …)` in the order before packing.
+        The same result as torch's, bit for bit: tensors `(L, …)` in their order before packing.
 
     Examples:
         >>> import packviz as pv, torch
@@ -156,7 +159,7 @@ def unpack_to_length(
 
     Args:
         packed: a `PackedSequence` that an RNN returned, or that was built by hand.
-        total_length: number of time steps of the result. Beyond the longest sequence, the result is padding.
+        total_length: number of time steps in the result. Beyond the longest sequence, the result is padding.
         batch_first: whether the batch is the first dimension of the result, as in torch.
         padding_value: value that fills the padding.
         truncate: whether `total_length` may be less than the longest length, so that later steps are dropped. By
@@ -198,9 +201,9 @@ def unpack_to_length(
 
 
 # From these sizes on, an index is faster, as measured with one thread of a server CPU. They affect only the time.
-_MANY_STEPS = 16  # torch's gradient of packing is a copy per time step
+_MANY_STEPS = 16  # torch's gradient of packing makes a copy per time step
 _MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient, an index pays only much later
-_MANY_SEQUENCES = 16  # torch handles them one by one to pack and unpack a list
+_MANY_SEQUENCES = 16  # torch packs and unpacks a list one sequence at a time
 _PLAIN = (Tensor, nn.Parameter)
 
 
@@ -251,7 +254,7 @@ def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_firs
     Args:
         x: the padded batch.
         ranked: `(B,)` the lengths, longest first.
-        order: `(B,)` the sequence at each rank; `None` if they are sorted already.
+        order: `(B,)` the sequence at each rank; `None` if the sequences are already sorted.
         batch_first: whether the batch is the first dimension of `x`.
     """
     batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
@@ -259,7 +262,7 @@ def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_firs
     if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
         packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
-        if not x.is_cpu:  # padding then needs no order from the device
+        if not x.is_cpu:  # padding then need not read an order from the device
             indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
         return packed
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
@@ -355,7 +358,7 @@ def _is_moved(packed: PackedSequence, batch: int) -> bool:
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error for empty `batch_sizes`, because older releases of torch, such as 2.9, crash."""
+    """Raises torch's error for empty `batch_sizes`, with which older releases of torch, such as 2.9, crash."""
     steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
     if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
         raise RuntimeError("batch_sizes can not be empty")
@@ -385,7 +388,7 @@ def may_pay(x: Tensor) -> bool:
 
 
 def _wants_index(x: Tensor) -> bool:
-    """Returns whether an index is faster, for unsorted sequences or on a GPU."""
+    """Returns whether an index is faster for sequences that are unsorted or on a GPU."""
     if is_tracing():  # type: ignore[no-untyped-call]
         return False
     if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
@@ -394,7 +397,10 @@ def _wants_index(x: Tensor) -> bool:
 
 
 def _pays_to_join(sequences: Any) -> bool:
-    """Returns whether an index is faster: for many sequences, or on a GPU, if torch would not convert any of them."""
+    """Returns whether an index is faster for packing a list of sequences.
+
+    It is faster for many sequences, or on a GPU, unless torch would have to convert some of them.
+    """
     if not isinstance(sequences, (list, tuple)) or not sequences:
         return False
     first = sequences[0]

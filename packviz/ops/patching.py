@@ -1,4 +1,4 @@
-"""Puts packviz's functions under torch's own names, and restores torch's functions later."""
+"""Replaces torch's functions with packviz's, and restores them later."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from packviz.ops import holders, original, packing
 class Patch(HasText):
     """A replacement of torch's functions with packviz's, made by `patch_torch`.
 
-    If it is used as a context manager, it ends with the block.
+    If the patch is used as a context manager, it ends with the block.
 
     Attributes:
         everywhere: whether it also replaces functions outside of torch.
         replaced: the places in which this call put packviz's function, such as `torch.nn.utils.rnn.pack_sequence`.
-        foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor packviz's, and were not
-            changed.
+        foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor packviz's, and were left
+            unchanged.
         unreached: places outside of torch that still refer to torch's function, such as `train.Tagger.pack` or
             `train.forward.__defaults__[0]`.
     """
@@ -50,10 +50,10 @@ class Patch(HasText):
         return self in _in_force
 
     def undo(self) -> None:
-        """Ends the patch. When the last of several patches ends, it restores torch's functions.
+        """Ends the patch. When the last of several patches ends, torch's functions are restored.
 
-        If the patch was already undone, this does nothing. A place that has been assigned a third function since then
-        keeps it.
+        If the patch was already undone, this does nothing. A place that was given a third function in the meantime
+        keeps that function.
         """
         with _lock:
             if self.is_in_force:
@@ -103,8 +103,8 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     """Replaces torch's packing and padding with packviz's, for code that calls torch's functions.
 
     From then on, `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and
-    `unpack_sequence` are those of packviz. They return the same results, and their backward pass takes linear time (see
-    `packviz.ops.packing`). Call it first, before your own modules are imported:
+    `unpack_sequence` are packviz's functions. They return the same results, and their backward pass takes linear time
+    (see `packviz.ops.packing`). Call `patch_torch` first, before your own modules are imported:
 
         import packviz as pv
         pv.patch_torch()  # import the model after this line
@@ -117,14 +117,14 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. With
     `everywhere=True`, attributes and the entries of dicts are replaced as well, and only the others are named. Local
     variables of running functions are neither found nor replaced. Code that imports the functions while the patch is in
-    force keeps packviz's functions afterwards. If an object that refers to one of them is pickled in the meantime, such
-    as a whole model with an attribute `pack`, it can be loaded only where packviz is installed. A `state_dict` contains
-    no such reference.
+    force keeps packviz's functions afterwards. If an object that refers to one of them, such as a whole model with an
+    attribute `pack`, is pickled while the patch is in force, it can be loaded only where packviz is installed. A
+    `state_dict` contains no such reference.
 
-    A patch applies to the whole process. Threads that pack while a patch begins or ends get either function. Both
-    return the same results, and can be mixed. It does not apply to other processes, so a spawned worker has to call
-    `patch_torch` itself. Several patches can be in force at once. torch's functions are restored when every patch is
-    undone.
+    A patch applies to the whole process. A thread that packs while a patch begins or ends gets either torch's function
+    or packviz's. Both return the same results, and can be mixed. A patch does not apply to other processes, so a
+    spawned worker has to call `patch_torch` itself. Several patches can be in force at once. torch's functions are
+    restored when every patch is undone.
 
     Args:
         everywhere: whether to replace torch's functions in attributes and dicts outside of torch, too.
@@ -154,4 +154,4 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
 
 _lock = threading.RLock()
 _in_force: list[Patch] = []
-_undoing: list[Callable[[], object]] = []  # for each place that was replaced
+_undoing: list[Callable[[], object]] = []  # one for each place that was changed

@@ -29,7 +29,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
-"""Whether this release of torch is between these two."""
+"""Whether the installed release of torch is one of these two, or lies between them."""
 
 
 # Undocumented operators.
@@ -46,7 +46,7 @@ def kernel(mode: str) -> Callable[..., Any]:
 def _hush() -> None:
     """Triggers and hides torch's warning that oneDNN has no LSTM with projections, which appears once per process.
 
-    torch shows it for padded data only. `run` may use a padded kernel where its caller expects packing.
+    torch shows this warning only for padded data, but `run` may use a padded kernel where its caller expects packing.
     """
 
     def call() -> None:
@@ -142,7 +142,7 @@ def share_names(module: nn.Module, other: nn.Module) -> None:
 
 
 def is_compiler_loaded() -> bool:
-    """Returns whether `torch.compile` was used in this process, or at least whether it is compiling now."""
+    """Returns whether `torch.compile` has been used in this process, or is compiling now."""
     return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()
 
 
@@ -150,7 +150,7 @@ def is_compiler_loaded() -> bool:
 
 
 def recorded(call: Callable[[], Result]) -> Result:
-    """Makes a call that autograd records inside an operator, where `enable_grad` alone has no effect.
+    """Makes a call inside an operator so that autograd records it; `enable_grad` alone has no effect there.
 
     There is no public function for this, because `torch.func.vjp` rejects the modes under which `opcheck` runs. If
     torch lacks a name, the backward pass of `pv.Ragged` in a compiled program raises an error.
@@ -169,7 +169,7 @@ def recorded(call: Callable[[], Result]) -> Result:
 
 def operator_mode() -> Any:
     """Returns the base class of modes that intercept every operator."""
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - only what counts needs it
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - only counting needs it
 
     return TorchDispatchMode
 
@@ -185,13 +185,13 @@ def consists_of_others(function: Any) -> bool:
 
 
 def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
-    """Runs an operator that consists of others on a kind of device, so that an active mode intercepts the others."""
+    """Runs an operator on a kind of device so that an active mode intercepts the operators it consists of."""
     key = torch._C.DispatchKey.CPU if device == "cpu" else torch._C.DispatchKey.Meta
     return function.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
 
 def storage(tensor: Tensor) -> int:
-    """Returns a number that identifies the memory of a tensor, also on the meta device, where data has no address."""
+    """Returns a number that identifies the memory of a tensor, even on the meta device, where data has no address."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -199,7 +199,7 @@ def storage(tensor: Tensor) -> int:
 
 
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
-    """Makes a call, and returns the bytes that torch's CPU allocator allocated and (negative) freed, in order.
+    """Makes a call, and returns, in order, the bytes that torch's CPU allocator allocated or (negative) freed.
 
     The public profiler uses the same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a
     name, the result is `None` and the call is not made, so no peak memory is reported.

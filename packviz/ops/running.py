@@ -1,4 +1,4 @@
-"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, with the fastest method."""
+"""Runs an RNN on a ragged batch, padded or packed, with the fastest method."""
 
 from __future__ import annotations
 
@@ -93,8 +93,9 @@ def run(
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
             NaN, have no effect, and their gradient is 0. It can also be a `PackedSequence`, which allows only `hx` and
             `method`.
-        lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Torch
-            rejects an empty sequence; here its output is padding, and its final state is its initial one.
+        lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Unlike
+            torch, `run` accepts empty sequences: the output of one is padding, and its final state is its initial
+            state.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
@@ -109,8 +110,8 @@ def run(
         final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; it is packed, and an argument
-            for padded batches is passed; or `padding_value` is not a number.
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; `x` is packed, but an
+            argument for padded batches is passed; or `padding_value` is not a number.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
@@ -149,7 +150,7 @@ def plan(
     Returns:
         A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds` of each method that
         may be the fastest; and the `.reason`, which names the machine on which the constants behind these predictions
-        were measured, and mentions a different processor. `print` shows all of these.
+        were measured, and says if this machine has a different processor. `print` shows all of these.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -179,7 +180,7 @@ _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 
 
 class _Batch(NamedTuple):
-    """The arguments of `run`, after they were checked.
+    """The arguments of `run` after they have been checked.
 
     Attributes:
         rnn: the RNN.
@@ -187,7 +188,7 @@ class _Batch(NamedTuple):
         n: `(B,)` the lengths.
         hx: the initial state; `None` for zeros.
         source: the order and sizes of the dimensions of `x`.
-        width: number of time steps of the output.
+        width: number of time steps in the output.
         padding_value: value that fills the padding of the output.
         weights: the weights of the RNN; empty if the module has to be called.
     """
@@ -232,7 +233,7 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
         batch = batch._replace(hx=own_hx if rnn.mode == "LSTM" else own_hx[0])
     if method == "split":
         return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)), False)
-    # torch can differentiate its fused kernel only once. `rectangle` calls it so that it can be differentiated again.
+    # torch can differentiate its fused kernel only once, but `rectangle` makes it differentiable again.
     once = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
     if len(cuts) == 2 and max(n) == min(n) and not once:
         return _as_it_is(batch)
@@ -241,7 +242,7 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
 
 
 def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
-    """Runs a packed batch, in which the longest sequence comes first, as a padded batch."""
+    """Runs a packed batch. Any method but `"packed"` gets it as a padded batch, longest sequence first."""
     require_rnn(rnn)
     check_method(method)
     data, sizes, order, rank = packed
@@ -280,14 +281,14 @@ def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
 
 
 def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
-    """Returns the cuts of the method "padded". If most steps have no padding, a cut saves copying these steps."""
+    """Returns the cuts for the method `"padded"`. If most steps have no padding, a cut avoids copying these steps."""
     steps, shortest = max(n), min(n)
     apart = rnn.mode == "LSTM" and not rnn.bidirectional and 1 < shortest < steps < 2 * shortest
     return (0, shortest - 1, steps) if apart else (0, steps)
 
 
 def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
-    """Returns the method, and its cuts."""
+    """Returns the method and its cuts."""
     rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:
@@ -311,7 +312,7 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
 def _planned(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> costs.Plan:
-    """Returns the plan for `"auto"`. This is the only place that decides, for `run` and for `plan`."""
+    """Returns the plan for `"auto"`. This is the only place that decides, both for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, which it requires")
     return costs.choose(rnn, *_place(rnn, weights, n, training, device))
@@ -320,20 +321,20 @@ def _planned(
 def _place(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> tuple[Any, ...]:
-    """Returns the arguments of `costs.choose` after the RNN. A supported device other than the CPU is a GPU."""
+    """Returns the arguments of `costs.choose` that follow the RNN. A supported device other than the CPU is a GPU."""
     one = weights[0]
     device = device or ("cpu" if one.is_cpu else "cuda")
     return n, training, device, has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device), torch.get_num_threads()
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
-    """Returns the weights, or nothing if the module has to be called for such data."""
+    """Returns the weights, or an empty tuple if the module has to be called for such data."""
     weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
 def _packed(batch: _Batch) -> tuple[Tensor, State]:
-    """Packs, runs and pads. It calls the kernel without the module, if that is possible."""
+    """Packs, runs and pads. It calls the kernel without the module if that is possible."""
     rnn, x, lengths, hx, source, width, padding_value, weights = batch
     first = source.batch_first
     if _is_direct(rnn, weights):
@@ -368,7 +369,7 @@ def _kernel(
 ) -> tuple[Tensor, State]:
     """Calls torch's kernel with the arguments that the module would pass.
 
-    `how` is the batch sizes of packed data, or `batch_first` for padded data.
+    `how` is `batch_sizes` for packed data, or `batch_first` for padded data.
     """
     dropout, training = rnn.dropout, rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
@@ -381,7 +382,7 @@ def _kernel(
 
 
 def _selected(states: State, order: Tensor | None) -> State:
-    """Returns the states of the sequences in another order."""
+    """Returns the states with the sequences in a different order."""
     if order is None:
         return states
     if isinstance(states, tuple):
@@ -399,7 +400,7 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
 
 
 def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tuple[Tensor, State]:
-    """Runs all layers, one after the other. If `chained`, they pass on their rectangles without padding them."""
+    """Runs all layers in turn. If `chained` is True, each passes its rectangles to the next without padding them."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
     states = _zeros(rnn, weights[0], source.batch) if hx is None else hx
     h, c = states if isinstance(states, tuple) else (states, None)

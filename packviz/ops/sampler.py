@@ -1,4 +1,4 @@
-"""Provides a sampler that puts sequences of similar lengths into a batch, for one or more workers."""
+"""Provides a sampler that puts sequences of similar lengths into the same batch, for one or more workers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from packviz.core.validation import at_least
 class BucketSampler(Sampler[list[int]]):
     """A `batch_sampler` for a `torch.utils.data.DataLoader`, with batches of similar lengths in random order.
 
-    In every epoch all sequences are shuffled. Each window of `window` batches is then sorted by length and cut into
-    batches, and these are shuffled. Within a batch the longest sequence comes first.
+    In every epoch, all sequences are shuffled. Each window of `window` batches is then sorted by length and cut into
+    batches, which are then shuffled. Within a batch, the longest sequence comes first.
 
     With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker makes a sampler
-    with its own `rank` and the same other arguments. In each step the workers then get batches of similar lengths, so
-    no worker waits long for the others.
+    with its own `rank` and otherwise the same arguments. In each step, the workers then get batches of similar lengths,
+    so no worker waits long for the others.
 
     Attributes:
         epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass is shuffled differently.

@@ -27,11 +27,11 @@ from packviz.ops.kernels import Layer, Result, gradients_again
 from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
 
 BLOCK = 1 << 16
-"""The number of elements of a gate for which factors are computed at once on a CPU, so that they stay in its cache."""
+"""The number of gate elements whose factors are computed at once on a CPU, so that they stay in its cache."""
 
 
 Gradients = list[Tensor | None]
-"""The gradients of the weights of one direction, in their order; `None` for a weight that is not used."""
+"""The gradients of one direction's weights, in the order of the weights; `None` for an unused weight."""
 
 
 class Steps:
@@ -42,7 +42,7 @@ class Steps:
         sizes: the batch sizes as a list.
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
-        first: for each direction, `(B,)` the packed row with which the sequence at each rank begins.
+        first: for each direction, `(B,)` the packed row at which the sequence at each rank begins.
         route: a function that takes the shape of a padded tensor, and returns the `Route` between its rows and the
             packed rows.
     """
@@ -67,7 +67,7 @@ class Steps:
         self._before: dict[bool, Tensor] = {}
 
     def before(self, reverse: bool) -> Tensor:
-        """Returns the packed row before each row in a direction, `(N,)`; at the start of a sequence, it is any row."""
+        """Returns the packed row that precedes each row in a direction, `(N,)`; at a sequence's start, any row."""
         if reverse not in self._before:
             last = self._lengths[self._rank] - 1
             step = np.minimum(self._step + 1, last) if reverse else np.maximum(self._step - 1, 0)
@@ -92,7 +92,8 @@ def run(
 ) -> Result:
     """Runs a layer, from one padded tensor to another.
 
-    Arguments and results are those of `staircase.run`, except that the steps of the batch replace the grid.
+    The arguments and results are the same as those of `staircase.run`, except that the steps of the batch replace the
+    grid.
     """
     data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
@@ -242,7 +243,7 @@ class _Walk:
 
 
 def _on(state: Tensor, before: int, first: Tensor, n: int) -> Tensor:
-    """Returns the states of the `n` running sequences: some may have ended, or begin in the reverse direction."""
+    """Returns the states of the `n` running sequences, once some have ended or, in the reverse direction, begun."""
     if n == before:
         return state
     return state[:n] if n < before else torch.cat([state, first[before:n]])
@@ -383,10 +384,10 @@ def _slope_of_relu(y: Tensor, out: Tensor) -> None:
     out.copy_(y > 0)
 
 
+# The forward and the backward pass of one direction, by `rnn.mode`.
 _PASSES: dict[str, tuple[Any, Any]] = {
     "LSTM": (_lstm, _lstm_back),
     "GRU": (_gru, _gru_back),
     "RNN_TANH": (partial(_rnn, activate=torch.tanh_), partial(_rnn_back, slope=_slope_of_tanh)),
     "RNN_RELU": (partial(_rnn, activate=torch.relu_), partial(_rnn_back, slope=_slope_of_relu)),
 }
-"""The forward and the backward pass of one direction, by `rnn.mode`."""

@@ -4,11 +4,11 @@ Each rectangle runs on torch's kernel for padded data. Most sequences end inside
 still exact, for three reasons:
 
 * `h_n` is the output at a sequence's last step.
-* The `c_n` of an LSTM is frozen in the padding by an additional input column. It is 1 at padding and 0 elsewhere; its
-  weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. In the padding, the sigmoids are exactly
-  0 and 1, so that `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
-* The reverse direction begins at every sequence's own end. In a single rectangle, from a state of zeros, it may begin
-  in the padding instead, because there the frozen cell stays 0, and so does the output.
+* The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at padding and 0
+  elsewhere; its weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. In the padding, the
+  sigmoids are exactly 0 and 1, so that `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
+* The reverse direction begins at the end of each sequence. In a single rectangle, with an initial state of zeros, it
+  may begin in the padding instead, because there the frozen cell stays 0, and so does the output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from packviz.ops.grid import Grid, put, taken
 from packviz.ops.kernels import Layer, in_one_piece, is_fused, rectangle
 
 FREEZE = 3e4
-"""An input that saturates a sigmoid exactly, and is finite in every dtype, because float16 ends at 65,504."""
+"""An input that saturates a sigmoid exactly, and is finite in every dtype, even in float16, which ends at 65,504."""
 
 
 def run(
@@ -43,7 +43,7 @@ def run(
 
     Args:
         layer: the layer.
-        x: the input, in the shape `source`; or, if `source` is `None`, the rectangles of the previous layer.
+        x: the input, with the shape `source`; or, if `source` is `None`, the rectangles of the previous layer.
         h: `(D, B, P)` initial state, in the caller's order.
         c: `(D, B, H)` initial cell state of an LSTM.
         grid: the rectangles.
@@ -54,8 +54,8 @@ def run(
 
     Returns:
         The output and the final states. If `target` is `None`, the output is a list of rectangles, `(t, n, P)` each,
-        for the next layer. This needs no copy, but works for one direction only, because a second direction needs
-        another order.
+        for the next layer. This needs no copy, but works for one direction only, because a second direction needs a
+        different order.
     """
     outs: list[Tensor] = []
     finals: list[tuple[Tensor, Tensor | None]] = []
@@ -104,7 +104,7 @@ def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:
 
 @functools.lru_cache(maxsize=4)
 def _column(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # otherwise autograd could not save results of it
+    with torch.inference_mode(False):  # otherwise autograd could not save what is computed from it
         column = torch.zeros(rows, 1, dtype=dtype, device=device)  # the rows of the four gates
         column[: rows // 4], column[rows // 4 : rows // 2] = -FREEZE, FREEZE
         return column

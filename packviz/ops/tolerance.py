@@ -1,4 +1,4 @@
-"""Defines by how much rounding may make two results differ, by dtype and device."""
+"""Defines how far two results may differ because of rounding, for each dtype and device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLERANCE_TF32 = 5e-3
 
 
 def of_states(dtype: torch.dtype, device: str) -> float:
-    """Returns by how much states may differ, as a share of the largest value; 0 for whole numbers.
+    """Returns how far states may differ, as a share of the largest value; 0 for whole numbers.
 
     Args:
         dtype: the dtype in which they were computed.
@@ -33,8 +33,8 @@ def of_states(dtype: torch.dtype, device: str) -> float:
 def of_gradients(dtype: torch.dtype) -> float:
     """Returns the tolerance for gradients of weights; 0 for whole numbers.
 
-    They are sums of many terms that cancel, so only half of the digits agree. In TF32 so few digits are left that a
-    wrong gradient could pass: compare in `full_precision`.
+    Such gradients are sums of many terms that cancel, so only half of the digits agree. In TF32, so few digits are left
+    that a wrong gradient could pass, so compare them in `full_precision`.
     """
     return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 

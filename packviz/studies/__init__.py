@@ -1,1 +1,1 @@
-"""Contains the experiments whose results the notebooks show. Each is also a command that needs little but torch."""
+"""Contains the experiments shown in the notebooks. Each is also a command, which needs little besides torch."""

@@ -1,4 +1,4 @@
-"""Measures how the time of packing grows with the sequences, forward and backward: the benchmark of a forum question.
+"""Measures how the time of packing, forward and backward, grows with the sequence length: a forum benchmark.
 
 At every size and in every setup, each method is timed in two passes: *forward* (the network alone, without a graph for
 autograd), and *training* (forward, loss, backward). In each pass the methods take turns.
@@ -8,11 +8,11 @@ This table compares the original with this benchmark:
 | the original | here |
 |---|---|
 | takes one mean over a block of 20 calls | takes the median of interleaved rounds, with quartiles |
-| times one curve after the other, so a machine that warms up or throttles bends them | times all methods in turn, in a new random order each round, with ratios within rounds |
+| times one curve after the other, so a machine that warms up or throttles distorts them | times all methods in turn, in a new random order each round, with ratios within rounds |
 | warms up with the forward pass only, so the first backward passes are timed cold | warms up each pass that it times |
-| includes clearing gradients and the loss in the time, even in that of the forward pass | keeps no gradient; the
+| includes clearing gradients and the loss in the time, even for the forward pass | keeps no gradient; the
     forward pass is the network alone |
-| sets gradients to zero, so that every backward pass adds to the last one | adds to nothing |
+| sets gradients to zero, so that every backward pass adds to the last one | adds to no earlier gradient |
 | uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random tokens, and compares
     logits and gradients of all methods at every point, on a GPU without TF32 |
 | repeats the mask to the size of the output | broadcasts it |
@@ -22,7 +22,7 @@ This table compares the original with this benchmark:
 As in the original, the time does not include sorting the batch. Sizes are still measured in ascending order, so compare
 methods at one size rather than sizes with each other.
 
-A file made up for a test has `"fake"` in its provenance, and every picture and text made from it shows this. You can
+A file made up for a test has `"fake"` in its provenance, and every picture and text made from it says so. You can
 read and draw results without torch.
 """  # noqa: E501 - a table
 
@@ -47,13 +47,13 @@ from packviz.draw.sheet import Point, Sheet
 from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
-"""The two setups of lengths in the forum, and one more."""
+"""The two setups of lengths from the forum question, and one more."""
 
 METHODS = ("padded", "packed", "drop-in", "run")
 """The names in `network.METHODS`, repeated here because importing that module needs torch."""
 
 FULL = {"batch_size": 512, "shortest": 32, "longest": 512, "step": 32, "rounds": 11}
-"""The sizes in the forum."""
+"""The sizes from the forum question."""
 
 QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds": 6}
 """Small sizes, which take seconds on a CPU."""
@@ -61,7 +61,7 @@ QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds":
 NETWORK = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size {}, float32"
 
 QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("peak memory", "MB")}
-"""The quantities that can be drawn, with label and unit. A ratio is to the time of the first method."""
+"""The quantities that can be drawn, each with its label and unit. Ratios refer to the time of the first method."""
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
@@ -79,7 +79,7 @@ class BenchmarkPoint:
     """One setup at one size.
 
     Attributes:
-        setup: the setup of the lengths, a key of `SETUPS`.
+        setup: the setup of the lengths, one of `SETUPS`.
         steps: number of time steps of the padded batch.
     """
 
@@ -104,7 +104,7 @@ def sizes(shortest: int, longest: int, step: int) -> range:
 
 
 def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[BenchmarkPoint]:
-    """Returns the points of every setup at every size, the smallest first. The default sizes are those in the forum."""
+    """Returns the points for every setup at every size, smallest first, by default at the sizes in `FULL`."""
     every = sorted({*(steps or sizes(FULL["shortest"], FULL["longest"], FULL["step"]))})
     return [BenchmarkPoint(setup, size) for size in every for setup in dict.fromkeys(setups)]
 
@@ -114,7 +114,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
 
     @property
     def methods(self) -> list[str]:
-        """The methods that were measured. All others are compared with the first."""
+        """The methods that were measured. The first is the one that the others are compared with."""
         return [*self.provenance["parameters"]["methods"]]
 
     @property
@@ -124,7 +124,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
 
     @property
     def setups(self) -> list[str]:
-        """The setups that have a point, in the order of `SETUPS`."""
+        """The setups that were measured, in the order of `SETUPS`."""
         return [setup for setup in SETUPS if any(point.setup == setup for point in self.points)]
 
     def steps(self, setup: str) -> list[int]:
@@ -144,7 +144,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; there are {there}")
 
     def ratio(self, name: str, to: str, setup: str, steps: int, which: str = "training") -> Ratio:  # type: ignore[override]
-        """Returns the time of one method as a multiple of that of another.
+        """Returns the time of one method as a multiple of another's.
 
         Raises:
             ValueError: one of them was not measured at this point.
@@ -152,7 +152,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return self.at(setup, steps)[which].ratio(name, to)
 
     def only(self, methods: Sequence[str]) -> Benchmark:
-        """Returns the results of these methods, and of the first, because the others are compared with it."""
+        """Returns the results of these methods and of the first, which the others are compared with."""
         first, *others = self.methods
         kept = [first, *(method for method in others if method in methods)]
         parameters = {**self.provenance["parameters"], "methods": kept}
@@ -168,7 +168,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return self.chart().sheet(theme)
 
     def chart(self, *what: str) -> Sweep:
-        """Returns plots of some of `QUANTITIES`, by default all, against the time steps, one for each setup.
+        """Returns plots of some or all of `QUANTITIES` against the number of time steps, one for each setup.
 
         Raises:
             ValueError: there is no such quantity.
@@ -176,7 +176,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return beside({"": self}, what=[one_of("what", one, QUANTITIES) for one in what] or [*QUANTITIES])
 
     def finding(self, quantity: str, setup: str = "") -> str:
-        """Returns a line about a quantity in training, at the largest size of a setup, by default B."""
+        """Returns a sentence about a quantity in training, at the largest size of a setup (by default B)."""
         setup = next(one for one in (setup, "B", self.setups[-1]) if one in self.setups)
         (first, *others), sizes = self.methods, self.steps(setup)
         long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
@@ -213,7 +213,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return f"{spread[1]:.3g}{doubt}"
 
     def _busy(self, point: BenchmarkPoint) -> str:
-        """Returns the reason why the machine looked busy at a point. Empty if it did not."""
+        """Returns the reason why the machine looked busy at a point, or an empty string."""
         timings = [timing for timing in self.values[point].values() if timing.rounds]
         whole = (replace(timing, provenance={**self.provenance, **timing.provenance}) for timing in timings)
         return next((timing.busy for timing in whole if timing.busy), "")
@@ -235,16 +235,16 @@ def beside(
     what: Sequence[str] = tuple(QUANTITIES),
     title: str = "",
 ) -> Sweep:
-    """Returns plots of several results: a row for each quantity, a column for each setup, all axes logarithmic.
+    """Returns plots of several results: a row for each quantity and a column for each setup, with logarithmic axes.
 
-    Times and memory are left out if the network or batch size differs from that of the first result; ratios are not.
+    If a result has a different network or batch size from the first result, only its ratios are drawn.
 
     Args:
         results: the results by name. The first is drawn with solid lines, the others dashed. `None` marks a result that
             is still to come.
         setups: the setups to draw. Defaults to those that were measured.
         planned: sizes to mark on the axes.
-        notes: lines to place below.
+        notes: lines of text to place below the plots.
         what: the quantities to draw, some of `QUANTITIES`.
         title: the title. Defaults to the finding of the first result.
     """
@@ -265,7 +265,7 @@ def beside(
 
 
 def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", title: str = "") -> Sweep:
-    """Returns plots of a quantity on every machine, on the same axes.
+    """Returns plots of a quantity that show the results of all machines on the same axes.
 
     Args:
         found: results by name of the machine.
@@ -282,14 +282,14 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
 
 
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
-    """Returns the results that can share the axes of the first: ratios, or those of the same network and batch size."""
+    """Returns the results that fit the axes of the first: any for ratios, else those of its network and batch size."""
     there = {name: result for name, result in results.items() if result}
     network = next((result.network for result in there.values()), "")
     return {name: found for name, found in there.items() if quantity == "ratio" or found.network == network}
 
 
 def _plot(results: Mapping[str, Benchmark | None], quantity: str, setup: str, planned: Sequence[int]) -> Plot:
-    """Returns the plot of a quantity in a setup: a curve for each result, method and pass."""
+    """Returns the plot of a quantity in a setup, with a curve for each result, method and pass."""
     drawn = _comparable(results, quantity)
     first = next(iter(drawn.values()), None)
     curves = []
@@ -306,7 +306,7 @@ def _plot(results: Mapping[str, Benchmark | None], quantity: str, setup: str, pl
 
 
 def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[str]]:
-    """Returns a line for each result that has a name, and further notes."""
+    """Returns a line about the source of each named result, and the notes to place below."""
     alike = _comparable(results, "time")
     sources, below = [], []
     for name, result in results.items():
@@ -344,7 +344,7 @@ def _guides(
 
 
 def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:
-    """Returns the three quartiles, or None if there is no number.
+    """Returns the three quartiles of a quantity, or None if it was not measured.
 
     Memory is counted once, so its quartiles are equal.
     """
@@ -400,6 +400,6 @@ run, recorded = STUDY.run, STUDY.load
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
-    """Returns the recorded results of these methods by name of the machine. Raises the same errors as `recorded`."""
+    """Returns the recorded results of these methods by machine name. Raises the same errors as `recorded`."""
     found = STUDY.recordings()
     return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.methods}}

@@ -1,4 +1,4 @@
-"""Defines the command `packviz bench`. It needs torch, NumPy and the standard library; drawing HTML needs plotly."""
+"""Defines the command `packviz bench`. It needs torch, NumPy and the standard library, and plotly to write HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _plot(options: argparse.Namespace) -> int:
     if not any(result.points for result in found.values()):
         raise ValueError("these files contain no points to plot")
     names = {name: "" if len(found) == 1 else Path(name).stem for name in found}
-    if len(set(names.values())) < len(names):  # the same name in different folders
+    if len(set(names.values())) < len(names):  # files in different folders may share a name
         names = {name: name for name in found}
     picture = benchmark.beside({names[name]: result for name, result in found.items()})
     with writing(options.out):

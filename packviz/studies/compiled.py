@@ -1,8 +1,8 @@
 """Compares compiling and packing, separately and together, in a training step of an encoder–decoder LSTM.
 
 A page on packing in a forecasting library compares three methods on a GPU. This study has methods of the same three
-kinds, and some that the page leaves out. All except the padded ones give the same results. In the padded ones, the
-decoder starts from states that have read padding.
+kinds, and some that the page leaves out. All methods give the same results, except for the padded ones, whose decoder
+starts from states that have read padding.
 
 `packviz study compiled --out notebooks/recorded/compiled_cpu.json` makes the recorded file.
 """
@@ -35,7 +35,7 @@ REFERENCE = "compiled, padded"
 
 
 class _Forecaster(nn.Module):
-    """A model that never packs: layers, an encoder LSTM over the past, a decoder LSTM over the future, and layers."""
+    """A model that never packs: layers, an encoder LSTM for the past, a decoder LSTM for the future, and layers."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Forecaster(nn.Module):
 
 
 class _Packing(_Forecaster):
-    """A model that packs in its own forward, with two functions that may be hidden from `torch.compile`."""
+    """A model that packs and pads in its own `forward`, with two functions that can be hidden from `torch.compile`."""
 
     def __init__(self, features: int, hidden: int, disabled: bool = False) -> None:
         super().__init__(features, hidden)
@@ -85,7 +85,7 @@ class _Island(nn.Module):
 
 
 class _Wrapping(_Forecaster):
-    """A model whose two submodules take lengths and pack. `wrap` makes such a module from an LSTM."""
+    """A model whose encoder and decoder take lengths and pack. `wrap` makes such a module from an LSTM."""
 
     def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
         super().__init__(features, hidden)
@@ -124,8 +124,8 @@ class CompiledPoint:
         batch: number of sequences.
         past: time steps of the padded input.
         future: time steps of the padded output.
-        features: features of a time step.
-        hidden: hidden units of each LSTM.
+        features: number of features per time step.
+        hidden: number of hidden units in each LSTM.
         backend: backend of `torch.compile`. Defaults to inductor if the machine has the compiler and the Python headers
             that it needs, and otherwise to aot_eager.
     """
@@ -162,7 +162,7 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
         timing = self.values[point]
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
         rows = {r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high)) for r in ratios}
-        title = f"One training step, as a multiple of {REFERENCE}"  # the page asks which is the fastest
+        title = f"One training step, as a multiple of {REFERENCE}"  # without a finding: the page asks which is fastest
         return bars.rows(title, {"": rows}, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
@@ -171,7 +171,7 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
 
 
 def _colour(name: str) -> str:
-    """Returns the colour of a method: that of padding, of our operator, or otherwise of torch's packing."""
+    """Returns the colour of a method, which stands for padding, our operator or torch's packing."""
     return palette.METHODS["padded" if "padded" in name else "run" if "Ragged" in name else "packed"]
 
 
@@ -198,7 +198,7 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
 
 
 def _can_compile(device: Any) -> bool:
-    """Returns whether inductor can build code. On a GPU, it writes launchers in C, and on a CPU, loops in C++."""
+    """Returns whether inductor can build code. It writes launchers in C for a GPU, and loops in C++ for a CPU."""
     compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_headers and any(map(shutil.which, compilers))

@@ -1,8 +1,8 @@
 """Tests how torch's own compilers handle packing: runs several networks through each compiler, and makes a table.
 
-Every network is compiled with equal lengths, as in the examples of guides, and its results on other lengths are
-compared with those of the network itself. `torch.compile` passes its graphs to a backend that counts their operators
-and runs them eagerly. So no C++ compiler is needed, and the count shows how much of the network is compiled.
+Every network is compiled with equal lengths, as in the examples that guides give. Its results on other lengths are then
+compared with those of the uncompiled network. `torch.compile` passes its graphs to a backend that counts their
+operators and runs them eagerly. So no C++ compiler is needed, and the count shows how much of the network is compiled.
 
 `packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
 """
@@ -24,24 +24,24 @@ STEPS, EXAMPLE = 5, (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
 COMPILERS = {"jit.trace": "trace", "export": "export", "compile": "compile", "compile, fullgraph": "compile",
              "ONNX, legacy": "onnx_legacy", "ONNX, new": "onnx"}  # fmt: skip
-"""The columns of the table, with the backends of `captures`."""
+"""The compiler in each column of the table, and its backend in `captures`."""
 WRITTEN_FOR = "2.13"
 """The torch version whose table is explained in the notebook."""
 AROUND = 5
-"""The number of operators of a tagger without those of its LSTM."""
+"""The number of operators in a tagger, not counting those of its LSTM."""
 
 _NOT_RUN = "not run: "
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """The outcome of one network in one compiler.
+    """The outcome of compiling one network with one compiler.
 
     Attributes:
-        outcome: `RIGHT` if the compiled network runs and returns the right results, also on other lengths; `WRONG` if
-            it returns other results; `ERROR` if it does not run.
-        message: type and first line of the error.
-        compiled: number of operators in the graphs of `torch.compile`, without those of the RNN; `None` for other
+        outcome: `RIGHT` if the compiled network runs and returns the right results, even on other lengths; `WRONG` if
+            it returns wrong results; `ERROR` if it does not run.
+        message: the type and the first line of the error.
+        compiled: number of operators in the graphs of `torch.compile`, not counting those of the RNN; `None` for other
             compilers.
     """
 
@@ -67,7 +67,7 @@ class CompilerPoint:
 
 
 class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
-    """The table of networks and compilers."""
+    """The table of all networks and compilers, with the outcomes."""
 
     @property
     def cells(self) -> dict[str, dict[str, _Cell]]:
@@ -120,12 +120,12 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
 
 def survey(points: Iterable[CompilerPoint] = ()) -> _Relatives:
-    """Computes some cells of the table, by default all, which takes about ten seconds."""
+    """Computes cells of the table. The default is all of them, which takes about ten seconds."""
     return STUDY.run([*points] or STUDY.full)
 
 
 def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> _Cell:
-    """Compiles the network on equal lengths, and compares its results on other lengths."""
+    """Compiles the network on equal lengths, and checks its results on other lengths."""
     counted: list[int] = []
 
     def count_operators(graph: Any, inputs: Any) -> Any:

@@ -1,8 +1,8 @@
 """Compares heuristics for packing with measurements over a grid of batches.
 
-One batch is run padded and packed (pack, RNN, pad), forward and backward or forward alone, for several kinds of RNN,
-sizes and lengths. The faster of the two is compared with the choice of a rule. (Padded results differ from packed ones:
-see notebook 03. Here only the time counts.)
+Each batch is run both padded and packed (pack, RNN, pad), in training and forward alone. The grid covers several kinds
+of RNN, sizes and lengths. The faster of the two methods is compared with the choice of a rule. (Padded results differ
+from packed ones, as notebook 03 shows, but only the time counts here.)
 
 `packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
 """
@@ -29,7 +29,7 @@ from packviz.draw.text import table
 PADDED, PACKED = "padded", "packed"
 
 KINDS = ("equal", "nearly equal", "uniform", "log-normal")
-"""The distributions of lengths, which are keys of `packviz.core.lengths.DISTRIBUTIONS`."""
+"""The distributions of lengths, by their names in `packviz.core.lengths.DISTRIBUTIONS`."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Case(GridPoint):
 
     @property
     def faster(self) -> str | None:
-        """`"padded"` or `"packed"`; `None` if the effect is not larger than the spread of the quartiles."""
+        """`"padded"` or `"packed"`; `None` if the difference is no larger than the spread of the quartiles."""
         ratio = self.ratio
         if ratio.high / ratio.low >= max(ratio.value, 1 / ratio.value):
             return None
@@ -136,8 +136,8 @@ class Measured(Results[GridPoint, Case]):
 def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
     """Returns a padded and a packed run.
 
-    Each returns the output, `(T, B, H)`, and in training the gradients of `x` and all weights, or otherwise the final
-    states.
+    Each returns the output, `(T, B, H)`. In training it also returns the gradients of `x` and all weights, and
+    otherwise the final states.
     """
     rnn = rnn_calls.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)

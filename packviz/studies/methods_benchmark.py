@@ -2,11 +2,11 @@
 
 A point is an RNN and a batch. At each point, all methods are timed against each other in two passes: *training*
 (forward and backward, with a gradient of ones, to the input and all weights) and *forward* (without a graph for
-autograd). Before a point is timed, the results and gradients of all methods are compared with those of torch packed, on
-a GPU without TF32. A method that differs is left out, and the results give the reason. torch padded only shows how fast
-padded data can be: its states are read after the padding, so they are wrong.
+autograd). Before a point is timed, the results and gradients of all methods are compared with those of torch packed
+(without TF32 on a GPU). A method that differs is left out, and the results give the reason. torch padded only shows how
+fast padded data can be processed: its states are read after the padding, so they are wrong.
 
-Everything that is computed once for a batch's lengths (indices, the choice of `auto`) is dropped before every call,
+Everything that is computed once for the lengths of a batch (indices, the choice of `auto`) is dropped before each call,
 because in training the lengths differ from batch to batch.
 
 Some points have no RNN. They only compare torch's packing and padding with packviz's, and with *copy*, which copies the
@@ -60,7 +60,7 @@ LENGTHS: dict[str, Callable[[int, int, int], IntArray]] = {
     **lengths.DISTRIBUTIONS,
     "log-normal": partial(lengths.log_normal, median=math.exp(3)),
 }
-"""The distributions of `packviz.core.lengths`, except that the median of log-normal lengths is 20 at any width."""
+"""The distributions of `packviz.core.lengths`, except that log-normal lengths have a median of 20 at any width."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class MethodsPoint:
 
     Attributes:
         mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`, or `"none"` to pack and pad only.
-        lengths: the distribution of the lengths, a key of `LENGTHS`.
+        lengths: the distribution of the lengths, one of `LENGTHS`.
         batch_size: number of sequences, `B`.
         steps: width of the padded batch, `T`. The longest sequence may be shorter.
-        input_size: features of a time step, `I`.
-        hidden_size: hidden units, `H`.
+        input_size: number of features per time step, `I`.
+        hidden_size: number of hidden units, `H`.
         directions: number of directions, 1 or 2.
     """
 
@@ -172,7 +172,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
     def packed_faster(self) -> WorkAndTime:
         """Draws the batches for which torch's packing makes a training step clearly faster.
 
-        FLOPs and times are multiples of those of torch padded.
+        FLOPs and times are drawn as multiples of the values for torch padded.
         """
         faster = {
             which: [p for p in self.points if (r := self.ratio(p, PACKED, PADDED, which)).is_clear and r.value < 1]
@@ -192,7 +192,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
     def chart(self) -> Chart:
-        """Returns a chart of all training times as multiples of those of torch padded, with a row for each point."""
+        """Returns a chart of all training times relative to torch padded, with a row for each point."""
         from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
         timings = {point: self.values[point]["training"] for point in self.points}
@@ -212,7 +212,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
 
         fast = [point for point in order if point not in slower]
         marks = [(name, name, order, mark) for name, mark in _MARKS.items()]
-        # `auto` is drawn last, around the method that it has chosen.
+        # `auto` is drawn last, around the method that it chose.
         marks.append((AUTO, AUTO, fast, ring(palette.METHODS["run"], "circle-open")))
         marks.append((f"{AUTO}, clearly slower", AUTO, slower, ring(palette.LIGHT.wrong, "square-open")))
         for key, name, points, mark in marks:
@@ -240,7 +240,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
 
 
 def _digits(value: float) -> float:
-    """Rounds a number to three digits."""
+    """Rounds a number to three significant digits."""
     return float(f"{value:.3g}")
 
 
@@ -252,7 +252,7 @@ def _group(point: MethodsPoint) -> str:
 
 
 def method_calls(point: MethodsPoint, which: str, how: MeasureOptions) -> Comparison:
-    """Returns a call of every method at a point, in one pass."""
+    """Returns a call for every method at a point, which runs one pass."""
     n, pack_only = torch.tensor(point.drawn()), point.mode == "none"
     shape = (point.steps, point.batch_size) if pack_only else (point.batch_size, point.steps)
     rnn = None if pack_only else rnn_calls.rnn_of(point.spec, batch_first=True).to(how.device)

@@ -1,7 +1,8 @@
-"""Contains the network of the forum question, its batches, and methods to run its LSTM. The code is our own.
+"""Contains the network from the forum question, its batches, and methods to run its LSTM. The code is our own.
 
-In 2022, a user asked why packing makes the backward pass so slow. The network was this: an embedding, an LSTM, a linear
-layer at every time step, padding set to zero, and the sum over the time steps as logits of two classes.
+In 2022, a user asked why packing makes the backward pass so slow. The network had an embedding, an LSTM, and a
+linear layer at every time step. It set the padding to zero, and summed over the time steps to get the logits of two
+classes.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ PADDING = 0
 """The token used for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
-"""A function that runs an RNN on a padded batch: it maps `(rnn, x, lengths)` to output and states.
+"""A function that runs an RNN on a padded batch: it maps `(rnn, x, lengths)` to the output and the states.
 
-`lengths` are longest first, and the longest is `T`. The output is zero in the padding, as after pack → RNN → pad.
+`lengths` are sorted, longest first, and the longest is `T`. The output is zero in the padding, as after pack → RNN →
+pad.
 """
 
 
@@ -53,7 +55,7 @@ _VOCABULARY, _CLASSES = 10, 2
 
 
 class Network(nn.Module):
-    """Embedding → LSTM → linear layer, summed over the time steps."""
+    """The network: embedding → LSTM → linear layer, with the output summed over the time steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,12 +66,11 @@ class Network(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
         """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`, which are on the CPU and longest first."""
         output, _ = method(self.lstm, self.embedding(ids), lengths)
-        summed: Tensor = self.linear(output).sum(1)
-        return summed
+        return self.linear(output).sum(1)  # type: ignore[no-any-return]
 
 
 class _Batch(NamedTuple):
-    """Tokens `(B, T)` and targets `(B,)` on a device, lengths `(B,)` on the CPU."""
+    """Tokens `(B, T)` and targets `(B,)` on a device, and lengths `(B,)` on the CPU."""
 
     ids: Tensor
     lengths: Tensor
@@ -82,7 +83,7 @@ def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
     Args:
         lengths: `(B,)` whole numbers, longest first.
         steps: width of the batch, `T`.
-        device: the device of tokens and targets.
+        device: the device for the tokens and the targets.
     """
     generator = torch.Generator().manual_seed(0)
     n = torch.tensor(lengths.tolist())
@@ -103,9 +104,9 @@ def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[
 
 
 def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any) -> Comparison:
-    """Returns a call of each method in one pass, all with the same network and batch.
+    """Returns a call for each method, which runs one pass. All calls have the same network and batch.
 
-    They return the logits, and in training the gradients of all weights, too.
+    Each call returns the logits and, in training, the gradients of all weights.
 
     Raises:
         ValueError: there is no such method.

@@ -1,8 +1,8 @@
-"""Measures the parts of a packed training step, by replacing one after another with a part that does not copy.
+"""Measures the parts of a packed training step, by replacing them one by one with parts that don't copy.
 
-The step is that of the network in the forum question (see `packviz.studies.network`), in setup B. The replaced parts
-are, in this order, torch's pad, its pack and its packed LSTM. The results stay the same. The share of a part is the
-time that its replacement saves.
+The step trains the network from the forum question (see `packviz.studies.network`) in setup B. First torch's pad is
+replaced, then its pack, and then its packed LSTM. The results stay the same. The share of a part is the time that its
+replacement saves.
 
 `packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
 """
@@ -32,14 +32,14 @@ from packviz.studies.benchmark import setup_lengths
 
 TORCH = "all of torch's"
 REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
-"""The name of the step in which a part and those before it are replaced, by part."""
+"""For each part, the name of the step in which it and all earlier parts are replaced."""
 
 REST = "the rest"
 
 
 @dataclass(frozen=True)
 class PartsPoint:
-    """A batch whose lengths count down from `steps` to 1, repeatedly."""
+    """A batch whose lengths repeatedly count down from `steps` to 1."""
 
     steps: int
     batch_size: int = 512
@@ -52,13 +52,13 @@ class Parts(Results[PartsPoint, Timing]):
     """The times of a training step of the forum's network, with more and more of its parts replaced."""
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
-        """Returns the share of each part, and of the rest, in the time of the step. They add up to 1."""
+        """Returns the share of each part, and of the rest, in the time of the step. The shares add up to 1."""
         left = [1.0, *(self.ratio(point, name, TORCH).value for name in REPLACED.values())]
         falling = [*accumulate(left, min)]  # noise may change the order
         return dict(zip(REPLACED, (a - b for a, b in pairwise(falling)), strict=True)) | {REST: falling[-1]}
 
     def finding(self) -> str:
-        """Returns a line about the largest batch."""
+        """Returns a line about the shares of the parts at the largest batch."""
         point = self.points[-1]
         return f"Time of a packed training step at {point.steps} time steps: {self._listed(point)}"
 
@@ -88,7 +88,7 @@ class Parts(Results[PartsPoint, Timing]):
 
 @dataclass(frozen=True, repr=False)
 class ByMachine(Drawing):
-    """A picture of the results of several machines.
+    """A picture of the results from several machines.
 
     Attributes:
         found: the results by name of the machine.
@@ -114,7 +114,7 @@ class ByMachine(Drawing):
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
-    """Returns steps with more and more parts replaced. They return the logits and the gradients of all weights."""
+    """Returns steps with more and more parts replaced. Each returns the logits and the gradients of all weights."""
     torch.manual_seed(0)
     network = forum.Network().to(device)
     n = setup_lengths("B", point.batch_size, point.steps)

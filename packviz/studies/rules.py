@@ -1,7 +1,7 @@
 """Defines rules that decide whether to pack (a rule of thumb, thresholds, and a cost model), and evaluates them.
 
-A rule uses only what is known before the run: lengths and sizes. The cases of `packviz.studies.heuristics` show whether
-it is right.
+A rule uses only the lengths and the sizes, which are known before the run. The cases measured by
+`packviz.studies.heuristics` show whether it is right.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Fit = Callable[[Sequence[Case]], Packs]
 def rule_of_thumb(lengths: Any) -> bool:
     """Returns whether a rule of thumb says to pack: the lengths vary by over 10 %, or there are at least 8 sequences.
 
-    The 10 % refer to the longest length. Equal lengths are never packed, even if they are padded further. The rule is
+    The 10 % are relative to the longest length. Equal lengths are never packed, even if all are padded. The rule is
     from "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
@@ -59,8 +59,8 @@ class _Judged(NamedTuple):
         name: name of the rule.
         right: number of cases in which it chose the faster method.
         wrong: number of cases in which it chose the slower one. In the remaining cases, the two were not told apart.
-        slowdown: time of its choices as a multiple of that of the better choices, averaged over all cases.
-        of: number of cases in all.
+        slowdown: time of its choice as a multiple of the better choice's, averaged over all cases.
+        of: total number of cases.
     """
 
     name: str
@@ -84,10 +84,10 @@ def judge(name: str, packs: Packs, cases: Sequence[Case]) -> _Judged:
 
 
 def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
-    """Evaluates a rule that is fitted to cases, on cases of a size that it was not fitted to.
+    """Evaluates a fitted rule on each case, after fitting it to the cases of all other sizes.
 
-    A size is a batch size, a number of time steps and a hidden size. `fit` never sees the size on which its rule is
-    evaluated. If it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
+    A size combines a batch size, a number of time steps and a hidden size. `fit` never sees the size on which its rule
+    is evaluated. If it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
     """
 
     def size(case: Case) -> tuple[int, int, int]:
@@ -118,15 +118,15 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     return fit
 
 
-_SQUARE, _PAD = "cell, step, gate", "pad"  # the copies of a packed RNN, and those of torch's pad
+_SQUARE, _PAD = "cell, step, gate", "pad"  # the terms for copies in a packed RNN and in torch's pad
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """The model of times in `packviz.ops.costs`, with constants fitted to cases.
+    """The model in `packviz.ops.costs` that predicts times, with constants fitted to cases.
 
-    The cases were packed and padded by torch itself. So one term is added for training (notebook 09): torch's pad makes
-    a gradient of the padded size for each distinct length.
+    The cases were packed and padded by torch itself. So training has one more term (see notebook 09), because torch's
+    pad makes a gradient of the padded size for each distinct length.
 
     The model does not cover batches without padding, where packing has nothing to save. (Besides, a packed LSTM whose
     lengths are all equal gets the fused kernel of the padded one in torch 2.13, but not in 2.11.)
@@ -139,7 +139,7 @@ class CostModel:
 
     @classmethod
     def fit(cls, cases: Sequence[Case]) -> CostModel:
-        """Returns the model with the least squared relative error. No constant is below 0."""
+        """Fits the model with the least squared relative errors. No constant is below 0."""
         found = {}
         for (mode, training), some in _by_kind(cases).items():
             padded = [case for case in some if case.layout.n_padding]
@@ -168,7 +168,7 @@ def fit_model(cases: Sequence[Case]) -> Packs:
 def compare(
     machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
 ) -> bars.BarChart:
-    """Draws a bar per rule and machine: the cases it gets right and wrong, and those that were not told apart.
+    """Draws a bar for each rule and machine, with the numbers of right, wrong and undecided cases.
 
     Args:
         machines: the measurements, by name of the machine.
@@ -210,10 +210,10 @@ _WINNERS = {
 
 
 def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Chart]:
-    """Draws each case by its padding and its work per packed time step: a panel for each pass and number of steps.
+    """Plots the work per packed time step of each case against its padding, by pass and number of time steps.
 
     Args:
-        machines: the measurements, by name of the machine. Each gets a chart, on the same axes.
+        machines: the measurements, by name of the machine. Each machine gets a chart, with the same axes.
         mode: the kind of RNN.
     """
     return [
@@ -264,7 +264,7 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
 
 
 def _terms(case: Case, choice: str) -> dict[str, int]:
-    """Returns the factors of the constants: `amounts`, and the copies of torch's own pad."""
+    """Returns the amounts that multiply the constants: `amounts`, and the copies in torch's own pad."""
     layout, copies = case.layout, choice == PACKED and case.training
     distinct = np.unique(layout.lengths).size
     calls, cells = (distinct, layout.n_valid) if choice == PACKED else (1, layout.n_cells)

@@ -1,8 +1,8 @@
-"""Measures whether packing that saves equal FLOPs also saves equal time, for few and for many distinct lengths.
+"""Measures whether equal savings in FLOPs are also equal savings in time, for few and for many distinct lengths.
 
 All batches have the same size, the same padded width and the same number of real cells, so packing saves the same FLOPs
-on each. They differ in their number of distinct lengths. One training step (forward and backward) is timed: padded, and
-packed (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
+on each. They differ in their number of distinct lengths. One training step (forward and backward) is timed
+padded, and also packed (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
 
 `packviz study savings --out notebooks/recorded/savings_cpu.json` makes the recorded file.
 """
@@ -37,14 +37,14 @@ def name(distinct: int) -> str:
 
 @dataclass(frozen=True)
 class SavingsPoint:
-    """One RNN with a padded batch, and with packed batches that have different numbers of distinct lengths.
+    """One RNN, one padded batch, and packed batches that have different numbers of distinct lengths.
 
     Attributes:
         mode: the kind of RNN, `"RNN"`, `"GRU"` or `"LSTM"`.
-        size: number of sequences, and also of time steps, in the padded batch.
+        size: number of sequences in the padded batch, which is also its number of time steps.
         distinct: the numbers of distinct lengths to compare (see `even_steps`).
-        input_size: features of a time step.
-        hidden_size: hidden units.
+        input_size: number of features per time step.
+        hidden_size: number of hidden units.
     """
 
     mode: str = "GRU"

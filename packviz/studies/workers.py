@@ -1,13 +1,13 @@
 """Compares ways to split a ragged batch among several workers in training (DistributedDataParallel).
 
 A batch, sorted by length, is split among workers by the strategies of `packviz.core.batches.SPLITS`. Each worker runs
-its share, and DDP averages the gradients. They are compared with the gradient of one process on the whole batch, for
-two losses:
+its share, and DDP averages the gradients. These averages are compared with the gradient of one process on the whole
+batch, for two losses:
 
 * *mean of means*: every worker takes the mean loss over its own tokens. The average of these means is not the mean over
   all tokens, unless all shares have the same number of tokens.
 * *token-weighted*: every worker takes the sum of its losses, multiplied by the number of workers and divided by the
-  tokens of all. The average of these is the mean over all tokens.
+  number of all tokens. The average of these values is the mean over all tokens.
 
 `compare()` starts two processes on this machine. With torchrun, you can run it on any number of workers:
 
@@ -53,7 +53,7 @@ from packviz.ops.original import pack_padded_sequence
 
 MEANS, WEIGHTED = "mean of means", "token-weighted"
 LOSSES = (MEANS, WEIGHTED)
-"""The losses of a worker, as described above."""
+"""The losses of a worker, as described at the top of this module."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +99,7 @@ class Workers(HasText):
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
-        """Returns a table of each worker's time in ms, and of the slowest as a multiple of the fastest."""
+        """Returns a table of each worker's time in ms, and the ratio of the slowest worker's time to the fastest's."""
         rows = [["split", "ms", "slowest / fastest"]]
         for strategy in self.errors:
             seconds = self.seconds(strategy)
@@ -113,7 +113,7 @@ class Workers(HasText):
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
     def chart(self) -> bars.BarChart:
-        """Draws the tokens of each worker for each strategy."""
+        """Draws the number of tokens of each worker for each strategy."""
         tokens = {strategy: self.tokens(strategy) for strategy in self.errors}
         rows = {
             f"{strategy}, worker {i}": bars.Bar([(own, bars.SOLID)], f"{own:,}")
@@ -129,7 +129,7 @@ class Workers(HasText):
 def compare(
     lengths: Any = None, *, workers: int = 2, rounds: int = 15, timeout: float = 120.0, device: str = "cpu"
 ) -> Workers:
-    """Starts workers on this machine, each with one thread, and compares the strategies of splitting.
+    """Starts workers on this machine, each with one thread, and compares the strategies for splitting.
 
     Args:
         lengths: `(B,)` lengths of the batch, at least one for each worker, or the path of a CSV or JSON file. Defaults
@@ -137,7 +137,7 @@ def compare(
         workers: number of processes.
         rounds: number of rounds in which each share is timed.
         timeout: seconds for which workers wait for each other.
-        device: `"cpu"`, or `"cuda"` for a GPU per worker.
+        device: `"cpu"`, or `"cuda"` with one GPU for each worker.
 
     Raises:
         ValueError: the lengths or the file are not valid, there are fewer sequences than workers, a number is out of
@@ -173,7 +173,7 @@ def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
 
 
 def _worker(rank: int, workers: int, out: Path, *task: Any) -> None:
-    """Runs a worker in a process that `compare` starts. It ends with `compare`. Worker 0 writes the results of all."""
+    """Runs a worker in a process that `compare` starts and that ends with it. Worker 0 writes the results of all."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
@@ -190,8 +190,8 @@ def _end_with_parent() -> None:
 def _leave() -> None:
     """Ends this process without shutting down its interpreter.
 
-    A thread of gloo may still have to release a last tensor with Python's help. It aborts the process if the
-    interpreter is shutting down.
+    A gloo thread may still need Python to release a last tensor, and it aborts the process if the interpreter is
+    already shutting down.
     """
     sys.stdout.flush()
     os._exit(0)
@@ -200,7 +200,7 @@ def _leave() -> None:
 def _work(
     rank: int, workers: int, gpu: int, lengths: list[int], rounds: int, timeout: float, on: str, meet: str = "env://"
 ) -> Workers | None:
-    """Does the work of one worker. Worker 0 returns the results of all. The workers find each other at `meet`."""
+    """Measures as one of the workers, which find each other at `meet`. Worker 0 returns the results of all workers."""
     torch.set_num_threads(1)
     device = torch.device("cuda", gpu) if on == "cuda" else torch.device("cpu")
     distributed.init_process_group(
@@ -216,7 +216,7 @@ def _work(
             calls,
             rounds=rounds,
             device=device,
-            before=dict.fromkeys(calls, distributed.barrier),  # the workers compute at the same time
+            before=dict.fromkeys(calls, distributed.barrier),  # so that the workers compute at the same time
             parameters={"lengths": lengths, "workers": workers},
         )
         found: list[Any] = [None] * workers

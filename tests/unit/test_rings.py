@@ -13,12 +13,11 @@ from pathlib import Path
 
 HOUSE = Path(__file__).parents[2] / "packviz"
 MOST = 3_000  # lines of code in the first ring, without blanks, comments and docstrings
-# They only ever fall. The aims are 13,500, 15,500 and 15,000 lines, and 130 classes.
 SIZES = {
-    "packviz: lines of code": 14_710,
-    "packviz, tools and docs: lines of code": 16_650,
-    "tests: lines of code": 15_800,
-    "packviz: public classes": 152,
+    "packviz: lines of code": 13_500,
+    "packviz, tools and docs: lines of code": 15_500,
+    "tests: lines of code": 15_000,
+    "packviz: public classes": 130,
     "packviz and tools: lines of the longest module, in all": 600,
     "packviz and tools: lines of code of the longest body of a function": 40,
     "packviz: subpackages and single files": 14,

@@ -15,9 +15,9 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 
 @exercise
 def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
-    """Checks a function that computes a GRU's packed forward GEMM FLOPs from its input size, hidden size and lengths.
+    """Checks a function that computes the GEMM FLOPs of a GRU's forward pass on a packed batch.
 
-    The exercise is in notebook 07.
+    The function takes the input size, the hidden size and the lengths. The exercise is in notebook 07.
     """
     cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
     counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
@@ -44,15 +44,16 @@ def _flops_hint(count: FlopCount, yours: Any) -> str:
     return hint_for(yours, mistakes, otherwise)
 
 
+# The largest relative error that is accepted in an answer.
 _NEAR = 0.1
-"""The greatest relative error that is accepted in an answer."""
 
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """Checks a function that computes the bytes that the backward pass of pad writes, from lengths and features.
+    """Checks a function that computes how many bytes the backward pass of padding writes.
 
-    Answers within 10 % are accepted. The exercise is in notebook 09.
+    The function takes the lengths and the number of features. Answers within 10 % are accepted. The exercise is in
+    notebook 09.
     """
     batches = [(spread(d, 128, 64), 32) for d in (8, 16, 32, 64)]
     batches += [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
@@ -72,7 +73,7 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
 
 @functools.cache
 def _counted(lengths: Sequence[int], features: int) -> int:
-    """Counts the bytes. They are counted only once, however often a reader tries."""
+    """Counts the bytes, and keeps the result in case the reader tries again."""
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes

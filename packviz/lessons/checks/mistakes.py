@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from packviz.check.networks import Network
 
 
+# The number of time steps and the lengths of each batch to try.
 _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
-"""The number of time steps and the lengths of each batch to try."""
 
 
 @exercise
 def repaired_network(answer: type[Network]) -> Verdict:
-    """Checks a network that must return its packed output as a padded tensor over all time steps (notebook 13)."""
+    """Checks that a network returns its packed output as a padded tensor over all time steps (notebook 13)."""
     import torch  # noqa: PLC0415
 
     from packviz.check import networks  # noqa: PLC0415
@@ -62,7 +62,8 @@ _HINTS = (
 def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
     """Returns three batches as `(x, lengths, batch_first)`. torch packs each of them wrongly, without an error.
 
-    All contain the same six sequences of whole numbers: a is 10, 11, 12, …, b is 20, 21, and so on. Zeros are padding.
+    All three contain the same six sequences of whole numbers: sequence a counts up from 10, b counts up from 20, and so
+    on. Zeros are padding.
     """
     from torch import arange, zeros  # noqa: PLC0415
 
@@ -74,7 +75,7 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
 
 @exercise
 def repaired_batches(answer: Any) -> Verdict:
-    """Checks three batches whose silent mistakes were repaired: a list of `(x, lengths, batch_first)`.
+    """Checks a list of three batches, `(x, lengths, batch_first)`, whose silent mistakes the reader has repaired.
 
     The exercise is in notebook 15.
     """

@@ -13,7 +13,7 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 @exercise
 def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
-    """Checks a function that takes the final states of both directions from a packed bidirectional RNN's output.
+    """Checks a function that picks the final states of both directions from a bidirectional RNN's output.
 
     The exercise is in notebook 03.
     """
@@ -45,7 +45,7 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
 
 def _taken_from(values: list[float]) -> str:
-    """Returns the place in the output of `final_states` from which this half of a row was taken."""
+    """Returns the place in the output, as `final_states` encodes it, from which half of a row was taken."""
     number = int(values[0]) if values and len(set(values)) == 1 else 0
     arrow, number = ("←" if number > 10_000 else "→"), number % 10_000
     return f"{sequence_name(number // 100)}{number % 100 - 1}{arrow}" if number > 0 else "?"
@@ -53,7 +53,7 @@ def _taken_from(values: list[float]) -> str:
 
 @exercise
 def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
-    """Checks a function that computes the mean over the real steps, from a padded batch `(B, T, F)` and its lengths.
+    """Checks a function that averages a padded batch `(B, T, F)` over the real steps of each sequence.
 
     The exercise is in notebook 04.
     """
@@ -107,7 +107,7 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
 @exercise
 def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
-    """Checks a function that makes a padded batch, its lengths and its padded tags from pairs of sequence and tags.
+    """Checks a function that turns pairs of a sequence and its tags into a padded batch, its lengths and padded tags.
 
     The exercise is in notebook 06.
     """

@@ -13,18 +13,19 @@ from packviz.core.layout import Layout
 from packviz.draw.stairs import Stairs
 from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 
-_A = 1e-3  # s
+_A = 1e-3  # seconds
 _PATIENCE = 10_000
 _CLOSE = 0.05
 
 _Slow = Callable[[int, float], float]
+# For each machine, the time of `b` relative to `a`, and a function that returns how long call `i` really takes if it
+# should take `seconds`.
 _MACHINES: dict[str, tuple[float, _Slow]] = {
     "a quiet machine": (3.0, lambda i, seconds: seconds),
     "a cold machine": (2.0, lambda i, seconds: seconds + 0.02 * (i < 4)),
     "a tiring machine": (4.0, lambda i, seconds: seconds * 1.02 ** min(i, 100)),
     "a busy machine": (1.5, lambda i, seconds: seconds + 0.02 * (i % 7 == 6)),
 }
-"""The machines by name: the time of `b` relative to `a`, and that of call `i` if it should take `seconds`."""
 _HINTS = (
     "Divide the time of b by that of a. A time is clock() after the call minus clock() before it.",
     "Its first calls are slow. Call both functions a few times before you time them.",
@@ -48,7 +49,7 @@ def _simulated(ratio: float, slow: _Slow) -> tuple[Callable[[], None], Callable[
 
 @exercise
 def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdict:
-    """Checks a function that returns how many times as long as `a` the function `b` takes (notebook 08)."""
+    """Checks a function that measures how many times as long `b` takes as `a` (notebook 08)."""
     truths = [ratio for ratio, _ in _MACHINES.values()]
     ratios = [float(answer(*_simulated(*machine))) for machine in _MACHINES.values()]
     title = f"times as long as a that b takes, on {', '.join(_MACHINES)}"
@@ -62,7 +63,7 @@ def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdic
 
 @exercise
 def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
-    """Checks that no staircase costs less than these cuts if a call costs as much as `call` cells (notebook 10)."""
+    """Checks that no staircase is cheaper than these cuts if a call costs as much as `call` cells (notebook 10)."""
     n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
     try:
         stairs = Stairs(n, list(map(operator.index, cuts)))
@@ -70,7 +71,7 @@ def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
         raise TypeError(f"give whole time steps, as in (0, 8, 16), not {cuts!r}") from None
     yours = predict(n, stairs.cuts, price)
     best = predict(n, best_cuts(n, price), price)
-    alike = None  # the best with as many rectangles; None if there are fewer distinct lengths
+    alike = None  # the best with as many rectangles; None if there are too few distinct lengths
     if yours.calls < len(every_cut(n)):
         alike = predict(n, best_cuts(n, price, yours.calls), price)
     target = alike or best

@@ -294,7 +294,7 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
         (nn.GRU(3, 4, batch_first=True), torch.zeros(5, 2, 3), [5, 2], None, "did you mean batch_first=False?"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [6, 2], None, "lengths[0] is 6, but x of shape (5, 2, 3)"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64 but the module"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x is on the meta device, which holds no"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x is on the meta device, which stores no"),
         (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,"),
     ],
 )

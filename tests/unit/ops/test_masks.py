@@ -265,7 +265,7 @@ REFUSED = {
     f"loss is a MSELoss; .* {FUNCTION_FIRST}": wrong(pv.masked_loss, torch.nn.MSELoss(), X, X, [3]),
     f"a loss per cell must be followed by .* {FUNCTION_FIRST}": wrong(pv.masked_loss, X, X, [3]),
     f"a loss function needs .* {FUNCTION_FIRST}": wrong(pv.masked_loss, SQUARES, X, [3]),
-    "given by name: batch_first=True": wrong(pv.masked_loss, X, [3], True),
+    "passed by name: batch_first=True": wrong(pv.masked_loss, X, [3], True),
     r"shapes \(2, 5, 4\) and \(2, 4\), but must agree .* logits": wrong(pv.masked_loss, *CLASSES, batch_first=True),
     r"lengths\[0\] is 9, more than .* predictions": wrong(pv.masked_loss, SQUARES, X, X, [9]),
     r"returned shape \(\) for 3 cells": wrong(pv.masked_loss, lambda x, y, reduction: x.sum(), X, X, [3]),

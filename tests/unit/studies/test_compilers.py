@@ -77,7 +77,7 @@ def test_it_is_quiet_and_leaves_things_as_they_were(capfd):
 
 def test_the_text_is_about_the_torch_that_was_recorded():
     assert not relatives.recorded().moved
-    assert "believe the table" in fake().moved
+    assert "trust the table" in fake().moved
     values = {CompilerPoint("padded", "ONNX, new"): _Cell(ERROR, "not run: onnx is not installed")}
     missing = _Relatives({"torch": f"{relatives.WRITTEN_FOR}.0"}, values)
     assert "Compilers whose package is not installed were not run." in missing.to_text()
