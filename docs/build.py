@@ -41,19 +41,23 @@ RINGS = {
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
 _TAG, _COLOUR = re.compile(r"<\w[^>]*>"), re.compile(r'\b(fill|stroke)="(#\w{6})"')
+_CROSSES = re.compile(rf'fill="{palette.LIGHT.ground}"(?=>(<text[^>]*>✗</text>)+</g>)')
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
 
 
 def live(svg: str) -> str:
-    """Returns a stored picture in colours that follow the page. White text stays white, because it is on a fill."""
+    """Returns a stored picture in colours that follow the page.
+
+    White text stays white, because it is on a fill. Only the fill below a ✗ follows the page, too.
+    """
 
     def recolour(tag: re.Match[str]) -> str:
         ink = f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
         return _COLOUR.sub(lambda c: c[0] if c[0] == ink else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0])
 
-    return _TAG.sub(recolour, svg)
+    return _CROSSES.sub(f'fill="{palette.LIVE.ground}"', _TAG.sub(recolour, svg))
 
 
 def raw(html: str) -> str:

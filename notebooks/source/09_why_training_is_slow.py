@@ -232,7 +232,7 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # - **Use `pv.run(rnn, x, lengths)`**, which replaces both slow operations. It packs and pads with one gather and one
 #   scatter, and trains the RNN without these slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
-# - **Do not replace only pack and pad.** On a CPU, the packed LSTM is the larger part.
+# - **Do not replace only pack and pad.** On a CPU, the packed LSTM takes more of the time.
 #
 # The causes are known: see [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed; it names `narrow`) and
 # [#149194](https://github.com/pytorch/pytorch/issues/149194) (about the forward pass of a packed LSTM).
@@ -262,7 +262,7 @@ checks.backward_bytes(my_bytes)
 #
 # - name the two slow operations: `pad_packed_sequence`, and the packed RNN on a CPU,
 # - count what they write with `profile.count` and `profile.count_rnn`,
-# - say how this grows: with the distinct lengths for pad, and with time steps × real cells for the packed RNN,
+# - say how these bytes grow: for pad with the number of distinct lengths, for the RNN with steps × real cells,
 # - rule out sorting, padding as such, and waiting for the lengths.
 #
 # Next: [10 Making packing pay](10_making_packing_pay.ipynb). Back: [08 The benchmark](08_benchmark.ipynb) · [00 Start

@@ -208,7 +208,7 @@ assert advice.seconds_per_epoch.low <= advice.seconds_per_epoch <= advice.second
 #
 # The advice holds for this machine, this number of threads, these lengths and this RNN. `advise` measures until the
 # ratios are known to about 5 %, or the time is up. If it cannot tell which of two methods is faster, or the machine is
-# busy, it says so. Then give it more seconds, such as `budget=60`, or a quiet machine.
+# busy, it says so. Then give it more time, such as `budget=60`, or use an idle machine.
 #
 # ## Time your own step
 #

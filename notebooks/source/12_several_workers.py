@@ -159,8 +159,8 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, of shape `(N,)`. It also knows `total_tokens`, the number of tokens of all
-# workers, and the number of `workers`. Return the loss on which it calls `backward()`, so that the workers' average
+# A worker has the losses of its own tokens, of shape `(N,)`. It also knows two numbers: `total_tokens`, the sum over all
+# workers, and `workers`, their number. Return the loss on which it calls `backward()`, so that the workers' average
 # gradient is that of the mean over **all** tokens.
 
 

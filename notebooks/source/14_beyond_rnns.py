@@ -178,7 +178,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # An *end of text* token between two documents does not keep them apart, because it is just one more token to read.
 #
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
-# Rotary positions (RoPE) enter the scores only as differences, so with a document mask they may run on. Only rounding
+# In rotary positions (RoPE), only differences count, so with a document mask they need not restart. Only rounding
 # differs.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.

@@ -111,7 +111,7 @@ class Ratio(HasText):
 
     Attributes:
         name: the call whose time is divided.
-        to: the call whose time it is divided by.
+        to: the call whose time is the divisor.
         value: median of the ratios.
         low: first quartile.
         high: third quartile.

@@ -100,7 +100,7 @@ class Batch:
 
     @cached_property
     def are_ids(self) -> bool:
-        """True if x contains only whole numbers of at least 0, such as token ids, which never end in silence."""
+        """True if `x` contains only whole numbers of at least 0, such as token ids: none of them is silence."""
         x = self.x
         return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool or bool((x < 0).any()))
 

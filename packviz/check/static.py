@@ -312,7 +312,7 @@ def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
 
 
 def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
-    """Yields warnings about the calls of the first run, and about sizes that differ in the other runs."""
+    """Yields warnings about calls, and sizes that differ between runs, with which other compilers have problems."""
     for event in seen[0].events:
         for rule, message, fix in _habits(event):
             yield Finding("warning", rule, message, event.where, fix)

@@ -75,7 +75,7 @@ class Counted(HasText):
         name: the name of the operation.
         forward: the counts of its forward pass.
         backward: the counts of its backward pass, from a gradient of its output to the gradient of its input.
-        gradient: the size of the gradient of its output in bytes.
+        gradient: the size in bytes of the gradient of its output.
         steps: the autograd nodes that the forward pass recorded, with what they did in the backward pass. The last
             ones collect the gradients of the input and, for an RNN, of the weights.
     """

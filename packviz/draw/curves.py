@@ -307,7 +307,7 @@ class Sweep(Drawing):
         """Returns the plots as an interactive plotly chart, or the sweep itself if it has no plots."""
         from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
 
-        return times_by_size(self) if self.rows else self
+        return times_by_size(self) if any(self.rows) else self
 
     def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
         (left, top, wide), sizes = place, plot.sizes

@@ -231,7 +231,7 @@ def _short(values: Iterable[Any]) -> list[Any]:
 
 
 def _digits(value: float) -> float:
-    """Rounds to three digits, which are the same on every machine. More digits would be noise in a stored chart."""
+    """Rounds to three significant digits, so that a stored chart is the same on every machine."""
     return float(f"{value:.3g}")
 
 

@@ -297,7 +297,7 @@ class _Batch:
         return [(row, row + 1) for row in (layout.starts[:-1][layout.lengths > t] + t).tolist()]
 
     def _bands(self, top: float, flat: bool) -> None:
-        """Draws the data of a large batch as a bar, with every other group shaded if it is wide enough to be seen."""
+        """Draws the data of a large batch as a bar. Every other time step (or sequence, if `flat`) is shaded."""
         layout, colours, per_row = self.layout, self.sheet.colours, self.per_row
         sizes = layout.lengths if flat else layout.batch_sizes
         odd = zip(np.cumsum(sizes)[1::2], sizes[1::2], strict=True)

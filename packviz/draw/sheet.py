@@ -38,8 +38,9 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Sheet:
     """A drawing in progress.
 
-    Shapes and words are painted in layers. Each layer consists of shapes, in the order in which their looks were first
-    used, with words over them. `layer` starts the next layer, which is painted over the others.
+    Shapes and words are painted in layers. In each layer, words are painted over shapes, and shapes of the same style
+    together, in the order in which the styles were first used. `layer` starts the next layer, which is painted over the
+    others.
 
     Attributes:
         theme: the name of the theme, one of the keys in `palette.THEMES`.

@@ -75,7 +75,7 @@ class LengthsPicker(widgets.VBox):
         Args:
             lengths: your lengths, or `None` for an example. Up to 8 sequences of up to 12 steps have a slider each.
             kind: the source of the lengths, one of `KINDS`. Defaults to your lengths.
-            many: the number of sequences in a distribution.
+            many: the number of sequences to draw from a distribution.
             longest: the greatest length in a distribution, up to 512 time steps.
             seed: the seed of random lengths, up to 99.
             sizes: the smallest and the largest value that `many` may have.

@@ -43,7 +43,7 @@ class RowExplorer(Panel):
             lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a slider each.
             kind: a distribution to start with instead: one of the keys of `pv.lengths.DISTRIBUTIONS`, such as
                 `"sentences"`.
-            many: number of documents in the distribution, up to 512.
+            many: number of documents to draw from the distribution, up to 512.
             longest: greatest length in the distribution, up to 512 time steps.
             row_size: number of time steps in a row.
             strategy: the rule for filling rows, one of `pv.batches.FILLS`.

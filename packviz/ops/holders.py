@@ -113,8 +113,8 @@ class _Search:
 def _root(one: Any) -> str | None:
     """Returns the name of a module, a class, a function or an object, or an empty string if it is left out.
 
-    The result is `None` for containers, and for functions and objects that torch or the standard library made for
-    others. These are named after the objects that hold them.
+    The result is `None` for containers, and for functions and objects that torch or the standard library creates for
+    other code. These are named after the objects that hold them.
     """
     if isinstance(one, dict):
         module = name = str(one["__name__"]) if "__name__" in one and {"__builtins__", "__spec__"} & one.keys() else ""

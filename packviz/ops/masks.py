@@ -99,7 +99,7 @@ def masked_loss(
     Call it in one of two ways:
 
         pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=True)
-        pv.masked_loss(loss, lengths, batch_first=True)  # loss has one number per cell or more
+        pv.masked_loss(loss, lengths, batch_first=True)  # loss has at least one number per cell
 
     Args:
         loss: a function from `torch.nn.functional`, such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or

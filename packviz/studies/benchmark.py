@@ -259,8 +259,7 @@ def beside(
     below = [*notes, *below]
     texts = {name: one.to_text(what, setups) if len(what) == 1 else f"{one}" for name, one in there.items()}
     text = "\n\n".join([*notes, *(f"{name}\n{words}".lstrip() for name, words in texts.items())])
-    bands = "" if [*what] == ["memory"] else " Whiskers: quartiles."
-    key = f"Filled marks: training. Hollow marks: forward.{bands}"
+    key = "Filled marks: training. Hollow marks: forward." + " Whiskers: quartiles." * ([*what] != ["memory"])
     return Sweep(f"{title} ({name})" if len(there) > 1 else title, rows, sources, [*below, key], text)
 
 
@@ -278,7 +277,8 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
     """
     one_of("quantity", quantity, QUANTITIES)
     found = {name if len(found) > 1 else "": result for name, result in found.items()}
-    return beside(found, [setup] if setup else [], what=[quantity], title=title)
+    sweep = beside(found, [setup] if setup else [], what=[quantity], title=title if found else "Nothing was recorded")
+    return replace(sweep, text=f"{sweep.title}\n\n{sweep.text}")
 
 
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
