@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Records, on this machine, the results that the notebooks show and the constants that `pv.run` uses to choose.
+"""Records the results that the notebooks show, and the constants that `pv.run` uses to choose a method.
 
     python tools/record.py --device cuda --minutes 9 --out DIR
 
-runs `packviz study` for one study after the other, each into a file of DIR, until the minutes are over. The same
-command resumes. Complete results are copied into the checkout: results to `notebooks/recorded/`, constants to
-`packviz/ops/`, before the studies that use them. With `--minutes 0` it measures nothing and only copies.
+This command runs `packviz study` for one study after another until the minutes are over. Each study writes to its own
+file in DIR. To resume, run the same command again. When a study is complete, its file is copied to
+`notebooks/recorded/` in the checkout. The constants are saved to `packviz/ops/` before the studies that use them begin.
+With `--minutes 0`, the command measures nothing and only copies.
 
-It needs torch, NumPy and the standard library.
+The script needs torch, NumPy and the standard library.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ STEPS: dict[str, tuple[str, ...]] = {
     "savings": ("savings",),
     "untuned": ("methods", "--points", "untuned", "--budget", "1"),
 }
-"""The arguments of `packviz study` by name of the file. Those that others depend on come first."""
+"""The arguments of `packviz study`, by name of the result file. A study on which others depend comes before them."""
 
-GRACE = 60  # seconds that a study has to finish its last call
+GRACE = 60  # the seconds in which a study must finish its last call
 
 
 def study_of(step: str) -> tuple[Any, Sequence[Any]]:
     """Returns the study of a step, and the points to measure."""
-    from packviz.cli import STUDIES  # noqa: PLC0415 - the checkout is on the path only now
+    from packviz.cli import STUDIES  # noqa: PLC0415 - by now, the checkout is on the path
 
     name, *options = STEPS[step]
     module = next(module for module in STUDIES if module.removesuffix("_benchmark").endswith(f".{name}"))
@@ -58,13 +59,13 @@ def missing(step: str, path: Path) -> list[str]:
 
 
 def record(step: str, path: Path, device: str, threads: int, until: float) -> int:
-    """Runs a study until it is complete or the time is over. Returns its exit status."""
+    """Runs a study until it is complete or the time is over. Returns its exit status, or 0 if the time ran out."""
     command = [sys.executable, "-m", "packviz", "study", *STEPS[step], "--device", device, "--threads", str(threads)]
     process = subprocess.Popen([*command, "--out", str(path)], cwd=ROOT)
     try:
         return process.wait(timeout=max(until - time.monotonic(), 0))
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C, it already has the signal
+        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C, the process already has the signal
             process.send_signal(signal.SIGINT)
         try:
             process.wait(GRACE)
@@ -77,12 +78,12 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
 
 
 def take(step: str, path: Path, device: str, threads: int) -> str:
-    """Copies complete results into the checkout. Returns a line about what it did, or why it did nothing."""
+    """Copies complete results into the checkout. Returns a line that says what was copied, or why nothing was."""
     study, _ = study_of(step)
     found = study.load(path)
     kind = device.partition(":")[0]
     if "fake" in found.provenance or found.provenance["device"].partition(":")[0] != kind:
-        return f"not taken: it was not measured on {kind}"
+        return f"not copied: it was not measured on {kind}"
     if step == "calibration":
         if not found.is_enough:
             return "not complete: too few points for constants"
@@ -93,16 +94,16 @@ def take(step: str, path: Path, device: str, threads: int) -> str:
     else:
         target = ROOT / "notebooks" / "recorded" / path.name
         shutil.copyfile(path, target)
-    return "; ".join([f"taken to {target.relative_to(ROOT)}, measured on {found.caption}", *found.left_out])
+    return "; ".join([f"copied to {target.relative_to(ROOT)}, measured on {found.caption}", *found.left_out])
 
 
 def main() -> int:
-    """Records until the time is over. Returns 1 if a study failed."""
+    """Records until the time is over. Returns 1 if a study failed, 130 after Ctrl-C, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="results; if they exist, resume")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="result folder; if not empty, resume")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="0 only copies results")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="limit; 0 only copies results")
     parser.add_argument("--studies", nargs="+", choices=STEPS, default=[*STEPS], metavar="NAME", help=", ".join(STEPS))
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
