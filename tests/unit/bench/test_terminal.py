@@ -41,15 +41,15 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, measured)
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 def test_ctrl_c_for_real(tmp_path):
     path = tmp_path / "result.json"
-    command = [sys.executable, "-m", "packviz", "study", "heuristics"]
-    command += ["--only", "4 × 16", "--rounds", "1", "--out", str(path)]
+    # All points together take minutes, so on a busy machine, too, the signal arrives while some are left.
+    command = [sys.executable, "-m", "packviz", "study", "heuristics", "--out", str(path)]
 
     def hear():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts what runs in its background deaf to Ctrl-C
 
     program = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hear)
     try:
-        assert program.stderr.readline().endswith("4 × 16: done\n")
+        assert program.stderr.readline().endswith(": done\n")
         program.send_signal(signal.SIGINT)
         _, error = program.communicate(timeout=60)
     finally:
