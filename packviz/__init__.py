@@ -1,6 +1,6 @@
 """See, count, check and time PyTorch packed sequences.
 
-Everything here is imported on first use, so that `import packviz` stays fast. `__init__.pyi` lists the names.
+Every name is imported on first use, so that `import packviz` stays fast. `__init__.pyi` lists the names.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# The home of each name, read from the lines `from HOME import NAME as NAME` of the stub.
+# Maps each name to its module or package, as read from the stub's lines `from HOME import NAME as NAME`.
 with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
     _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
-# `__all__` contains functions and classes, which are in modules such as `packviz.core.layout`. Other names are modules.
+# `__all__` lists functions and classes, which are in modules such as `packviz.core.layout`. Other names are modules.
 __all__ = sorted(name for name, home in _HOME.items() if home.count(".") == 2)
-# Old names and their new ones. docs/renamed.md also lists the arguments that were renamed.
+# Maps each old name to the new one. docs/renamed.md also lists the renamed arguments.
 _RENAMED = {"Buckets": "BucketSampler", "figures": "draw", "padding_mask": "real_mask", "ragged_op": "Ragged"}
 _RENAMED |= {name: f"draw.{name}" for name in ("Aligned", "Attention", "Scores", "Stairs", "Strips")}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 
 def main() -> int:
-    """Runs the command. Ctrl-C ends it quietly, even during the first import."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the parent process wants it ignored
+    """Runs the command `packviz`. Ctrl-C ends the command without a traceback, even during the first import."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise, the parent process has changed it
         signal.signal(signal.SIGINT, _stop)
     from packviz import cli  # noqa: PLC0415 - after the handler is set
 
@@ -16,7 +16,7 @@ def main() -> int:
 
 
 def _stop(number: int, frame: Any) -> None:
-    """Ends the program at once, because a KeyboardInterrupt during the import of torch could raise any error."""
+    """Ends the program at once, because a KeyboardInterrupt while torch is imported could turn into another error."""
     os.write(2, b"packviz: stopped\n")
     os._exit(128 + number)  # the exit status in a shell
 

@@ -19,14 +19,14 @@ from packviz.draw.picture import show
 from packviz.studies import command as benchmark
 
 STUDIES = {
-    "packviz.studies.savings": "time that packing saves on equal FLOPs, with few and many distinct lengths",
+    "packviz.studies.savings": "time that packing saves at equal FLOPs, with few and many distinct lengths",
     "packviz.studies.compiled": "compiling and packing, together and separately",
     "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
     "packviz.studies.parts": "parts of a packed training step, replaced one after another",
     "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
-    "packviz.studies.benchmark": "the network of a forum question, padded and packed, for growing lengths",
+    "packviz.studies.benchmark": "the network from a forum question, padded and packed, for growing lengths",
     "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
-    "packviz.bench.calibration": "the constants by which pv.run chooses a method",
+    "packviz.bench.calibration": "the constants that pv.run uses to choose a method",
 }
 """The studies that `packviz study` offers: a description of each, by the name of its module."""
 
@@ -38,14 +38,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True)
 
     def add(name: str, add_options: Callable[[argparse.ArgumentParser], object], words: str) -> None:
-        add_options(commands.add_parser(name, help=words, description=f"{words.capitalize()}."))
+        add_options(commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}."))
 
     add("show", _add_show, "print a batch, padded and packed")
     add("diagnose", add_diagnose, "find mistakes in a batch and its lengths that torch does not report")
     add("check", add_check, "find the lines of a network that break under fixed shapes")
     add("patched", add_patched, "run a program with packviz's packing and padding under torch's names")
     add("advise", _add_advise, "measure the methods of running an RNN on batches of these lengths, and recommend one")
-    add("bench", benchmark.add_to, "time the network of a forum question, padded and packed, on this machine")
+    add("bench", benchmark.add_to, "time the network from a forum question, padded and packed, on this machine")
     study = "repeat an experiment from the notebooks on this machine"
     add("study", partial(add_studies, studies=STUDIES), study)
     return parser
@@ -54,18 +54,18 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    The status is 1 if `check` or `diagnose` found an error, 2 for input that cannot be used, 130 after Ctrl-C, and 0
-    otherwise.
+    The status is 1 if `check` or `diagnose` found a mistake, 2 if the input cannot be used or a package is missing, 3
+    if `check` found no mistake but could not try everything, 130 after Ctrl-C, and 0 otherwise.
     """
     parser = _parser()
     arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
     options, status = parser.parse_args(arguments, argparse.Namespace(rest=rest, program=None)), 0
     if rest is None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show our dashes still shows the numbers
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character still shows the rest
     try:
         status = options.run(options) or 0
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has ended; avoid a second error at exit
+    except BrokenPipeError:  # the reader, such as `head`, has ended; this avoids a second error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ValueError as error:
         print(f"packviz: {error}", file=sys.stderr)
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "plotly"):
             raise
-        print(f"packviz: this needs {error.name}: python -m pip install {error.name}", file=sys.stderr)
+        print(f"packviz: {error.name} is missing; run python -m pip install {error.name}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("packviz: stopped", file=sys.stderr)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "quick"
 
 # No deadline, and no complaint about slow drawing: a busy two-core machine is not a wrong answer.
-for name, examples in {"quick": 15, "full": 500}.items():
+for name, examples in {"quick": 10, "full": 500}.items():
     settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(PROFILE)
 

@@ -1,9 +1,9 @@
 """Writes, checks, tests and runs the notebooks.
 
-python tools/notebooks.py write [NAME…]              run the sources, write notebooks/ (`make notebooks`)
-python tools/notebooks.py check [NAME…]              find defects, run nothing (`make check-notebooks`)
+python tools/notebooks.py write [NAME…]              run the sources and write notebooks/ (`make notebooks`)
+python tools/notebooks.py check [NAME…]              find defects without running anything (`make check-notebooks`)
 python tools/notebooks.py test [NAME…]               check, then run again and compare every output
-python tools/notebooks.py run NAME OUT [-p k=v]…     run one headless with papermill
+python tools/notebooks.py run NAME OUT [-p k=v]…     run one notebook headless with papermill
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns 0, or 1 if there are defects, or 2 if the command is wrong."""
+    """Runs the command. Returns 1 if there are defects or failures, 2 if the command is wrong, and otherwise 0."""
     options = _parser().parse_args(arguments)
     options.root = options.root.resolve()
     try:
@@ -78,7 +78,7 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
-    """Runs one edition and replaces its file, unless something is wrong."""
+    """Runs one edition, and replaces its file if the notebook has changed. Returns what was done."""
     old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else None
     stored = None if options.redraw or old is None else _read(old)
     new = _made(edition, options.root, stored)

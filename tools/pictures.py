@@ -21,7 +21,7 @@ def picture() -> str:
 
 
 def colours() -> str:
-    """Returns the palette, in both themes."""
+    """Returns a picture of the palette in both themes."""
     both = row([_colours(theme) for theme in ("light", "dark")], "light")
     both.description = "The colours of packviz and what each means, light and dark"
     return both.svg()
@@ -56,7 +56,7 @@ def _colours(theme: str) -> Sheet:
 
 
 DRAWN: Mapping[str, Callable[[], str]] = {"picture.svg": picture, "palette.svg": colours}
-"""The function that draws each file."""
+"""The functions that draw the files, by name of the file."""
 
 
 if __name__ == "__main__":

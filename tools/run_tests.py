@@ -1,9 +1,9 @@
 """Runs every check and test in stages, reports the time of each stage, and adds up the tests.
 
-`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` only these two. A failed stage
-does not stop the others, so that one run shows everything that is wrong. Each stage is a process of its own, so that no
-pipe can hide its exit status. Stages with kernels and browsers wait a lot, so they run beside the others. Each stage
-then writes to a file in artefacts/logs, which is printed when the stage has ended.
+`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only these two groups. A
+failed stage does not stop the others, so one run shows everything that is wrong. Each stage is a process of its own, so
+no pipe can hide its exit status. Stages with kernels and browsers wait a lot, so they run at the same time as the
+others. In that case, each stage writes to a file in artefacts/logs, which is printed when the stage has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOGS = ROOT / "artefacts" / "logs"
 
 @dataclass(frozen=True)
 class Stage:
-    """One command, run as `python -m …` or `python tools/….py`."""
+    """A command that runs as `python -m …` or as `python FILE.py`."""
 
     group: str
     name: str
@@ -49,7 +49,7 @@ class Stage:
         """Returns the arguments with which Python runs the stage."""
         if not self.is_pytest:
             return [*self.command]
-        # A worker that is done takes tests from another's queue: some take no time, some a minute.
+        # An idle worker takes tests from another's queue, because some tests take no time and others a minute.
         spread = ["-n", str(workers), "--dist", "worksteal"]
         # xunit1, because the default form cannot hold the time and memory that a test records.
         return [*self.command, *spread, f"--junitxml={self.report}", "-o", "junit_family=xunit1"]
@@ -76,7 +76,6 @@ STAGES = (
     Stage("lint", "ruff check", ("-m", "ruff", "check", ".")),
     Stage("lint", "ruff format", ("-m", "ruff", "format", "--check", ".")),
     Stage("lint", "mypy", ("-m", "mypy")),
-    Stage("form", "notebooks are canonical", ("tools/notebooks.py", "check")),
     Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "tests/device")),
     Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks")),
     Stage("site", "site build", ("docs/build.py", "build/site")),
@@ -89,14 +88,14 @@ WAITING = ("notebooks", "site", "browser")
 
 
 def lanes(groups: list[str]) -> list[list[Stage]]:
-    """Returns the stages of these groups in two lanes that run side by side: those that wait, and the others."""
+    """Returns the stages of these groups in lanes that run side by side, with the groups in `WAITING` last."""
     asked = [stage for stage in STAGES if stage.group in groups]
     both = [[stage for stage in asked if (stage.group in WAITING) == waits] for waits in (False, True)]
     return [lane for lane in both if lane]
 
 
 def without_browser(outcome: Outcome) -> Outcome:
-    """Returns the outcome of the browser stage without a browser: skipped, or failed in CI."""
+    """Marks the browser stage as skipped, or as failed in CI, because there is no browser."""
     # A wrong path in PACKVIZ_CHROMIUM is an error everywhere.
     if in_ci() or os.environ.get("PACKVIZ_CHROMIUM"):
         outcome.fail(how_to_get_it())
@@ -107,7 +106,7 @@ def without_browser(outcome: Outcome) -> Outcome:
 
 
 def count_tests(outcome: Outcome) -> None:
-    """Adds up pytest's own report. A stage without a test has checked nothing, so it fails."""
+    """Adds the numbers in pytest's report to the outcome. A stage without a test has checked nothing, so it fails."""
     try:
         suites = list(ElementTree.parse(outcome.stage.report).getroot().iter("testsuite"))
     except (OSError, ElementTree.ParseError):
@@ -119,20 +118,20 @@ def count_tests(outcome: Outcome) -> None:
 
     outcome.failed = total("failures", "errors")
     outcome.skipped = total("skipped")
-    # A test that fails, and whose teardown fails too, is listed twice: hence the maximum.
+    # If a test and its teardown both fail, the test is listed twice, so the difference may be below 0.
     outcome.passed = max(0, total("tests") - outcome.failed - outcome.skipped)
     if outcome.passed + outcome.failed == 0:
         outcome.fail("no test ran")
 
 
 def run(stage: Stage, *, alone: bool) -> Outcome:
-    """Runs one stage. Alone, its output goes straight to the terminal; otherwise it is printed when the stage ends."""
+    """Runs one stage. Its output goes to the terminal at once if it runs `alone`, and otherwise when the stage ends."""
     outcome = Outcome(stage)
     # The browser's workers wait a third of their time.
     arguments = stage.arguments(workers() * 3 // 2 if stage.group == "browser" else workers())
-    # More processes than cores: a thread that spins for another keeps that one from its core.
+    # There are more processes than cores, so a thread must not keep a core busy while it waits for another thread.
     environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
-    # Yesterday's report must not be counted when today's pytest dies before it writes one.
+    # An old report must not be counted if pytest dies before it writes a new one.
     stage.report.unlink(missing_ok=True)
     print(f"\n=== {stage.name}: python {' '.join(arguments)}", flush=True)
     if stage.group == "browser":
@@ -159,7 +158,7 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
 def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
     """Runs lanes side by side, and the stages of each lane one after another.
 
-    Ctrl-C reaches every stage from the terminal. Each stage ends by itself, and no other stage begins.
+    The terminal sends Ctrl-C to every running stage. These stages then end, and no other stage begins.
     """
     interrupted = threading.Event()
 
@@ -176,7 +175,7 @@ def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:
-    """Returns a line with the time of each stage, and the total of all tests in the last line.
+    """Returns a table of the times of all stages, with the total numbers of tests in the last line.
 
     Args:
         outcomes: the outcomes of all stages.
@@ -191,7 +190,7 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
     worked = times.children_user + times.children_system
     lines.append(f"{'all':<33}{seconds:>8.1f} s  {worked:.0f} s of processor time")
     passed = sum(outcome.passed for outcome in outcomes)
-    # A stage that failed without a failed test counts as one: "0 failed" must never end a red run.
+    # A stage that failed without a failed test counts as one failed test, so that "0 failed" never ends a failed run.
     failed = sum(max(outcome.failed, outcome.status == "failed") for outcome in outcomes)
     skipped = sum(outcome.skipped for outcome in outcomes)
     if any(outcome.stage.is_pytest for outcome in outcomes):
@@ -200,13 +199,13 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs some stages, by default all. Returns 1 if one of them failed, and otherwise 0."""
+    """Runs some stages, by default all. Returns 1 if one of them failed, 130 after Ctrl-C, and otherwise 0."""
     groups = list(dict.fromkeys(stage.group for stage in STAGES))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("group", nargs="*", help=f"stages to run, of: {', '.join(groups)} (default: all)")
+    parser.add_argument("group", nargs="*", help=f"groups to run: {', '.join(groups)} (default: all)")
     asked = parser.parse_args(arguments).group or groups
     if unknown := [group for group in asked if group not in groups]:
-        parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(groups)}")
+        parser.error(f"no such group: {', '.join(unknown)}; choose from {', '.join(groups)}")
     for folder in (JUNIT, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()

@@ -6,11 +6,12 @@ import os
 
 import psutil
 
-# A worker with torch takes 1 GB. One and a half per core, with JupyterLab, a kernel and a browser, take 2 GB each.
+# The memory for each process, with a reserve. A test process with torch takes 1 GB. A test process with JupyterLab, a
+# kernel and a browser takes 2 GB, and there are one and a half such processes per core.
 BYTES = 4e9
 
 
 def workers() -> int:
-    """Returns the number of processes: one per core, or fewer if memory is short, but at least one."""
+    """Returns the number of processes: one for each core, or fewer if memory is short, but at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, int(psutil.virtual_memory().available / BYTES)))

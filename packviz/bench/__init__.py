@@ -1,4 +1,4 @@
-"""Measures times and memory. It needs only torch, NumPy and the standard library, so it runs on a bare GPU machine."""
+"""Measures times and memory. The package needs only torch and NumPy, so it runs on a bare GPU machine."""
 
 from packviz.bench.machine import calm_allocator, provenance
 from packviz.bench.timing import Ratio, Timing, measure

@@ -36,14 +36,14 @@ SAMPLE = 5
 """The largest number of batches that are measured to represent an epoch."""
 
 SLOW = 3.0
-"""A method that takes over this many times as long as the fastest exact method is not measured further."""
+"""A method that takes more than this many times as long as the fastest exact method is not measured further."""
 
-# The number of rounds that gives narrow intervals on a quiet machine. The sample is small enough to allow it.
+# This many rounds give narrow intervals on a quiet machine. The sample is small enough for them to fit the budget.
 _ENOUGH_ROUNDS = 11
 
 
 class _Estimate(float):
-    """The median of the rounds, usable as a number, with its 95 % confidence interval from `low` to `high`."""
+    """A number: the median of the rounds. Its 95 % confidence interval runs from `low` to `high`."""
 
     low: float
     high: float
@@ -67,14 +67,15 @@ class Advice(Drawing):
         lengths: `(N,)` lengths of the whole data set.
         batch_size: number of sequences per batch.
         window: number of batches that are sorted together to form buckets.
-        loads: the cells of all batches of an epoch, for the orders `"shuffled"` and `"bucketed"`.
+        loads: the numbers of cells in the batches of an epoch, for the orders `"shuffled"` and `"bucketed"`.
         sample: number of batches that were measured in each order.
-        timing: the time of one pass over these batches. Shuffled batches are listed by method, and bucketed ones by
-            `bucketed(method)`. If there was too little time for a round, `warmup` is 0 and the only round is the first
-            call of each method on one batch.
+        timing: the times of one pass over the measured batches. Times on shuffled batches are listed under the name of
+            the method, and times on bucketed batches under `bucketed(method)`. If there was too little time for a
+            round, `warmup` is 0, and the only round consists of one call of each method on one batch.
         once: the seconds for one batch, by method, for methods that were too slow to be measured further.
         failed: the reasons why methods were not measured at all, by method.
-        spent: the seconds spent on one batch with each method (`"looking"`), and on the rounds (`"measuring"`).
+        spent: the seconds that it took to try each method on one batch (`"looking"`), and to run the rounds
+            (`"measuring"`).
     """
 
     spec: Spec
@@ -90,13 +91,13 @@ class Advice(Drawing):
     spent: Mapping[str, float]
 
     def __getattr__(self, name: str) -> Any:
-        """Raises an error that gives the new name of a renamed attribute."""
+        """Raises an `AttributeError`. If the attribute was renamed, the message contains its new name."""
         renamed = f"advice.{name} is now advice.{_RENAMED[name]}" if name in _RENAMED else ""
         raise AttributeError(renamed or f"Advice has no attribute {name!r}")
 
     @property
     def device(self) -> str:
-        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`. See `timing.caption` for its name."""
+        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`. `timing.caption` gives its name."""
         return str(self.timing.provenance["device"])
 
     @property
@@ -106,21 +107,25 @@ class Advice(Drawing):
 
     @property
     def recommended(self) -> str:
-        """The method to use, as named in `timing`: `best`, or the best one on buckets if that is clearly faster."""
+        """The name in `timing` of the method to use.
+
+        It is `best`, unless the best method on buckets is clearly faster.
+        """
         ratio = self.bucketing
         return ratio.name if ratio and ratio.is_clear and ratio.value < 1 else self.best
 
     @property
     def best(self) -> str:
-        """The method to use on shuffled batches: the fastest with the right results, or a simpler one that is as fast.
+        """The method to use on shuffled batches: the simplest exact one that is not clearly slower than the fastest.
 
-        It is torch's packing if the rounds cannot tell any other method apart from it (see `is_clear`).
+        If there is padding, and the rounds cannot tell torch's packing and the fastest method apart, torch's packing is
+        best.
         """
         return self._best(SHUFFLED)
 
     @property
     def speedup(self) -> _Estimate:
-        """The time of torch's packing on shuffled batches, divided by that of `recommended`."""
+        """The time of torch's packing on shuffled batches, divided by the time of `recommended`."""
         ratio = self.timing.ratio(PACKED, self.recommended)
         return _Estimate(ratio.value, *ratio.interval)
 
@@ -133,14 +138,15 @@ class Advice(Drawing):
     def is_clear(self) -> bool:
         """True if the rounds show how each method with the right results compares with torch's packing.
 
-        They do if the interval of each ratio either excludes 1 or is so narrow that both take about the same time.
+        This holds if there are at least `FEWEST_ROUNDS` rounds, and the interval of each ratio either excludes 1 or is
+        so narrow that both methods take about the same time.
         """
         ratios = [self.timing.ratio(name, PACKED) for name in self._exact(SHUFFLED)]
         return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)
 
     @property
     def bucketing(self) -> Ratio | None:
-        """The best time on buckets as a multiple of that on shuffled batches; None if buckets were not measured."""
+        """The ratio of the best time on buckets to that on shuffled batches, or `None` if buckets were not measured."""
         return self.timing.ratio(self._best(BUCKETED), self.best) if self._exact(BUCKETED) else None
 
     @property
@@ -163,7 +169,7 @@ class Advice(Drawing):
         return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
 
     def epoch(self, name: str) -> _Estimate:
-        """Returns the seconds per epoch for one of the names in `timing`."""
+        """Returns the seconds per epoch of a method, given its name in `timing`."""
         return _Estimate(*(self._scale * each for each in (self.timing.median(name), *self.timing.interval(name))))
 
     def to_text(self) -> str:
@@ -171,7 +177,7 @@ class Advice(Drawing):
         return "\n".join([self.verdict, "", *self._table(), RATIOS, "", *self._notes()])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the recommendation above a bar for each method."""
+        """Draws the recommendation, and below it a bar for each method."""
         rows = {}
         for name in self.timing.seconds:
             ratio = self.timing.ratio(name, PACKED)
@@ -179,27 +185,27 @@ class Advice(Drawing):
         title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
         together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
-        key = [] if all(map(self.is_exact, rows)) else [(HATCHED, "other results than packing")]
+        key = [] if all(map(self.is_exact, rows)) else [(HATCHED, "results differ from packing")]
         picture = bars.rows(title, {"": rows}, theme, key=key, line=1, notes=notes)
         return stack(self.verdict.replace("\n", " "), [picture], theme)
 
     @property
     def verdict(self) -> str:
-        """The recommendation in words, with the time that it and bucketing save."""
+        """The recommendation as text, with the time that the recommended method and bucketing save."""
         where = ", on buckets of similar lengths" if self.recommended != self.best else ""
         known = where or self.timing.ratio(self.best, PACKED).is_clear or self.is_clear
         use = "Use" if known else "Cannot tell which is fastest; take the simplest,"
         return "\n".join([f"{use} {_method(self.recommended)}{where}.", *self._gain_lines(), self._bucketing()])
 
     def _gain_lines(self) -> list[str]:
-        """Returns lines that state the time saved by the best method on shuffled batches, or why it is unknown."""
+        """Returns lines that say how much time the best method saves on shuffled batches, or why this is unknown."""
         gain, rounds = self.timing.ratio(self.best, PACKED), self.timing.rounds
         busy = [f"The machine is busy: {self.timing.busy}."] if self.timing.busy else []
-        again = [*busy, "Give a larger budget, or repeat it on a quiet machine."]
+        again = [*busy, "Give a larger budget, or repeat this on a quiet machine."]
         if gain.is_clear:
             fast, slow = gain.interval
             share = 100 * (1 - slow), 100 * (1 - fast)
-            it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
+            it = f"On shuffled batches, {self.best}" if self.recommended != self.best else "It"
             percent = f"{quantities.known(100 * (1 - gain.value), share)} % of the time of {PACKED}"
             seconds = self.epoch(PACKED) - self.epoch(self.best)
             sure = f"(95 % interval {quantities.between(share)} %), about {seconds:.2g} s per epoch"
@@ -214,7 +220,7 @@ class Advice(Drawing):
             return [f"{text.count(rounds, 'round')} cannot tell the methods apart; the fastest was {fastest}.", *again]
         unclear = [ratio for name in exact if not (ratio := self.timing.ratio(name, PACKED)).is_clear]
         ranges = "; ".join(f"{ratio.name} {ratio.between}" for ratio in unclear if ratio.name != PACKED)
-        return [f"Not told apart from {PACKED} (times as long, 95 % interval): {ranges}.", *again]
+        return [f"These cannot be told apart from {PACKED} (times as long, 95 % interval): {ranges}.", *again]
 
     def _bucketing(self) -> str:
         """Returns a sentence about how bucketing changes the padding and the time."""
@@ -225,9 +231,9 @@ class Advice(Drawing):
         sentence = f"Bucketing by length ({self._together}) reduces the padding from {wasted[0]} to {wasted[1]}"
         ratio = self.bucketing
         if ratio is None:
-            return f"{sentence}; its time was not measured."
+            return f"{sentence}; its effect on the time was not measured."
         if not ratio.is_clear:
-            return f"{sentence}; the rounds cannot tell its time from that of shuffled batches."
+            return f"{sentence}; the rounds cannot tell whether this changes the time."
         low, high = sorted(100 * abs(1 - end) for end in ratio.interval)
         share = quantities.known(100 * abs(1 - ratio.value), (low, high))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
@@ -237,10 +243,10 @@ class Advice(Drawing):
         rows = [["seconds per epoch", "median", "× packed", "95 % interval", "results of packing"]]
         for name in self.timing.seconds:
             ratio, epoch = self.timing.ratio(name, PACKED), self.epoch(name)
-            same = "yes" if self.is_exact(name) else "no: padding is read"
+            same = "yes" if self.is_exact(name) else "no, it reads padding"
             rows.append([name, quantities.known(epoch, (epoch.low, epoch.high)), ratio.number, ratio.between, same])
         for name, seconds in self.once.items():
-            rows.append([name, f"~ {float(f'{seconds * self.batches:.1g}'):g}", "", "(a look at one batch)"])
+            rows.append([name, f"~ {float(f'{seconds * self.batches:.1g}'):g}", "", "(from one batch)"])
         return text.table([*rows, *map(list, self.failed.items())], "<  >8  >8  >20  <")
 
     def _notes(self) -> list[str]:
@@ -249,28 +255,28 @@ class Advice(Drawing):
         looking, measuring = (f"{self.spent[name]:.2g} s" for name in ("looking", "measuring"))
         each = text.count(self.sample, "batch", "batches")
         return [
-            f"{self.spec}, {what}. The RNN alone, not the rest of a model.",
+            f"{self.spec}, {what}. The times cover only the RNN, not the rest of a model.",
             f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
-            f"An epoch is {each}, times {self._scale:.3g}: batches are ranked by cells and cut into equal groups, and"
-            "  the middle one of each group is measured.",
+            f"The time per epoch is that of {each}, times {self._scale:.3g}. Batches are ranked by cells and cut into"
+            " equal groups, and the middle batch of each group is measured.",
             f"bucketed: {self._together}, as BucketSampler(lengths, {self.batch_size}, window={self.window}) does.",
-            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds.",
+            f"Time spent: {looking} to try each method on one batch, {measuring} for interleaved rounds.",
             f"Measured on {self.timing.caption}.",
         ]
 
     @property
     def _together(self) -> str:
         """A description of the window that forms the buckets."""
-        together = "all" if self.window >= self.batches else f"{self.window}"
-        return f"window {self.window}: {together} of {text.count(self.batches, 'batch', 'batches')} sorted together"
+        together = "all" if self.window >= self.batches else f"{self.window} of"
+        return f"window {self.window}, with {together} {text.count(self.batches, 'batch', 'batches')} sorted together"
 
     @property
     def _scale(self) -> float:
         return self.batches / self.sample
 
     def _exact(self, order: str) -> list[str]:
-        """Returns the methods that were measured in this order and give the results of packing, simplest first."""
+        """Returns the names of the exact methods in `timing` for one order of batches, simplest first."""
         names = [name for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
         return [name for name in names if self.is_exact(name)]
 
@@ -291,14 +297,14 @@ def advise(
 ) -> Advice:
     """Times each method of running an RNN on batches with these lengths, and recommends one.
 
-    It compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which it recommends
-    only if nothing is padded, because otherwise its results differ. It measures the forward and backward passes if
-    the RNN is in training mode, and the forward pass alone after `rnn.eval()`. It uses the RNN's own device and dtype,
-    and does not change the RNN's gradients.
+    `advise` compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run. It recommends
+    the padded run only if nothing is padded, because otherwise the results differ. It measures the forward and backward
+    passes if the RNN is in training mode, and the forward pass alone after `rnn.eval()`. It uses the RNN's own device
+    and dtype, and does not change the RNN's gradients.
 
     An epoch is formed as in training: all sequences are shuffled and cut into batches. A second epoch uses buckets (see
-    `pv.BucketSampler`). In each epoch, the batches are ranked by their padded cells and cut into up to five equal
-    groups, and the middle batch of each group is measured. Another call with the same arguments therefore measures the
+    `pv.BucketSampler`). In each epoch, the batches are ranked by number of cells, including padding, and divided into
+    up to five equal groups. The middle batch of each group is measured. Every call with the same arguments measures the
     same batches.
 
     Args:
@@ -308,14 +314,15 @@ def advise(
         batch_size: number of sequences per batch.
         window: number of batches that are sorted together to form buckets.
         budget: seconds for the whole measurement. Every method is called on one batch, and once more if there is time.
-            Methods that take over three times as long as the fastest are not measured further, except for torch's own
-            two. Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
-            spent. If there is too little time for a round, the first calls count as one. A call that has begun is
-            finished, and torch's packing is always called once. Methods are left out if no time remains for them.
+            Except for torch's own two, methods that take over three times as long as the fastest are not measured
+            further. Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget
+            is spent. If there is too little time for a round, the calls on one batch count as a round. A call that has
+            begun is always finished, and torch's packing is called at least once. Methods are left out if no time
+            remains for them.
         seed: seed for the shuffling and the data.
 
     Returns:
-        An `Advice` with the `.recommended` method, the `.code` to paste, its `.speedup` and `.seconds_per_epoch`, and
+        An `Advice` with the `.recommended` method, the `.code` to paste, the `.speedup`, the `.seconds_per_epoch`, and
             the `.device` that it applies to. Its text includes a table of all methods. If the rounds cannot tell the
             methods apart, or the machine is busy, the text says so.
 
@@ -363,7 +370,7 @@ def advise(
         )
     spent = {"looking": looked - began, "measuring": time.monotonic() - looked}
     once = {name: took for name, took in looks.items() if name not in kept}
-    if not timing.rounds:  # the first calls, on one batch, count as a round
+    if not timing.rounds:  # the calls on one batch count as a round
         timing, sample = replace(timing, seconds={name: (looks[name],) for name in kept}, warmup=0), 1
     return Advice(Spec.of(rnn), rnn.training, n, batch_size, window, loads, sample, timing, once, failed, spent)
 
@@ -371,15 +378,16 @@ def advise(
 def _effort(
     left: float, looks: Mapping[str, float], batches: int, buckets_help: bool
 ) -> tuple[list[str], bool, int, int]:
-    """Chooses what to measure in the `left` seconds. `looks` has the seconds that each method took for one batch.
+    """Chooses what to measure in the remaining time. `looks` contains the seconds that each method took for one batch.
 
     Returns the methods to measure, whether to measure them on buckets as well, the number of batches in each order, and
-    the largest number of rounds after one warm-up round. The last is below 1 if there is not enough time for a round.
+    the largest number of rounds after one warm-up round. The number of rounds is below 1 if there is no time for a
+    round.
     """
     fastest = min(took for name, took in looks.items() if name != PADDED)
     kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
     each = sum(looks[name] for name in kept)
-    share = left / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
+    share = left / (_ENOUGH_ROUNDS + 1) / each  # the number of orders times the number of batches
     in_buckets = share >= 2 and buckets_help
     sample = min(SAMPLE, batches, max(1, int(share / (1 + in_buckets))))
     return kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - 1
@@ -396,12 +404,12 @@ def _device_of(rnn: Any) -> torch.device:
 
 
 def bucketed(method: str) -> str:
-    """Returns the name of a method's timing on buckets."""
+    """Returns the name under which `timing` lists a method's times on bucketed batches."""
     return f"{method}, bucketed"
 
 
 def _bar(ratio: Ratio, hatched: bool, bold: bool) -> bars.Bar:
-    """Returns the bar of a ratio in the colour of its method, with its interval if there is one."""
+    """Returns a bar for a ratio, in the colour of its method and with its interval if there is one."""
     method = _method(ratio.name)
     fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
     low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
@@ -421,7 +429,7 @@ def _lengths(values: Any) -> IntArray:
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:
-    """Ranks the batches by cells, cuts them into equal groups, and returns the middle batch of each group."""
+    """Ranks batches by number of cells, cuts them into equal groups, and returns the middle batch of each group."""
     ranked = np.argsort(load.cells, kind="stable")
     return [groups[stretch[stretch.size // 2]] for stretch in np.array_split(ranked, sample)]
 

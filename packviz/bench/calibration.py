@@ -1,10 +1,11 @@
 """Measures the constants that `pv.run(…, method="auto")` uses to choose a method (see `packviz.ops.costs`).
 
-It times runs of known sizes with every method, and fits the constants to these times. The fit has the least squared
-relative errors, and no constant is negative.
+This module times runs of known sizes with every method, and fits the constants to these times. The fit minimises the
+sum of the squared relative errors, and allows no negative constant.
 
-`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz. It writes one file for
-each number of torch threads: `costs_cpu_1.json` and so on. Calibration is a study, so you can stop and resume it.
+`tools/record.py --studies calibration --threads 2 --out DIR` measures the constants that packviz ships for 2 torch
+threads. Each number of threads has its own file: `costs_cpu_1.json` and so on. Calibration is a study, so you can stop
+and resume it.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ SHAPES = (
     (8, 512, 16, 32, 1, 1),
     (8, 64, 64, 512, 1, 1),
 )
-"""`(B, T, I, H, layers, directions)`, the most informative first. Lengths run evenly from `T` down to 1. Methods that
-work step by step also get nearly equal lengths, because each distinct length costs them time."""
+"""The sizes `(B, T, I, H, layers, directions)` to measure, the most informative first. Lengths run evenly from `T` down
+to 1. Methods that work step by step also get nearly equal lengths, because each distinct length costs them time."""
 
-_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # fewest shapes; passes over all shapes in a recorded file; most passes
+_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # the fewest shapes; the passes in a recorded file; the most passes
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,21 @@ class _Point:
 
     @property
     def spec(self) -> Spec:
-        """The sizes of the RNN."""
+        """The kind and the sizes of the RNN."""
         _, _, inputs, hidden, layers, directions = self.shape
         return Spec(self.mode, inputs, hidden, layers, directions == 2)
 
 
 class _Run(NamedTuple):
-    """A run of a point's batch with one method.
+    """One of the runs that are timed at a point.
 
     Attributes:
-        name: name of the method, as in the key to its constants.
-        what: text that distinguishes the run from others of the same name.
+        name: name of the method, as it appears in `key`.
+        what: text that distinguishes the run from others with the same `name`.
         lengths: lengths of the batch.
         method: the argument `method` of `pv.run`.
-        amount: the numbers of calls, time steps and cells.
-        key: the key to its constants (see `costs.key`).
+        amount: the numbers of calls, time steps and cells in the run.
+        key: the key of the method's constants (see `costs.key`).
     """
 
     name: str
@@ -103,12 +104,12 @@ class _Run(NamedTuple):
     key: str = ""
 
 
-# The seconds at a point, by the key in `Costs.seconds`, then by the `what` of the run.
+# The seconds at a point, by the key in `Costs.seconds` and then by the run's `what`.
 _Seconds = Mapping[str, Mapping[str, float]]
 
 
 class _Calibration(Results[_Point, _Seconds]):
-    """Times of runs of known sizes, and the constants that explain them."""
+    """The times of runs of known sizes, and the constants that fit them."""
 
     @property
     def is_enough(self) -> bool:
@@ -152,16 +153,16 @@ def calibrate(
 ) -> Costs:
     """Measures the cost of running RNNs on this machine, with a fixed number of torch threads.
 
-    A measurement alone does not change the choices of `pv.run`: call `.use()` on the result to put it in force for this
-    process, `.save(path)` to keep it, and `packviz.ops.costs.Costs.load(path)` to load it.
+    The measurement alone does not change what `pv.run` chooses. Call `.use()` on the result to put it in force for this
+    process, `.save(path)` to keep it, and `packviz.ops.costs.Costs.load(path)` to load it again.
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        modes: the RNNs to measure. For the others, the constants in force are kept, with their provenance.
+        modes: the kinds of RNN to measure. For the others, the constants in force are kept, with their provenance.
         threads: number of torch threads during the measurement. Defaults to the current number.
-        budget: approximate seconds for the whole measurement. While there is time, everything is measured again, and
-            the shortest time counts, because a busy machine only makes runs slower. The first four shapes of `SHAPES`
-            are always measured.
+        budget: the approximate time for the whole measurement in seconds. While there is time, everything is measured
+            again, and the shortest time counts, because a busy machine only makes runs slower. The first four entries
+            of `SHAPES` are always measured.
 
     Returns:
         The measured `Costs`, with their provenance.
@@ -195,7 +196,7 @@ def _points(modes: Sequence[str], passes: int) -> Iterator[tuple[str, tuple[int,
 
 
 def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
-    """Yields the runs to time against each other, as `(whether fused kernels run, whether in training, the runs)`."""
+    """Yields `(fused, training, runs)`: whether fused kernels run, whether to train, and the runs to time in turn."""
     batch, steps, *_ = point.shape
     lengths = tuple(evenly(batch, steps).tolist())
     distinct = len(set(lengths))
@@ -208,7 +209,7 @@ def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]
         )
     rest = [_Run("whole", "whole", [steps] * batch, "padded", (1, steps, steps * batch))]
     few = nearly_equal(batch, steps).tolist()
-    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch has a special kernel for equal lengths
+    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch runs equal lengths with a special kernel
         for name in ("packed", "split"):
             rest.append(_Run(name, f"{name}, {sum(n)} cells", n, name, (len(set(n)), max(n), sum(n))))
     own = point.mode == "LSTM" or device == "cuda"
@@ -237,7 +238,7 @@ def _time_shape(point: _Point, how: MeasureOptions) -> _Seconds:
 
 
 def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
-    """Returns the non-negative constants with the least squared relative errors."""
+    """Returns the non-negative constants that minimise the sum of the squared relative errors."""
     unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
         unused.add("cell, step, gate")

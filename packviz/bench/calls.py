@@ -27,10 +27,10 @@ def time_calls(
     device: Any = None,
     budget: float = 10.0,
 ) -> Timing:
-    """Times functions of your own, compares them with the first one, and checks that they return the same results.
+    """Times functions of your own relative to the first one, and checks that they all return the same results.
 
-    Every round calls each function once, in a random order, so that a machine that is busy or warms up slows all of
-    them alike. Rounds are repeated until the ratios are known to about 5 %, or the budget is spent.
+    Every round calls each function once, in a random order, so a machine that is busy or warming up slows all of them
+    alike. Rounds are repeated until the ratios are known to about 5 %, or the budget is spent.
 
         def step():  # with gradients that start from zero each time
             model.zero_grad()
@@ -39,25 +39,28 @@ def time_calls(
 
         print(pv.time_calls({"before": step, "after": faster_step}))
 
-    For the comparison, every function starts from the same random state, so that the same dropout masks are drawn. The
-    random state is restored afterwards.
+    To compare the results, every function is first called from the same random state, so that all draw the same dropout
+    masks. The random state is restored afterwards.
 
     Args:
-        calls: the functions, by name. They are called without arguments, so use a `lambda` if you need any.
-        setup: called before each call, outside the measured time, for example to clear gradients.
+        calls: the functions, by name. They are called without arguments. If yours take any, use a `lambda`.
+        setup: a function to run before each call, outside the measured time, for example to clear gradients.
         check: whether to compare the results: tensors, numbers, NumPy arrays, and tuples, lists or dicts of these.
             Functions that return `None` are not compared, and the text of the `Timing` lists them.
         tolerance: two results agree if they differ by at most this share of the largest value. Defaults to the error
-            that rounding may cause in their dtype: 1e-5 in float32, 1e-10 in float64, and 0 for whole numbers.
-        device: the device that does the work, which the clock has to wait for. Defaults to the device of the results.
-        budget: seconds for the whole measurement. Each function is called at least ten times, even if that takes
-            longer.
+            that rounding may cause in the dtype of the results: for example 1e-5 in float32 (5e-3 on a GPU if cuDNN may
+            use TF32), 1e-10 in float64, and 0 for whole numbers.
+        device: the device that does the work. The clock waits until the device has finished. Defaults to the device of
+            the results.
+        budget: the time for the whole measurement in seconds. Each function is called at least ten times, even if that
+            takes longer.
 
     Returns:
-        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and compares the results.
+        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and says how closely the
+            results agree.
 
     Raises:
-        TypeError: one of `calls` is not a function, or it returns something that cannot be compared.
+        TypeError: one of `calls` is not a function, or returns something that cannot be compared.
         ValueError: the results differ (the error names the function, the part of its result, and the difference), there
             is nothing to time, a number is out of range, or CUDA is in use and the results do not show where the work
             is done.
@@ -75,7 +78,7 @@ def time_calls(
     tolerance = None if tolerance is None else share("tolerance", tolerance)
     device = None if device is None else check_device(device)
     before: dict[str, Call] = dict.fromkeys(calls, setup) if setup else {}
-    cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # by this process
+    cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # tells whether this process has used CUDA
     gpus = range(torch.cuda.device_count()) if cuda_in_use() else ()
     parts: dict[str, dict[str, torch.Tensor]] = {}
     result: Any = None
@@ -90,7 +93,7 @@ def time_calls(
         if device is None and cuda_in_use():
             raise ValueError("the results do not show where the work is done; pass device='cuda' or device='cpu'")
         device = device or "cpu"
-        remark = _compare(calls, parts, tolerance, device) if check else "Results were not compared: check is False."
+        remark = _compare(calls, parts, tolerance, device) if check else "Results were not compared (check=False)."
         result, parts = None, {}  # frees them, because they may be large
         left = end - time.monotonic()
         timing = measure(calls, rounds=_MOST_ROUNDS, device=device, before=before, until_narrow=True, budget=left)
@@ -100,7 +103,7 @@ def time_calls(
 def _compare(
     names: Iterable[str], parts: Mapping[str, Mapping[str, torch.Tensor]], tolerance: float | None, device: str
 ) -> str:
-    """Returns a sentence that compares the results."""
+    """Checks that the results agree, and returns a sentence that says how closely."""
     nothing = ", ".join(name for name in names if name not in parts)
     missing = f"Not compared, because they return None: {nothing}." if nothing else ""
     if len(parts) < 2:
@@ -110,12 +113,12 @@ def _compare(
         error = require_same(parts, lambda dtype: of_states(dtype, kind) if tolerance is None else tolerance)
     except ValueError as wrong:
         raise ValueError(f"{wrong}; if this is intended, pass a larger tolerance=, or check=False") from None
-    close = f"to {error:.2g} of the largest value" if error else "exactly"
-    return f"Results are those of {next(iter(parts))}, {close}. {missing}".rstrip()
+    close = f"to within {error:.2g} of the largest value" if error else "exactly"
+    return f"Results agree {close} with those of {next(iter(parts))}. {missing}".rstrip()
 
 
 def _accelerator(result: Any) -> str | None:
-    """Finds the first tensor in a result that is not on the CPU, and returns its device; `None` if there is none."""
+    """Returns the device of a result's first tensor that is not on the CPU, or `None` if there is none."""
     if isinstance(result, torch.Tensor):
         return None if result.is_cpu else str(result.device)
     if isinstance(result, Mapping):

@@ -22,7 +22,8 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
 
     Args:
         parser: the parser of `packviz study`.
-        studies: the descriptions of the studies, by the full name of the module, whose last part names the study.
+        studies: the descriptions of the studies, by the full names of their modules. The last part of a module's name,
+            without `_benchmark`, is the name of the study.
     """
     questions = {module.rpartition(".")[2].removesuffix("_benchmark"): question for module, question in studies.items()}
     parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
@@ -30,7 +31,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
     for module, (name, question) in zip(studies, questions.items(), strict=True):
         one = named.add_parser(name, help=question, description=question)
         add_study_options(one, required=True)
-        one.add_argument("--points", metavar="SET", help="measure another set of points, by its name")
+        one.add_argument("--points", metavar="SET", help="measure a different set of points, given by its name")
         one.set_defaults(run=partial(_study, module))
 
 
@@ -74,13 +75,13 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz advise`, except the lengths."""
     add, number = parser.add_argument, positive(int)
     add("--rnn", choices=[*GATES], default="LSTM", help="kind of RNN (default: LSTM)")
-    add("--input-size", type=number, required=True, metavar="N", help="features of a time step")
+    add("--input-size", type=number, required=True, metavar="N", help="features per time step")
     add("--hidden-size", type=number, required=True, metavar="N", help="hidden units of the RNN")
     add("--layers", type=number, default=1, metavar="N", help="number of layers (default: 1)")
     add("--bidirectional", action="store_true", help="each layer also runs backwards")
     add("--forward", action="store_true", help="measure the forward pass alone")
     add("--batch-size", type=number, default=64, metavar="N", help="sequences per batch (default: 64)")
-    add("--budget", type=positive(float), default=20.0, metavar="SECONDS", help="time for all of it (default: 20)")
+    add("--budget", type=positive(float), default=20.0, metavar="SECONDS", help="total time (default: 20)")
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     add("--threads", type=number, metavar="N", help="torch's CPU threads (default: torch's own)")
     parser.set_defaults(run=_advise)

@@ -36,9 +36,9 @@ def every_method() -> dict[str, Method]:
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
-    """Returns a batch of random numbers, even in the padding, on the RNN's device.
+    """Returns a batch of random numbers on the RNN's device. The padding contains random numbers, too.
 
-    If the RNN is in training mode, the batch requires a gradient.
+    If the RNN is in training mode, the padded tensor requires a gradient.
     """
     weight = next(rnn.parameters())
     shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
@@ -50,7 +50,10 @@ def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
 def look(
     rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, twice if there is time. Returns the seconds, and why some were left out."""
+    """Calls each method on one batch, twice if there is time.
+
+    Returns two dicts by method: the seconds of the last call, and the reasons why methods were left out.
+    """
     clock, allowed = clock_for(batch[0].device), partial(of_states, device=batch[0].device.type)
     reference: list[Any] = []
     looks: dict[str, float] = {}
@@ -77,7 +80,7 @@ def look(
         reference = reference or results
         _, wrong = relative_error(results, reference, allowed)
         if name != PADDED and wrong is not None:
-            failed[name] = f"gives another {('output', 'h_n', 'c_n')[wrong]} than packing"
+            failed[name] = f"does not give the {('output', 'h_n', 'c_n')[wrong]} of packing"
             del looks[name]
         elif 2 * len(methods) * looks[name] <= left():  # a first call also imports, builds kernels and allocates
             reorder()
@@ -88,7 +91,7 @@ def look(
 
 
 def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
-    """Returns the results of a method without dropout."""
+    """Runs a method without dropout, and returns the results."""
     was_training = rnn.training
     rnn.eval()
     try:
@@ -99,11 +102,11 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
 
 
 def passes(rnn: Any, method: Method, batches: Iterable[Batch]) -> tuple[Callable[[], list[Any]], Callable[[], None]]:
-    """Returns a function that runs a pass over the batches, and another that permutes their lengths.
+    """Returns two functions: the first runs a pass over the batches, and the second permutes their lengths.
 
     A pass runs forward and, in training, backward to `x` and to every trainable weight. It returns the results of the
-    last batch. Permuting the lengths keeps a method from reusing what it computed for earlier ones. In real
-    training, lengths differ from batch to batch, too.
+    last batch. If the lengths are permuted, a method cannot reuse what it computed for earlier lengths. In real
+    training, too, lengths differ from batch to batch.
     """
     some, weights = [*batches], [weight for weight in rnn.parameters() if weight.requires_grad]
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Records the provenance of a measurement, makes the allocator keep its pages, and counts a call's peak memory."""
+"""Records the provenance of a measurement, makes the allocator keep its pages, and measures a call's peak memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENVIRONMENT = (
     "PYTORCH_ALLOC_CONF",
 )
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-# From glibc's malloc.h.
+# These numbers are from glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _MOST = 2**31 - 1
 
@@ -37,15 +37,16 @@ _set: dict[str, int] = {}
 
 
 def calm_allocator() -> dict[str, Any]:
-    """Makes large CPU allocations keep their pages for the rest of this process.
+    """Makes the CPU allocator keep the pages of large blocks for the rest of this process.
 
-    glibc returns a large block (32 MiB or more) to the system when it is freed. The next call gets fresh pages, each of
-    which causes a page fault on first use, and these faults take so long that they hide the time of the kernels.
+    When a large block (32 MiB or more) is freed, glibc returns it to the system. The next call gets fresh pages, each
+    of which causes a page fault on first use, and these faults take so long that they hide the time of the kernels.
     `calm_allocator` makes all blocks come from the heap, which is no longer trimmed. The first dozen measured calls may
-    still cause faults until the heap has grown, so warm up. From then on, the process never shrinks.
+    still cause faults until the heap has grown, so warm up first. From then on, the process never shrinks.
 
     You can get the same effect by setting `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before the process
-    starts. If one of these is set, or if the C library is not glibc, nothing is changed.
+    starts. If one of these variables or `MALLOC_MMAP_MAX_` is set, or if the C library is not glibc, nothing is
+    changed.
 
     Returns:
         The settings that are in force now (see `allocator`).
@@ -62,10 +63,11 @@ def calm_allocator() -> dict[str, Any]:
 
 @contextmanager
 def own_pages() -> Iterator[None]:
-    """Undoes `calm_allocator` in a `with` block: large blocks get their own pages again, which are returned when freed.
+    """Undoes the effect of `calm_allocator` within a `with` block.
 
-    A profiler keeps many small blocks between large ones. On the heap, they would make every gap too short for the next
-    large block, and the heap would grow by gigabytes.
+    Large blocks get their own pages again, and these go back to the system when the blocks are freed. A profiler keeps
+    many small blocks between the large ones. On the heap, these small blocks would make every gap too short for the
+    next large block, and the heap would grow by gigabytes.
     """
     if not _set:
         yield
@@ -87,22 +89,24 @@ def allocator() -> dict[str, Any]:
 
 
 def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
-    """Runs a call once and counts its peak memory.
+    """Runs a call once and measures its peak memory.
 
-    The count includes the blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
-    operators (including those of oneDNN and cuDNN). It excludes memory that Python or a library allocates itself, and
-    memory that a caching allocator holds in reserve.
+    The result includes all blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
+    operators (also in oneDNN and cuDNN). It excludes memory that Python or a library allocates itself, and memory that
+    a caching allocator holds in reserve.
 
     On the CPU, torch's profiler records every block, which can take several times as long as the call alone. A block
     that was allocated before the call and is freed during it does not count. torch prints a warning about such blocks,
-    which is suppressed.
+    but this function suppresses it.
 
     Args:
         call: the function to run.
-        device: the device that it uses.
+        device: the device that the function uses.
 
     Returns:
-        The bytes in use at the peak, minus the bytes in use before the call; None on a device other than CPU and CUDA.
+        The bytes in use at the peak, minus the bytes in use before the call. `None` if these cannot be measured: on a
+            device other than CPU and CUDA, or on a CPU if torch lacks the profiler that packviz uses. In these cases,
+            the function is not run.
     """
     import torch  # noqa: PLC0415
 
@@ -124,7 +128,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
 
 
 def page_faults() -> int:
-    """Returns the number of minor page faults, which need no input or output, in this process so far."""
+    """Returns the number of minor page faults (without access to a disk) that this process has caused so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -171,28 +175,28 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
 
 
 def load_average() -> list[float]:
-    """Returns the number of runnable processes, averaged over the last 1, 5 and 15 minutes."""
+    """Returns the average numbers of runnable processes over the last 1, 5 and 15 minutes."""
     return [round(load, 2) for load in os.getloadavg()]
 
 
 def overload(place: Mapping[str, Any]) -> str:
-    """Returns a description of the load if there were more runnable processes than cores, else an empty string.
+    """Returns a description of the load if it exceeded the number of cores, and otherwise an empty string.
 
     Args:
-        place: a `provenance`.
+        place: the provenance of a measurement (see `provenance`).
     """
     load, cores = place.get("load_average"), place.get("cores")
     return f"a load of {load[0]:.1f} on {count(cores, 'core')}" if load and cores and load[0] > cores else ""
 
 
 def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()) -> str:
-    """Returns the machine, the settings and the date, as the caption of a chart or table of measured times.
+    """Returns a caption for a chart or table of measured times: the machine, the settings and the date.
 
-    The load is that of the whole machine, averaged over a minute. Each thread of the measurement adds 1 to it.
+    The load is the average over one minute for the whole machine. Each thread of the measurement adds 1 to this load.
 
     Args:
-        place: a `provenance`. Fields that it lacks are left out.
-        rounds: the number of rounds at each point.
+        place: the provenance of the measurement (see `provenance`). The caption leaves out fields that are missing.
+        rounds: the numbers of rounds, one number for each point.
         each: the provenance of each point, with its load and date, if there are several points.
     """
     kind = f"GPU, CUDA {place.get('cuda')}" if str(place.get("device", "")).startswith("cuda") else "CPU"
@@ -216,7 +220,7 @@ def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable
 
 
 def _span(values: Iterable[Any]) -> str:
-    """Returns the smallest and the largest value as text."""
+    """Returns the smallest and the largest value as text, or a single value if the two are equal."""
     some = [f"{value:.1f}" if isinstance(value, float) else f"{value}" for value in sorted(values)]
     return " to ".join(dict.fromkeys([*some[:1], *some[-1:]]))
 
@@ -238,17 +242,17 @@ def check_device(device: Any) -> str:
     with suppress(RuntimeError):  # its message lists twenty types of device
         chosen = torch.device(device)
     if chosen is None or chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
-        raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
+        raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1")
     if chosen.type == "cuda":
         if why := no_cuda():
-            raise ValueError(f"device is {device!r}, and {why}; or use the device cpu")
+            raise ValueError(f"device is {device!r}, but {why}; or use the device cpu")
         if (chosen.index or 0) >= (gpus := torch.cuda.device_count()):
-            raise ValueError(f"device is {device!r}, and the last GPU here is cuda:{gpus - 1}")
+            raise ValueError(f"device is {device!r}, but the last GPU here is cuda:{gpus - 1}")
     return str(chosen)
 
 
 def no_cuda() -> str:
-    """Returns why CUDA cannot be used here and how to fix it, or an empty string if it can be used."""
+    """Returns the reason why CUDA cannot be used here, with advice, or an empty string if it can be used."""
     import torch  # noqa: PLC0415
 
     if torch.cuda.is_available():

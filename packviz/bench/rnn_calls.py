@@ -1,8 +1,8 @@
 """Runs an RNN on a padded batch with different methods, with or without a backward pass.
 
-All measurements use these functions. A method takes the RNN, a batch `x` of shape `(T, B, I)`, or `(B, T, I)` if it is
-`batch_first`, and its `lengths`, `(B,)` on the CPU. Like the RNN itself on padded data, it returns the output and the
-final states.
+Benchmarks and studies share these functions. A method takes the RNN, a batch `x` and its `lengths`. The shape of `x` is
+`(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`. The lengths are a tensor `(B,)` on the CPU. Like the RNN itself
+on padded data, a method returns the output and the final states.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
 def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
-    """Returns a new RNN of the kind and sizes that a spec gives."""
+    """Returns a new RNN of the kind and the sizes that a spec describes."""
     kind: Any = getattr(nn, spec.mode)
     sizes = spec.input_size, spec.hidden_size, spec.num_layers
     return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
-    """Runs the RNN over all cells. The states are read after the padding, so they differ from those of packing."""
+    """Runs the RNN over all cells, including the padding, so its final states differ from the states after packing."""
     return rnn(x)
 
 
@@ -40,7 +40,7 @@ def packed(
 ) -> Any:
     """Packs the batch, runs the RNN and pads the output.
 
-    `in_order` means that the lengths are sorted, longest first.
+    Set `in_order` if the lengths are sorted, longest first.
     """
     first = rnn.batch_first
     output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=in_order))
@@ -49,7 +49,7 @@ def packed(
 
 own_pad = partial(packed, pad=packing.pad_packed_sequence)
 drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
-"""`packed` with packviz's packing and padding. `own_pad` uses only packviz's padding."""
+"""Variants of `packed`: `own_pad` uses packviz's padding, and `drop_in` uses packviz's packing as well."""
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:

@@ -34,17 +34,17 @@ R = TypeVar("R", bound="Results[Any, Any]")
 CHANGING = ("date", "load_average", "page_faults_per_round")
 """The fields of the provenance that can differ from point to point."""
 
-_NOT_COMPARED = (*CHANGING, "device", "fake")  # the name of the device is compared instead
-# The fields that must be equal to resume GPU results on another machine. On a CPU, the others must be, too.
+_NOT_COMPARED = (*CHANGING, "device", "fake")  # the device's name is compared, but not `device`
+# These fields must be equal if GPU results are resumed on a different machine. On a CPU, all others must be, too.
 _OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
 _OF_A_HOST = ("driver", "cores")  # also kept for each point measured on a GPU
 
 _LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_MOST_ROUNDS = 25  # the limit within a budget, which always allows enough rounds for an interval (see `measure`)
+_MOST_ROUNDS = 25  # the most rounds within a budget, which always allows enough for an interval (see `measure`)
 _EFFORT = "rounds", "budget"
 
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
-"""The two passes, which are timed separately. The forward pass builds no graph for autograd."""
+"""The two passes, which are timed separately. The forward pass alone builds no graph for autograd."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,17 +66,19 @@ class Results(HasText, Generic[P, V]):
 
     @property
     def timings(self) -> Iterable[Timing]:
-        """All timings that were kept round by round."""
+        """The timings of all points. A study that keeps only summaries has none."""
         return [timing for point in self.values for timing in self.timed(point).values()]
 
     def timed(self, point: P) -> Mapping[str, Timing]:
-        """Returns the timings at a point by pass, or under `""` if there is only one comparison."""
+        """Returns the timings at a point, by pass. If passes are not timed separately, the only key is `""`."""
         value: Any = self.values[point]
         some = value if isinstance(value, dict) else {"": value}
         return {which: timing for which, timing in some.items() if isinstance(timing, Timing)}
 
     def ratio(self, point: P, name: str, to: str, which: str = "") -> Ratio:
-        """Returns the time of `name` at a point as a multiple of the time of `to`, in pass `which` if there are two.
+        """Returns the time of `name` at a point as a multiple of the time of `to`.
+
+        If the study times two passes, `which` names the pass.
 
         Raises:
             ValueError: one of the calls was not timed.
@@ -95,7 +97,7 @@ class Results(HasText, Generic[P, V]):
 
     @property
     def caption(self) -> str:
-        """The machine, the number of rounds and the date, in one line for charts and tables."""
+        """The machine, the number of rounds and the date, as one line for charts and tables."""
         timed = [timing for timing in self.timings if timing.rounds]
         planned = self.provenance.get("parameters", {}).get("rounds")
         rounds = [timing.rounds for timing in timed] or ([planned] if planned else [])
@@ -103,7 +105,7 @@ class Results(HasText, Generic[P, V]):
 
 
 def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
-    """Returns the caption of the results from each machine, one line each, to place below a chart."""
+    """Returns one line for each machine, with the caption of its results, to place below a chart."""
     line = "{}: {}." if len(machines) > 1 else "Measured on {1}."
     return [line.format(name, found.caption) for name, found in machines.items()]
 
@@ -115,8 +117,9 @@ class MeasureOptions:
     Attributes:
         device: the device to measure on.
         parameters: the `rounds` or the `budget` in seconds for each point, and the study's own parameters.
-        progress: called with the number of rounds done and the total number of rounds.
-        stop: called before every call; measuring stops if it returns True.
+        progress: a function to call after every round. Its arguments are the number of rounds done and the total number
+            of rounds.
+        stop: a function to call before every measured call. Measuring stops if it returns True.
     """
 
     device: str
@@ -125,7 +128,7 @@ class MeasureOptions:
     stop: Callable[[], bool] = lambda: False
 
     def part(self, i: int, of: int) -> MeasureOptions:
-        """Returns the settings for part `i` of a point that is measured in several parts."""
+        """Returns the settings for part `i` of a point that is measured in `of` parts."""
         report = self.progress
         return dataclasses.replace(self, progress=lambda done, all: report(i * all + done, of * all))
 
@@ -135,10 +138,10 @@ class Comparison(NamedTuple):
 
     Attributes:
         calls: the functions by name.
-        clear: called before each of them, outside the measured time.
-        alike: names of calls that must return the same results as the first of them, apart from rounding. A call that
-            does not, or that fails, is left out.
-        parameters: plain data to keep beside the times.
+        clear: a function to run before each call, outside the measured time.
+        alike: names of calls that must return the same results, apart from rounding. The first of these calls is the
+            reference. A call that fails, or whose results differ from the reference, is left out.
+        parameters: plain data to store with the times.
     """
 
     calls: Mapping[str, Callable[[], Any]]
@@ -150,18 +153,19 @@ class Comparison(NamedTuple):
 def timed(
     comparison: Comparison, how: MeasureOptions, *, warmup: int = 3, memory: bool = False, share: float = 1.0
 ) -> Timing:
-    """Compares the results of the calls, and times them.
+    """Checks that the results of the calls agree, and times the calls.
 
     Args:
         comparison: the calls.
-        how: the settings, with `rounds` or a `budget`.
+        how: the settings, whose parameters include `rounds` or a `budget`.
         warmup: number of warm-up rounds, which do not count.
-        memory: whether to count peak memory.
+        memory: whether to measure peak memory.
         share: the share of the budget to use.
 
     Returns:
-        A `Timing`. Its provenance has only the fields that change from point to point, the comparison's parameters, and
-        the largest `difference` of each call from the reference. Calls that were left out are in `missing`.
+        A `Timing`. Its provenance has only the fields that change from point to point, the comparison's parameters,
+            and, as `difference`, the largest error of each call relative to the reference. Calls that were left out are
+            in `missing`.
 
     Raises:
         Exception: the reference failed for a reason other than lack of memory, so nothing can be compared.
@@ -191,14 +195,15 @@ def timed(
 
 
 def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, MeasureOptions], Timing]:
-    """Returns the `measure` of a study from a function that makes a comparison from a point and a device."""
+    """Returns a `measure` function for a study. `calls` makes the comparison for a point and a device."""
     return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
 
 
 def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
-    """Returns the `measure` of a study that makes a comparison in each of `PASSES` and counts peak memory.
+    """Returns, for a study, a `measure` function that times each of `PASSES` and measures peak memory.
 
-    The forward pass gets half the budget of the training pass.
+    `calls` makes the comparison for a point, a pass and the settings. The forward pass gets half the budget of the
+    training pass.
     """
 
     def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
@@ -234,7 +239,7 @@ def without_place(timing: Timing) -> Timing:
 
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns two dicts by name: the difference of each result from the reference, and why a call is left out."""
+    """Returns two dicts by call: the errors relative to the reference, and the reasons for leaving calls out."""
     from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415 - needs torch
     from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
@@ -251,7 +256,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
                 found = [*leaves(comparison.calls[name]()).values()]
                 right, reference = (right, reference) if right else (found, name)
                 error, wrong = relative_error(found, right, of_gradients)
-            except Exception as problem:  # compilers and drivers raise any kind; the others are worth measuring
+            except Exception as problem:  # compilers and drivers raise errors of any kind
                 missing[name] = "out of memory"
                 if not _is_out_of_memory(problem):
                     if not right:
@@ -266,7 +271,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether the memory of the GPU, of the CPU or of a library has run out."""
+    """Returns whether an error means that the GPU, the CPU or a library has run out of memory."""
     signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
@@ -277,17 +282,19 @@ class Study(Generic[P, V, R]):
 
     Attributes:
         name: the name of the study, which is also the kind of its files.
-        point: a frozen dataclass of plain data; the `str` of a point is its name.
-        measure: a function that returns the value at a point, or raises `StoppedError`. It runs with its own random
-            state.
-        results: a function that makes the results from provenance and values. It may raise a `ValueError`.
+        point: the class of the points, a frozen dataclass of plain data. The `str` of a point is its name.
+        measure: a function that returns the value at a point, or raises `StoppedError`. Torch gets the same random seed
+            before every point, and its random state is restored afterwards.
+        results: a function that makes the results from the provenance and the values. This function may raise a
+            `ValueError`.
         full: the points of a recorded file.
         quick: a few small points, which take seconds on a CPU.
         others: further sets of points, by name.
-        parameters: the default parameters, including `rounds` or a `budget`.
+        parameters: the default parameters, including `rounds` or a `budget`; empty if the study does no timing.
         read: a function that reads the value at a point from plain data.
-        write: a function that returns a value as plain data. Its names must differ from the fields of a point.
-        version: the version of its files.
+        write: a function that returns a value as plain data. The names in this data must differ from the names of the
+            point's fields.
+        version: the version of the file format.
     """
 
     name: str
@@ -314,10 +321,12 @@ class Study(Generic[P, V, R]):
         return last
 
     def with_parameters(self, **changed: Any) -> dict[str, Any]:
-        """Returns the study's parameters with some of them replaced. `rounds` and `budget` replace each other.
+        """Returns the study's parameters with some of them replaced.
+
+        A new `rounds` also replaces `budget`, and vice versa.
 
         Raises:
-            ValueError: the study does no timing, so neither applies.
+            ValueError: `rounds` or `budget` is given, but the study does no timing.
         """
         effort = [name for name in changed if name in _EFFORT]
         if effort and not self.parameters:
@@ -341,11 +350,13 @@ class Study(Generic[P, V, R]):
             points: the points to measure, in this order.
             parameters: `rounds` or a `budget`, and the parameters of the study.
             device: the device to run on.
-            threads: number of torch's CPU threads during the run. More threads speed up such small products very
-                little, and on a shared machine they wait for each other.
+            threads: number of torch's CPU threads during the run. With the small matrices of most studies, more threads
+                save very little time, and on a shared machine they wait for each other.
             start: results to resume from. Their points are kept and not measured again.
-            progress: called after every round with the share of the points done so far, and a text.
-            stop: called before every call; if it returns True, measuring stops, and an incomplete point is dropped.
+            progress: a function to call after every round. Its arguments are the share of the work done so far, and a
+                progress message.
+            stop: a function to call before every measured call. If it returns True, measuring stops, and an incomplete
+                point is dropped.
 
         Yields:
             The results so far, at the start and after every point.
@@ -404,8 +415,8 @@ class Study(Generic[P, V, R]):
         """Reads a result file.
 
         Args:
-            name: the path of the file, or the name of a file in `notebooks/recorded/`, which is found from any folder
-                of the checkout. Defaults to the file that was recorded on a CPU.
+            name: the path of the file. Inside a checkout, the name of a file in `notebooks/recorded/` is enough.
+                Defaults to the file that was recorded on a CPU.
 
         Raises:
             ValueError: the file does not exist, has a different kind or version, or is damaged.
@@ -415,8 +426,8 @@ class Study(Generic[P, V, R]):
         try:
             values: dict[P, V] = {}
             for entry in data["points"]:
-                fields = {one.name: _frozen(entry[one.name]) for one in dataclasses.fields(self.point)}  # type: ignore[arg-type]
-                point = self.point(**fields)
+                fixed = {name: tuple(field) if isinstance(field, list) else field for name, field in entry.items()}
+                point = self.point(**{one.name: fixed[one.name] for one in dataclasses.fields(self.point)})  # type: ignore[arg-type]
                 if point in values:
                     raise ValueError("it contains the same point twice")
                 values[point] = self.read(point, entry)
@@ -426,11 +437,11 @@ class Study(Generic[P, V, R]):
             raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
 
     def available(self) -> list[str]:
-        """Returns the names of the recorded files, `NAME_….json`, for `load`."""
+        """Returns the names of the recorded files, all of the form `NAME_….json`. `load` accepts them."""
         return results.available(self.name)
 
     def recordings(self) -> dict[str, R]:
-        """Returns all recorded results by machine name: first those from CPUs, by number of threads, then GPUs.
+        """Returns all recorded results by machine name: CPUs first, by number of threads, and then GPUs.
 
         Raises:
             ValueError: a file cannot be loaded (see `load`).
@@ -446,7 +457,7 @@ class Study(Generic[P, V, R]):
         """Returns a note for a page that shows only CPU times, or an empty string if a GPU was recorded."""
         if any(_on_gpu(found.provenance) for found in self.recordings().values()):
             return ""
-        return "All times on this page were measured on a CPU, because no results of a GPU were recorded yet."
+        return "All times on this page were measured on a CPU, because no GPU results have been recorded yet."
 
 
 def _on_gpu(provenance: Mapping[str, Any]) -> bool:
@@ -458,14 +469,14 @@ def _threads(provenance: Mapping[str, Any]) -> int:
 
 
 def _machine(provenance: Mapping[str, Any], in_full: bool) -> str:
-    """Returns a short name, such as `CPU`, `CPU, 4 threads` or `GPU`; or, in full, the name of the device."""
+    """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`. With `in_full`, it names the device itself."""
     on_gpu, threads = _on_gpu(provenance), _threads(provenance)
     name = str(provenance.get("device_name")) if in_full else "GPU" if on_gpu else "CPU"
     return name if on_gpu or threads == 1 else f"{name}, {threads} threads"
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Returns a line for each difference that keeps two provenances from sharing a file, parameters first."""
+    """Returns a line for each difference in provenance that keeps results from sharing a file, parameters first."""
     one, other = dict(_flat(ours)), dict(_flat(theirs))
     names = sorted(dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters "))
     if _on_gpu(ours) and _on_gpu(theirs):
@@ -476,11 +487,11 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
         for name in names
         if name not in _NOT_COMPARED and one.get(name) != other.get(name)
     ]
-    return list(dict.fromkeys(found))  # without repeats: the threads may also be a parameter
+    return list(dict.fromkeys(found))  # removes repeats, because the threads may also be a parameter
 
 
 def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields every value with its full name, such as `allocator library`."""
+    """Yields every value in nested data as a pair with its full name, such as `allocator library`."""
     for name, value in data.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name} ")
@@ -490,7 +501,3 @@ def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Provides helpers for all measuring commands: a progress bar, Ctrl-C, resuming from a file, and one-line errors."""
+"""Helps measuring commands to show progress, handle Ctrl-C, resume from a file, and report errors in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOPPED = 130
 
 
 def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Returns a type for argparse that converts with `int` or `float`, and accepts only finite numbers above 0."""
+    """Returns an argparse type that converts text with `kind`, and accepts only finite numbers above 0."""
 
     def number(text: str) -> Any:
         if not 0 < (value := kind(text)) < float("inf"):
@@ -35,7 +35,8 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
     Args:
         study: the study to run.
         points: the points to measure.
-        out: the file to write, or to resume from; if None, results are only printed.
+        out: the file to write. If the file exists, the study resumes from it. If `out` is `None`, the results are only
+            printed.
         **options: other options of `Study.steps`.
 
     Returns:
@@ -50,7 +51,7 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
         result = start = study.load(out) if out and Path(out).is_file() else None
     except ValueError as error:
         raise ValueError(f"{error}. Choose another --out, or remove that file") from None
-    import torch  # noqa: F401, PLC0415 - before noting_ctrl_c, as Ctrl-C in this import could raise any error
+    import torch  # noqa: F401, PLC0415 - before noting_ctrl_c, because Ctrl-C here could raise any error
 
     with closing(Bar(sys.stderr)) as bar, noting_ctrl_c() as pressed:
         for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **options):
@@ -69,7 +70,7 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Turns an `OSError` in the block into a `ValueError` with a one-line message."""
+    """Turns an `OSError` in a `with` block into a `ValueError` with a one-line message."""
     try:
         yield
     except OSError as error:
@@ -80,9 +81,10 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def noting_ctrl_c() -> Iterator[list[bool]]:
-    """Ends the block when Ctrl-C is pressed, and yields a list that is empty until then.
+    """Ends a `with` block when Ctrl-C is pressed, and yields a list that is empty until then.
 
-    Long work must also check the list, because Python drops a KeyboardInterrupt that arrives within a finalizer.
+    Long-running work must also check the list, because Python drops a KeyboardInterrupt that arrives within a
+    finaliser.
     """
     pressed: list[bool] = []
 
@@ -100,13 +102,13 @@ def noting_ctrl_c() -> Iterator[list[bool]]:
 
 
 class Bar:
-    """A progress bar on a terminal. On any other stream, only the lines from `say` appear."""
+    """A progress bar that is drawn only on a terminal. Any other stream gets only the lines from `say`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._shown = stream, 0
 
     def show(self, share: float, words: str) -> None:
-        """Draws a bar for the share of the work that is done, followed by a text."""
+        """Draws a bar that shows the share of the work done, and writes `words` after it."""
         if self._stream.isatty():
             line = f"[{'#' * round(20 * share):.<20}] {share:4.0%}  {words}"[: shutil.get_terminal_size().columns - 1]
             self._write("\r" + line.ljust(self._shown))

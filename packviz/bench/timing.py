@@ -1,8 +1,8 @@
-"""Times functions against each other. Nothing else in packviz measures time.
+"""Times functions against each other. All measurements in packviz use this module.
 
-The functions take turns: every round calls each of them once, in a new random order. So a machine that warms up,
-throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Results are medians
-and quartiles, so that a single pause has little effect.
+The functions take turns: every round calls each of them once, in a new random order. If the machine warms up, throttles
+or is shared, this affects all functions alike. For the same reason, each ratio compares two times from the same round.
+Results are medians and quartiles, so that a single pause has little effect.
 
 The confidence interval of a median time or ratio shows how precisely n rounds determine that median
 (`median_interval`). It assumes only that the rounds are independent. Each round lies above the true median with
@@ -10,8 +10,9 @@ probability 1/2, so the number of rounds above it is binomial. With the rounds i
 
     P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
 
-and k is the largest number for which this is at least `CONFIDENCE`. The rounds can tell two calls apart if the interval
-of their ratio excludes 1. This is the sign test. Fewer than `FEWEST_ROUNDS` rounds give no such interval.
+The interval uses the largest k for which the right-hand side is at least `CONFIDENCE`. The rounds can tell two calls
+apart if the interval of their ratio excludes 1. This is the sign test. With fewer than `FEWEST_ROUNDS` rounds, there is
+no such interval.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ from packviz.draw import quantities, text
 Call = Callable[[], object]
 
 CONFIDENCE = 0.95
-"""The least probability with which a confidence interval covers the true median."""
+"""The lowest probability with which a confidence interval covers the true median."""
 
 FEWEST_ROUNDS = 6
-"""The fewest rounds that give an interval: all n lie on one side of the median with probability 2 / 2ⁿ, so n ≥ 6."""
+"""The smallest number of rounds that gives a confidence interval. All n rounds lie on one side of the median with
+probability 2 / 2ⁿ, which is at most 1 − `CONFIDENCE` if n is at least 6."""
 
 NARROW = 1.1
-"""An interval is narrow if its upper end is at most this many times its lower end. The value is then known to 5 %."""
+"""An interval is narrow if its ends differ by at most this factor. The value is then known to about 5 %."""
 
-_UNSTEADY = 1.5  # third quartile over first quartile of the same call; 1.02 to 1.2 on an idle machine
+_UNSTEADY = 1.5  # the third quartile of a call's times, divided by the first; on an idle machine, 1.02 to 1.2
 
 _FORMED = "the median of the rounds' ratios, not the ratio of two medians"
 RATIOS = f"A ratio is {_FORMED}."
@@ -62,12 +64,12 @@ class _CpuClock:
 
 
 class _CudaClock:
-    """A clock that uses CUDA events. They are timed on the GPU, so time spent in Python afterwards does not count."""
+    """A clock that uses CUDA events. The GPU records their times, so time spent in Python afterwards does not count."""
 
     stopped: ClassVar[dict[str, float]] = {}  # the time at which a clock was last stopped, by device
 
     def __init__(self, device: Any) -> None:
-        """Makes a clock and wakes its GPU, which takes up to a second to reach its usual frequency after a pause."""
+        """Makes a clock and wakes the GPU, which after a pause needs up to a second to reach its usual frequency."""
         import torch  # noqa: PLC0415
 
         self._cuda, self._device = torch.cuda, device
@@ -89,7 +91,7 @@ class _CudaClock:
         return float(self._began.elapsed_time(self._ended)) / 1e3
 
 
-_AWAKE = 1.0  # seconds
+_AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in which it stays awake
 
 
 def _keep_busy(device: Any, seconds: float) -> None:
@@ -107,7 +109,7 @@ def clock_for(device: Any) -> _CpuClock | _CudaClock:
 
 @dataclass(frozen=True)
 class Ratio(HasText):
-    """The time of one call as a multiple of another's: the median and the quartiles of the rounds' ratios.
+    """The time of one call as a multiple of another call's time: the median and the quartiles of the rounds' ratios.
 
     Attributes:
         name: the call whose time is divided.
@@ -116,7 +118,8 @@ class Ratio(HasText):
         low: first quartile.
         high: third quartile.
         rounds: number of rounds.
-        interval: confidence interval of `value` (see `median_interval`), infinite if only quartiles were kept.
+        interval: confidence interval of `value` (see `median_interval`). It is infinite if there were too few
+            rounds, or if only the quartiles were kept.
     """
 
     name: str
@@ -135,7 +138,7 @@ class Ratio(HasText):
 
     @property
     def is_narrow(self) -> bool:
-        """True if the interval is narrow enough to stop measuring. This does not depend on where the interval lies."""
+        """True if the interval is narrow enough to stop measuring (see `NARROW`), whether or not it contains 1."""
         return _is_narrow(self.interval)
 
     @property
@@ -149,7 +152,7 @@ class Ratio(HasText):
         return quantities.between(self.interval)
 
     def to_text(self) -> str:
-        """Returns a sentence with the ratio, or one that says that the rounds cannot tell the two apart."""
+        """Returns a sentence that gives the ratio, or that says that the rounds cannot tell the two calls apart."""
         if self.rounds < FEWEST_ROUNDS:
             return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
@@ -162,12 +165,12 @@ class Timing(HasText):
     """The times of several calls, round by round.
 
     Attributes:
-        seconds: the times of each call in every complete round, by name. Entry `i` of every call is from the same
+        seconds: the times of each call in every complete round, by name. Times at the same index are from the same
             round.
         warmup: number of rounds that were run first and not counted.
         stopped: True if measuring was stopped before the last round.
         provenance: the machine and the parameters, as plain data (see `machine.provenance`).
-        memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was counted.
+        memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was measured.
         missing: the reasons why calls were not timed, by name.
     """
 
@@ -215,9 +218,9 @@ class Timing(HasText):
         return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios), median_interval(ratios))
 
     def is_narrow(self, to: str | None = None) -> bool:
-        """Returns whether all ratios to `to`, by default the first call, are known to about 5 %.
+        """Returns whether the ratios of all calls to `to`, by default the first call, are known to about 5 %.
 
-        If there is only one call, its own time has to be known to about 5 %.
+        If there is only one call, the result says whether its time is known to about 5 %.
         """
         first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
         intervals = [self.ratio(name, first).interval for name in others] or [self.interval(first)]
@@ -225,7 +228,7 @@ class Timing(HasText):
 
     @property
     def busy(self) -> str:
-        """The reason why the machine looks busy: its load, or the spread of the rounds. Empty if it looks idle."""
+        """The reason why the machine looks busy (its load or the spread of the rounds); empty if it does not."""
         if load := overload(self.provenance):
             return load
         if self.rounds < FEWEST_ROUNDS:
@@ -233,11 +236,11 @@ class Timing(HasText):
         usual = statistics.median(high / max(low, 1e-12) for low, _, high in map(self.spread, self.seconds))
         if usual <= _UNSTEADY:
             return ""
-        return f"the same call takes up to {usual:.2g} times as long, even in the middle half of the rounds"
+        return f"even in the middle half of the rounds, times of the same call differ by a factor of {usual:.2g}"
 
     @property
     def notes(self) -> list[str]:
-        """The lines below a picture: the machine, and a warning if it was busy."""
+        """The lines below a picture or table: the machine, and a warning if it was busy."""
         warning = [f"The machine is busy: {self.busy}. Times and ratios may be wrong."] if self.busy else []
         return [f"Measured on {self.caption}.", *warning]
 
@@ -252,14 +255,14 @@ class Timing(HasText):
         return rows
 
     def to_text(self) -> str:
-        """Returns the median and the quartiles of each call, and the ratio of each to the first."""
+        """Returns the median and the quartiles of each call, and its ratio to the first call."""
         names = list(self.seconds)
         if not self.rounds:
-            return f"stopped before the first round was complete, so there are no times of {', '.join(names)}"
+            return f"stopped before the first round was complete, so there are no times for {', '.join(names)}"
         rows = []
         for name in names:
             low, middle, high = map(quantities.milliseconds, self.spread(name))
-            most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
+            most = f", peak memory {self.memory[name] / 1e6:.3g} MB" if name in self.memory else ""
             rows.append([name, f"{middle} ms", f"(quartiles {low} to {high}){most}"])
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
@@ -280,7 +283,7 @@ class Timing(HasText):
         if name in self.missing:
             raise ValueError(f"{name} was left out: {self.missing[name]}")
         if name not in self.seconds:
-            raise ValueError(f"there is no timing of {name!r}; there are {', '.join(map(repr, self.seconds))}")
+            raise ValueError(f"there is no timing of {name!r}; choose one of {', '.join(map(repr, self.seconds))}")
         if not self.rounds:
             raise ValueError(f"no round was completed, so there is no time of {name!r}")
         return self.seconds[name]
@@ -304,36 +307,39 @@ def measure(
 ) -> Timing:
     """Times several functions against each other.
 
-    On the CPU, it first calls `calm_allocator()`, which stays in force for the rest of the process. Each sample is a
-    single call. A call takes far longer than the resolution of the clocks, which is tens of nanoseconds on a CPU and
-    half a microsecond on a GPU.
+    On the CPU, `measure` first calls `calm_allocator()`, whose effect lasts for the rest of the process. Each sample is
+    a single call. This is precise enough if a call takes far longer than the resolution of the clock, which is tens of
+    nanoseconds on a CPU and half a microsecond on a GPU.
 
     Args:
         calls: the functions to time, by name.
         rounds: the largest number of rounds.
         warmup: number of rounds to run first, which are not counted.
-        device: the device that does the work, which the clock has to wait for.
-        before: functions to run before each call, outside the measured time, for example to clear gradients. Each
-            has the name of its call.
-        progress: called after every round, including the warm-up, with the number of rounds done and the total
-            number of rounds.
-        stop: called before every call; if it returns True, measuring stops, and an incomplete round is dropped.
+        device: the device that does the work. The clock waits until the device has finished.
+        before: functions to run before the calls, outside the measured time, for example to clear gradients. Each
+            function is given under the name of its call.
+        progress: a function to call after every round, including the warm-up. Its arguments are the number of rounds
+            done and the total number of rounds.
+        stop: a function to call before every measured call. If it returns True, measuring stops, and an incomplete
+            round is dropped.
         clock: a clock with `start()` and `stop()` to use in place of the device's own.
         parameters: plain data to keep in the provenance.
-        memory: whether to count peak memory as well, in one more call of each function after the warm-up. That
+        memory: whether to measure peak memory as well, in one more call of each function after the warm-up. That
             call is not timed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). This is checked
             after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. The check
             depends only on the width of the intervals, because stopping as soon as two calls can be told apart would
             find differences that don't exist.
-        to: the call that ratios refer to, for `until_narrow`. Defaults to the first.
+        to: the call with which `until_narrow` compares the others. Defaults to the first call.
         budget: seconds after which no new round begins, once `FEWEST_ROUNDS` rounds are complete.
 
     Returns:
-        A `Timing`. Its provenance also has the page faults per round, which show whether the allocator kept its pages.
+        A `Timing`. Its provenance also contains the page faults per round, which show whether the allocator kept its
+            pages.
 
     Raises:
-        ValueError: there is nothing to time, there are no rounds, or `before` has a name that `calls` lacks.
+        ValueError: `calls` is empty, `rounds` is below 1, `warmup` is below 0, or `before` has a name that `calls`
+            lacks.
     """
     before = before or {}
     if not calls:
@@ -341,7 +347,7 @@ def measure(
     if rounds < 1 or warmup < 0:
         raise ValueError(f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 or more to warm up")
     if unknown := [name for name in before if name not in calls]:
-        raise ValueError(f"before has {unknown[0]!r}, which is not among calls; there are {', '.join(calls)}")
+        raise ValueError(f"before has {unknown[0]!r}, which is not among calls; choose from {', '.join(calls)}")
     if clock is None:
         if str(device).startswith("cpu"):
             calm_allocator()
@@ -396,10 +402,10 @@ def _seconds(call: Call, clock: Any) -> float:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collects young garbage first, but nothing during the block, because a collection would be timed.
+    """Collects young garbage, and then prevents collections within a `with` block, because these would be timed.
 
-    A measurement leaves only young garbage behind, since nothing is collected meanwhile. Collecting the old generation
-    as well takes up to half a second if many modules are loaded, and makes no call faster.
+    The previous measurement has left only young garbage, because nothing was collected during it. To collect the old
+    generation as well would take up to half a second if many modules are loaded, and would make no call faster.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,1 +1,1 @@
-"""Checks correctness: compares states, diagnoses batches, explains errors, and tries out captured graphs."""
+"""Checks the correctness of packing: compares states, diagnoses batches, explains errors, and tests captured graphs."""

@@ -24,16 +24,17 @@ Axes = Mapping[str, Mapping[int, int]]
 
 
 class Captured(NamedTuple):
-    """The result of one backend.
+    """The result of trying one backend on a network.
 
     Attributes:
         backend: one of `BACKENDS`.
-        takes: whether the backend accepts the network; `None` if it could not be tried here.
+        takes: whether the backend accepts the network; `None` if the backend could not be tried in this environment.
         same: whether the captured network gives the same results as the original on all inputs that were tried.
-        difference: the largest difference; infinite if a shape differs, or if the captured network raises an error.
-        trial: the inputs that show the difference, such as `lengths [5, 3]`.
+        difference: the largest difference between the two results; infinite if their number or their shapes differ, or
+            if the captured network raises an error.
+        trial: the name of the inputs that show the largest difference, such as `lengths [5, 3]`.
         message: the text of the error, or a description of the output that differs.
-        error: the error of the backend or the captured network; `None` if there was none.
+        error: the error that the backend or the captured network raised; `None` if neither raised one.
     """
 
     backend: str
@@ -46,7 +47,7 @@ class Captured(NamedTuple):
 
     @property
     def cells(self) -> list[str]:
-        """The row of the table: backend, acceptance, agreement, largest difference, and the inputs that show it."""
+        """A row of a table: backend, acceptance, agreement, largest difference, and the inputs that show it."""
         if not self.takes:
             return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
         if self.same:
@@ -56,11 +57,11 @@ class Captured(NamedTuple):
 
 
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
-    """Wraps the network as a function of tensors only, because a trace and an ONNX file can take nothing else.
+    """Wraps the network in a module that takes only tensors, because a trace and an ONNX file can take nothing else.
 
     Returns:
-        The function, the names of its inputs, and a second function that names its outputs and adds those that are not
-        tensors.
+        The module, the names of its inputs, and a function that names its outputs and adds the network's outputs that
+        are not tensors.
     """
     names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
     gave: list[Leaf] = []  # this is not an attribute, because torch.export resets attributes
@@ -84,7 +85,7 @@ def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any],
 
 def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
     if sys.version_info >= (3, 14):
-        raise ImportError("torch.jit.trace is deprecated, and not supported on Python 3.14; ask for another backend")
+        raise ImportError("torch.jit.trace is deprecated and does not support Python 3.14; choose another backend")
 
     def capture(call: Any) -> Any:
         given = tuple(tensors(call.arguments))
@@ -127,7 +128,7 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
         *_, onnxruntime = map(import_module, [*["onnxscript"] * (not legacy), "onnx", "onnxruntime"])
     except ImportError as error:
         install = "python -m pip install onnx onnxruntime onnxscript"
-        raise ImportError(f"{error.name} is not installed: {install}", name=error.name) from error
+        raise ImportError(f"{error.name} is not installed; run {install}", name=error.name) from error
     file = io.BytesIO()
 
     def capture(call: Any) -> Callable[[Any], list[Leaf]]:
@@ -163,8 +164,8 @@ BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
     "onnx": partial(_onnx, False),
     "onnx_legacy": partial(_onnx, True),
 }
-"""The backends: `torch.jit.trace`, `torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters, whose
-files ONNX Runtime runs."""
+"""The functions that capture a network, by the name of the backend: `torch.jit.trace`, `torch.export`,
+`torch.compile(fullgraph=True)`, and both ONNX exporters. ONNX Runtime runs the exported files."""
 
 
 def judged(
@@ -175,21 +176,21 @@ def judged(
     dynamic: bool = False,
     capture: Callable[[Runner, Inputs, Axes], Answer] | None = None,
 ) -> Captured:
-    """Captures the network on the first of the trials, and compares the results on all of them.
+    """Captures the network on the first trial, and compares it with the original on all trials.
 
     Args:
         backend: one of `BACKENDS`.
         run: the `Runner` of the network.
         tried: the inputs to try, with the network's results for them.
-        varied: the inputs that contain lengths, as they are read.
+        varied: the `Reading` of each input that contains lengths.
         dynamic: whether to capture for other batch sizes and numbers of time steps, too.
-        capture: the function that captures the network. Defaults to the one in `BACKENDS`.
+        capture: the function that captures the network. Defaults to the backend's function in `BACKENDS`.
     """
     inputs, names = tried[0].inputs, {one.name for one in varied}
     fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]
     if fixed and backend not in ("export", "compile"):
         name, kind = fixed[0][0], type(fixed[0][1]).__name__
-        return Captured(backend, False, message=f"it takes tensors alone, and {name} is a {kind}: give a tensor")
+        return Captured(backend, False, message=f"it takes only tensors, but {name} is a {kind}; give a tensor")
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:
@@ -210,7 +211,10 @@ def judged(
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the type and the first line of an error, or of its cause, shortened and without paths."""
+    """Returns the type and the first line of an error, shortened and without paths.
+
+    An error of the ONNX exporter is replaced by its cause.
+    """
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
     line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))

@@ -1,4 +1,4 @@
-"""Implements the commands `packviz diagnose`, `check` and `patched`. They import torch only when they run."""
+"""Implements the commands `packviz diagnose`, `check` and `patched`. The commands import torch only when they run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", help="a .pt, .npz or .npy file with the padded batch x, or with x and lengths")
     add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file with them (default: in FILE)")
     add("--batch-first", action=argparse.BooleanOptionalAction, help="whether x is (B, T, …) or (T, B, …) (default)")
-    add("--strict", action="store_true", help="exit with status 1 on a warning, too, and not only on an error or if"
+    add("--strict", action="store_true", help="exit with status 1 on a warning, too, not only on an error or if"
         " the data cannot be judged")  # fmt: skip
     parser.set_defaults(run=_diagnose)
 
@@ -52,7 +52,7 @@ def _diagnose(options: argparse.Namespace) -> int:
 
 
 def _batch(path: str) -> tuple[Any, Any]:
-    """Loads `x`, and the lengths or `None`, from a file that was saved by torch or NumPy."""
+    """Loads `x` and the lengths from a file that torch or NumPy saved. Missing lengths become `None`."""
     import torch  # noqa: PLC0415
 
     suffix = Path(path).suffix.lower()
@@ -71,11 +71,11 @@ def _batch(path: str) -> tuple[Any, Any]:
     if isinstance(held, Mapping):
         if "x" not in held:
             names = ", ".join(map(str, held)) or "nothing"
-            raise ValueError(f"{path} holds {names}; name the batch x, its lengths lengths")
+            raise ValueError(f"{path} contains {names}; name the batch x, and its lengths lengths")
         held = held["x"], held.get("lengths")
     x, n = held if isinstance(held, (tuple, list)) and len(held) == 2 else (held, None)
     if isinstance(x, np.ndarray) and x.dtype.kind not in "biufc":
-        raise ValueError(f"{path} holds x as {x.dtype}; give numbers")
+        raise ValueError(f"{path} contains x as {x.dtype}; give numbers")
     with _complaining(TypeError):
         return torch.from_numpy(x) if isinstance(x, np.ndarray) else x, n
 
@@ -153,8 +153,8 @@ def add_patched(parser: argparse.ArgumentParser) -> None:
 def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     """Splits the arguments of `packviz patched` after the name of the program.
 
-    The rest belongs to the program. Without the split, the parser would take the program's options for options of
-    packviz. For other commands, the rest is `None`.
+    The second part belongs to the program: without the split, the parser would take the program's options for packviz's
+    own. For other commands, the second part is `None`.
     """
     if arguments[:1] != ["patched"]:
         return arguments, None
@@ -163,7 +163,7 @@ def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None
 
 
 def _patched(options: argparse.Namespace) -> None:
-    """Prepares the program to run after this command has returned, so that its errors and exit status are kept."""
+    """Prepares the program to run after this command, so that the program keeps its own errors and exit status."""
     from packviz.ops.patching import patch_torch  # noqa: PLC0415 - torch
 
     if not Path(options.target).exists():
@@ -171,7 +171,7 @@ def _patched(options: argparse.Namespace) -> None:
 
     def program() -> None:
         sys.argv = [options.target, *options.rest]
-        if not sys.flags.safe_path:  # as python does; until now, this was the path of packviz
+        if not sys.flags.safe_path:  # as `python FILE` does; until now, the entry was packviz's own
             sys.path[0] = os.path.dirname(os.path.realpath(options.target))
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -182,7 +182,7 @@ def _patched(options: argparse.Namespace) -> None:
 
 
 def _named(target: str) -> tuple[Any, Any]:
-    """Returns the object that `package.module:name` or `path/file.py:name` names, and its module."""
+    """Returns the object named by `package.module:name` or `path/file.py:name`, and the module that contains it."""
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise ValueError(f"{target} is not MODULE:NAME, such as package.module:name or path/file.py:name")

@@ -34,7 +34,7 @@ class _Explained(ContextDecorator):
     """The result of `explain_errors`: a context manager that can also decorate functions."""
 
     def __init__(self) -> None:
-        """Prepares a warning that appears if the result is never used, at the latest when Python exits."""
+        """Prepares a warning in case the result is never used. It appears when Python exits, at the latest."""
         line = sys._getframe(2)
         place = (line.f_code.co_filename, line.f_lineno)
         self._unused = weakref.finalize(self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place))
@@ -43,7 +43,7 @@ class _Explained(ContextDecorator):
         return _ALONE if self._unused.alive else "explain_errors(), in use"
 
     def install(self) -> None:
-        """Explains every uncaught error from now on, in a script, its threads, and IPython's cells."""
+        """Explains uncaught errors from now on, in the main thread, in other threads, and in IPython's cells."""
         self._unused.detach()
         if _undo:
             return
@@ -63,20 +63,20 @@ class _Explained(ContextDecorator):
         self._unused.detach()
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Adds the note, and lets the exception propagate."""
+        """Adds a note to the exception if it can be explained, and lets the exception propagate."""
         _try_to_explain(error)
 
     def __call__(self, function: Function) -> Function:
         """Wraps a function so that errors in its body are explained.
 
         Raises:
-            TypeError: `function` is not a plain function: it is a generator, a coroutine, a class or a module, or it
-                is not callable.
+            TypeError: `function` is not a plain function: it is a generator function, a coroutine function, a class or
+                an `nn.Module`, or it is not callable.
         """
         self._unused.detach()
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
             shown = function.__name__ if isinstance(function, type) else f"a {type(function).__name__}"
-            raise TypeError(f"explain_errors wraps functions, and got {shown}; decorate its forward, or use `with`")
+            raise TypeError(f"explain_errors wraps functions, but got {shown}; decorate its forward, or use `with`")
         if any(is_one(function) for is_one in _LATER):
             raise TypeError(f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it")
         return super().__call__(function)
@@ -94,15 +94,15 @@ def explain_errors(function: Function) -> Function: ...
 
 
 def explain_errors(function: Function | None = None) -> _Explained | Function:
-    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN given a packed batch.
+    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is given a packed batch.
 
-    The note shows what was passed, and draws the batch as text if it is small. If the error museum knows the error, the
-    note says why it happens and what to do. To find the error, `explain_errors` applies the rules of `pv.explain` to
-    the message, the traceback and the arguments that were passed. Any other exception gets a note only if the museum is
-    sure about it. Nothing else changes: the same exception propagates, with the same traceback. If nothing is raised,
-    there is no cost.
+    The note shows the arguments of the call, and draws the batch as text if it is small. If the error museum knows the
+    error, the note says why it happens and what to do. To look up the error, `explain_errors` applies the rules of
+    `pv.explain` to the message, the traceback and the arguments that were passed. An exception from any other code gets
+    a note only if the museum is sure about it. Nothing else changes: the same exception propagates, with the same
+    traceback. If nothing is raised, there is no cost.
 
-    Use it around a block of code, or as a decorator of a function:
+    Use `explain_errors` around a block of code, as a decorator of a function, or for all later code:
 
         with pv.explain_errors():
             packed = pack_padded_sequence(x, lengths)
@@ -110,13 +110,13 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
         @pv.explain_errors
         def forward(self, x, lengths): ...
 
-        pv.explain_errors().install()  # for all later code; .uninstall() undoes it
+        pv.explain_errors().install()  # .uninstall() undoes it
 
     If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about
     the earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
 
     Args:
-        function: the function to decorate. `@pv.explain_errors()` does the same.
+        function: the function to decorate. `@pv.explain_errors` and `@pv.explain_errors()` do the same.
 
     Examples:
         >>> import packviz as pv, torch
@@ -131,11 +131,11 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
     return made if function is None else made(function)
 
 
-_undo: list[Callable[[], None]] = []  # each removes a hook of `install`; empty if it was not called
+_undo: list[Callable[[], None]] = []  # functions that remove the hooks of `install`
 
 
 def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None]) -> None:
-    """Replaces one of Python's hooks for uncaught errors."""
+    """Replaces a hook for uncaught errors with one that first explains the error."""
     own, before = name in vars(owner), getattr(owner, name)
 
     @functools.wraps(before)
@@ -180,7 +180,7 @@ def _explain(error: Exception) -> None:
 
 
 def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
-    """Yields the error, any errors grouped in it, and earlier ones, each with a flag that says if Python shows it."""
+    """Yields the error, any errors grouped in it, and any earlier errors; for each, also whether Python shows it."""
     left: list[tuple[BaseException | None, bool]] = [(error, True)]
     seen: set[int] = set()
     while left:
@@ -198,8 +198,8 @@ class _Passed(NamedTuple):
     """The arguments of a failing call.
 
     Attributes:
-        call: the call with its arguments.
-        drawn: a drawing of the batch, or a description of what does not fit.
+        call: the call with its arguments, as text; empty if it is not known.
+        drawn: a drawing of the batch, or a description of what does not fit; empty if there is neither.
         packed: whether the call packs, unpacks, or takes a packed sequence.
     """
 
@@ -239,7 +239,7 @@ _PACKING = ("pack_padded_sequence", "pack_sequence", "pad_packed_sequence")
 
 
 def _call(frame: FrameType) -> _Passed | None:
-    """Describes the arguments if this frame packs, unpacks or runs an RNN."""
+    """Describes the call in this frame if it packs, unpacks or runs an RNN; otherwise returns `None`."""
     given, code = frame.f_locals, frame.f_code
     packs = frame.f_globals.get("__name__") in _PACKING_MODULES
     try:
@@ -302,7 +302,7 @@ def _drawn(make: Callable[..., Layout], *given: Any) -> str:
     try:
         layout = make(*given)
     except ValueError as error:
-        return f"{error}."
+        return str(error) if str(error).endswith("?") else f"{error}."
     return text.describe(layout) if text.is_few(layout) else text.summary(layout)
 
 

@@ -1,4 +1,4 @@
-"""Presents the findings of a check of a model or a batch, as text and as a picture. This module does not need torch."""
+"""Presents what a check of a model or a batch has found, as text and as a picture. This module does not need torch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Finding(HasText):
     """One result of a check.
 
     Attributes:
-        level: `"error"` if something breaks or is wrong, `"warning"` if it may be wrong, or `"info"` if it is worth
-            knowing.
-        rule: a short name, the same for every finding of its kind.
+        level: `"error"` if something breaks or is wrong, `"warning"` if something may be wrong, or `"info"` for
+            anything else that is worth knowing.
+        rule: a short name that all findings of the same kind share.
         message: the text of the finding.
-        where: a line of the user's code, or an entry of the data; empty if there is none.
+        where: the line of the user's code, or the sequences, that the finding is about; empty if it is about neither.
         fix: the remedy, which may include code to paste; empty if there is nothing to do.
         indices: the rows of the batch that the finding is about, so that you can look at `lengths[i]` and row `i` of
             `x`; empty if it is about the batch as a whole.
@@ -48,7 +48,7 @@ class Finding(HasText):
 
     @property
     def headline(self) -> str:
-        """The mark, the level and the rule, such as `✗ error: returned`."""
+        """The mark, the level and the rule, such as `✗ error: trace`."""
         return f"{LEVELS[self.level]} {self.level}: {self.rule}"
 
     def to_text(self) -> str:
@@ -56,7 +56,7 @@ class Finding(HasText):
         return "\n".join([self.headline, *(f"    {line}" for line in self.details())])
 
     def details(self) -> list[str]:
-        """Returns everything but the headline, in lines of at most 106 characters."""
+        """Returns the finding without its headline, in lines of at most 106 characters."""
         whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # so that it can be pasted
         parts = [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
         # A path must not be broken at its hyphens.
@@ -67,10 +67,10 @@ class Finding(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Findings(Drawing, Sequence[Finding]):
-    """A sequence of findings, most serious first, and within a level in the order in which they were found.
+    """The findings of a check, most serious first. Findings of the same level keep the order in which they were found.
 
     Attributes:
-        title: the name of the model or the batch.
+        title: the name of the model, or a description of the batch.
         found: the findings.
     """
 
@@ -113,7 +113,7 @@ class Findings(Drawing, Sequence[Finding]):
 
     @property
     def headline(self) -> str:
-        """The title and the number of findings, such as `✗ Network: 1 error, 2 warnings`."""
+        """The title and the number of findings of each level, such as `✗ Network: 1 error, 2 warnings`."""
         counts = [(len(self.of(level)), level) for level in LEVELS]
         parts = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
         mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
@@ -130,7 +130,7 @@ class Findings(Drawing, Sequence[Finding]):
         return stack(self.headline, self.pictures(theme), theme)
 
     def pictures(self, theme: str) -> list[Sheet]:
-        """Draws the list of findings, if there are any."""
+        """Returns a list with a drawing of the findings; empty if there are no findings."""
         sheet, y = Sheet(theme, "\n".join(one.to_text() for one in self.found)), 2.0
         inks = {"error": sheet.colours.wrong, "warning": "", "info": sheet.colours.muted}
         for one in self.found:

@@ -1,7 +1,8 @@
-"""Provides the exhibits of the error museum: mistakes with packed sequences, their reasons and their fixes.
+"""Provides the exhibits of the error museum: mistakes with packed sequences, with their causes and fixes.
 
-The texts are in museum.toml. Notebooks 15 and 14 demonstrate nearly every mistake. `explain` finds the exhibit for an
-error text, and `explain_errors` adds it to an exception.
+The texts are in museum.toml. Notebooks 14 and 15 demonstrate all mistakes that raise no error, all surprises, and some
+of the errors. `explain` finds the exhibit for an error text, and `explain_errors` adds the exhibit's explanation to an
+exception.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
 SECTIONS = {
-    "silent": "no error, and a wrong answer",
+    "silent": "no error, but a wrong answer",
     "error": "an error that does not say why",
     "surprise": "no bug, but a surprise",
-}  # in the order of the page
+}  # in the order of the notebook
 NOTHING = "nothing"  # replaces the message if there is no error
 TORCH = "2.13"  # the version of torch that raised the recorded errors
 
@@ -39,15 +40,16 @@ TORCH = "2.13"  # the version of torch that raised the recorded errors
 class _Rule:
     """A rule that recognises the error text of a mistake.
 
-    The patterns are regular expressions that ignore case. They are searched for in the message with its traceback.
+    The patterns are regular expressions that ignore case. Each is searched for in the whole error text, including the
+    traceback if there is one.
 
     Attributes:
-        text: a pattern that must match the message. If it has groups named `less` and `more`, these must be two widths
-            of the same batch with `less` < `more` < 2 · `less`, because a larger ratio has a different cause.
-        near: a pattern that must match the message or the traceback, too.
-        unless: a pattern that must match neither of them.
-        unsure: whether other mistakes produce this text, too. A text of several lines must then mention an RNN, packing
-            or replicas.
+        text: a pattern that must be found. If it has groups named `less` and `more`, these must match two widths of the
+            same batch with `less` < `more` < 2 · `less`, because a larger ratio has a different cause.
+        near: a second pattern that must be found, too; empty if there is none.
+        unless: a pattern that must not be found; empty if there is none.
+        unsure: whether other mistakes produce this text, too. If so, the rule fits a text of several lines only if the
+            text also mentions an RNN, packing or data parallelism.
     """
 
     text: str
@@ -78,10 +80,11 @@ class Exhibit(Tabled):
         section: one of `SECTIONS`.
         why: the reason for the mistake.
         fix: the remedy.
-        says: torch's messages, each as a type and a first line, in the order in which the notebook provokes them.
+        says: torch's messages, each as the error's type and first line, in the order in which the notebook provokes
+            them.
         met: other messages with the same cause, each preceded by the device, function or version that produced it.
         asked: links to questions and issues.
-        words: words that people use for the mistake, if there is no message to search for.
+        words: words that people use to describe the mistake, if there is no message to search for.
         rules: the rules that recognise its messages.
         notebook: the number of the notebook that shows it; empty if none does.
     """
@@ -104,7 +107,7 @@ class Exhibit(Tabled):
 
     @property
     def place(self) -> str:
-        """The number of the exhibit and of its notebook, in words."""
+        """The place of the exhibit as text, such as `exhibit 3 of notebook 15`."""
         return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "shown in no notebook"
 
     @property
@@ -118,14 +121,14 @@ class Exhibit(Tabled):
         return [text for text in [*self.says, *(text for _, text in self.met)] if text != NOTHING]
 
     def to_text(self) -> str:
-        """Returns the card of the exhibit."""
+        """Returns the heading and the card of the exhibit."""
         return f"{self.heading}\n{self.card()}"
 
     def card(self, messages: Sequence[str] = ()) -> str:
-        """Returns the card without its heading.
+        """Returns the card: the messages, the reason, the fix, and links to questions.
 
         Args:
-            messages: torch's messages in this run. If they differ from the recorded ones, both are shown.
+            messages: torch's messages in this run. If they differ from the recorded messages, the card shows both.
         """
         lines = []
         for label, text in self._parts(messages or self.says):
@@ -136,7 +139,7 @@ class Exhibit(Tabled):
     @property
     def table(self) -> Table:
         """The card of the exhibit, as a table."""
-        rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)]  # a label is one line
+        rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)]  # labels must not wrap
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
     def _parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -155,15 +158,16 @@ Attempt = Callable[..., Any]
 
 @contextmanager
 def exhibit(name: str) -> Iterator[Attempt]:
-    """Runs code that makes a mistake, then prints the exhibit's card with the messages of this run, without its name.
+    """Runs a `with` block that makes a mistake, and then prints the exhibit's card with the messages of this run.
 
-    It catches every error except a failed assertion, because errors are what the exhibit shows.
+    `exhibit` catches and shows every error, except for a failed assertion, which it raises again.
 
     Args:
         name: the name of the exhibit.
 
     Yields:
-        A function that makes one call and catches its error, for an exhibit with several calls (see `Attempt`).
+        A function for exhibits with several calls: it makes one call, and catches the error of that call (see
+        `Attempt`).
 
     Raises:
         ValueError: there is no such exhibit.
@@ -194,8 +198,8 @@ class Matches(HasText, Sequence[Exhibit]):
     """The exhibits that `explain` found, best match first.
 
     Attributes:
-        exhibits: the exhibits; empty if nothing is close.
-        doubt: the reason why the first one may be wrong; empty if there is no doubt.
+        exhibits: the exhibits; empty if nothing matches.
+        doubt: the reason why the first exhibit may be the wrong one; empty if there is no doubt.
     """
 
     exhibits: tuple[Exhibit, ...] = ()
@@ -209,46 +213,47 @@ class Matches(HasText, Sequence[Exhibit]):
 
     @property
     def sure(self) -> bool:
-        """True if this is the error text of one known mistake and of no other."""
+        """True if the error text belongs to one known mistake and to no other."""
         return bool(self.exhibits) and not self.doubt
 
     @property
     def summary(self) -> str:
         """A line that names the best match and says whether it is sure."""
         if not self.exhibits:
-            return "Nothing close."
+            return "Nothing matches."
         more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
         found = f"{self[0].name}, {self[0].place}{more}."
         return f"Sure: {found}" if self.sure else f"Not sure, perhaps: {found} {self.doubt}"
 
     def to_text(self) -> str:
-        """Returns the summary, and the message, the reason and the fix of each exhibit."""
+        """Returns the summary, followed by the heading and the card of each exhibit."""
         return "\n\n".join([self.summary, *(one.to_text() for one in self)])
 
     def to_html(self) -> str:
-        """Returns the same content as HTML, with a table for each exhibit."""
+        """Returns the summary and the exhibits as HTML, with a table for each exhibit."""
         return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
 
     _repr_html_ = to_html
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains an error with packed sequences from its text: why it happens and what to do.
+    """Explains an error with packed sequences, given its text: why it happens and what to do about it.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
-    `explain` knows the error texts of the forty or so mistakes in the error museum (notebook 15). It reports how sure
-    it is, because several mistakes may share a text. Paste the traceback, too, because the same text may come from an
-    embedding or from packing. For a mistake that raises no error, search with a few words, such as "h_n order". To
-    explain errors as they are raised, together with what was passed, use `pv.explain_errors`.
+    `explain` knows the error texts of the forty or so mistakes in the error museum (see notebook 15). It reports how
+    sure it is, because several mistakes may produce the same text. Paste the traceback, too, because the same text may
+    come from an embedding or from packing. For a mistake that raises no error, search with a few words, such as "h_n
+    order". To have errors explained when they are raised, along with the arguments of the call, use
+    `pv.explain_errors`.
 
     Args:
         text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
-        The mistakes, best match first; empty if nothing is close. `.sure` is True if only one known mistake produces
-        this text; otherwise, `.doubt` contains the reason for doubt. A notebook displays why each mistake happens and
-        what to do, and `print` writes the same as text.
+        The mistakes that match, best match first; empty if there are none. The result's `.sure` is True if only one
+        known mistake produces this text. If the first match may be wrong, `.doubt` says why. A notebook displays
+        why each mistake happens and what to do, and `print` writes this as text.
 
     Raises:
         TypeError: `text` is neither a string nor an exception.
@@ -269,11 +274,11 @@ def explain(text: str | BaseException) -> Matches:
 
 
 def match(text: str) -> Matches:
-    """Returns the exhibits whose rules fit an error text, without the unsure rules if a sure one fits."""
+    """Returns up to three exhibits whose rules fit an error text. If a sure rule fits, unsure rules do not count."""
     fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
     sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
     found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
-    return Matches(found[:3], "" if len(sure) == 1 or not found else "Other mistakes give this text, too.")
+    return Matches(found[:3], "" if len(sure) == 1 or not found else "Other mistakes produce this text, too.")
 
 
 def text_of(error: BaseException) -> str:
@@ -284,7 +289,7 @@ def text_of(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """Returns the type and the first line of an exception, without torch's numbers for ragged sizes.
 
-    These numbers count the jagged tensors that were made earlier.
+    These numbers depend on how many jagged tensors were made before.
     """
     lines = str(error).splitlines() or [""]
     return re.sub(r"\bj\d+\b", "j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
@@ -299,7 +304,7 @@ _IDLE = " and are can does for from got how not the this two what why "
 
 
 def _by_words(text: str) -> Matches:
-    """Returns the exhibits that share words with a text. A word counts more if it is rare in the museum."""
+    """Returns up to three exhibits that share words with a text. A word counts more if it is rare in the museum."""
     titles = {one: _words(f"{one.name} {one.words}") for one in EXHIBITS}
     bodies = {one: _words(" ".join([one.why, one.fix, *one.texts])) for one in EXHIBITS}
     often = {**Counter(chain(*bodies.values())), **Counter(chain(*titles.values()))}
@@ -307,20 +312,20 @@ def _by_words(text: str) -> Matches:
     scores = {one: sum(rare[w] * max(w in titles[one], 0.6 * (w in bodies[one])) for w in rare) for one in EXHIBITS}
     least = max(0.4 * sum(rare.values()), max(scores.values()) / 2)
     best = sorted((one for one in EXHIBITS if scores[one] >= least > 0), key=scores.__getitem__, reverse=True)
-    return Matches(tuple(best[:3]), "Only some words are alike." if best else "")
+    return Matches(tuple(best[:3]), "Only some words match." if best else "")
 
 
 def _words(text: str) -> frozenset[str]:
-    """Returns the meaningful words of a text, without the final s of plurals."""
+    """Returns the words of a text that matter in a search, in lower case and without any `s` at the end."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
     return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
 
 
 def named(name: str) -> Exhibit:
-    """Returns the exhibit of this name.
+    """Returns the exhibit with this name.
 
     Raises:
-        ValueError: there is no exhibit of this name.
+        ValueError: there is no exhibit with this name.
     """
     found = {one.name: one for one in EXHIBITS}
     return found[one_of("name", name, found)]

@@ -1,7 +1,8 @@
 """Defines small example networks around an LSTM, written the way users write them.
 
-`GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): the compiler accepts
-the first four networks and rejects the last two. `TAGGERS` are for torch's own compilers.
+The networks in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for fixed shapes. That
+compiler accepts the first four of them and rejects the last two. The networks in `TAGGERS` are for torch's own
+compilers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 class Network(nn.Module):
-    """A time-first LSTM with a layer before and after it, for `x` of shape `(T, B, 3)`. Subclasses add `forward`."""
+    """A time-first LSTM between two linear layers, for `x` of shape `(T, B, 3)`. Subclasses add `forward`."""
 
     def __init__(self) -> None:
         """Creates the layers, with random weights."""
@@ -32,7 +33,7 @@ class Network(nn.Module):
 
 
 class FixedLength(Network):
-    """An LSTM over all time steps, including the padding, without packing."""
+    """A network that runs its LSTM on all time steps, including the padding, without packing."""
 
     def forward(self, x: Tensor) -> Three:
         output, (h_n, c_n) = self.lstm(x)
@@ -40,7 +41,7 @@ class FixedLength(Network):
 
 
 class Sorted(Network):
-    """An LSTM over a packed batch that is sorted by length, with the result padded."""
+    """A network that packs a batch sorted by length, runs its LSTM, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
@@ -50,7 +51,7 @@ class Sorted(Network):
 
 
 class Unsorted(Network):
-    """An LSTM over a packed batch in any order, which torch sorts by length, with the result padded."""
+    """A network that packs a batch in any order (torch sorts it by length), runs its LSTM, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -87,7 +88,7 @@ class UsedByMax(Network):
 
 
 class MaxOfPadded(Network):
-    """A maximum over padded outputs. The padding is masked, because its zeros may otherwise be the largest values."""
+    """A network that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -138,7 +139,7 @@ class _PackedTagger(Network):
     """A tagger that packs, and pads again before the next layer."""
 
     def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
-        """Stores the function that packs, and whether to pad to all time steps rather than to the longest sequence."""
+        """Stores the function that packs, and whether to pad to the steps of `x` rather than to the longest length."""
         super().__init__()
         self.pack, self.full_width = pack, full_width
 
@@ -151,10 +152,10 @@ class _PackedTagger(Network):
 
 
 class _MaximumTagger(Network):
-    """A tagger with a maximum over time of outputs that are all negative, so zeros in the padding would be wrong."""
+    """A tagger that takes the maximum of negative outputs over time, so zeros in the padding would exceed it."""
 
     def __init__(self, masked: bool) -> None:
-        """Makes every output of the LSTM negative. The padding becomes −inf by a mask, or in `pad_packed_sequence`."""
+        """Makes every output negative. `masked` selects a mask, not `pad_packed_sequence`, to set padding to −inf."""
         super().__init__()
         self.masked = masked
         with torch.no_grad():
@@ -173,10 +174,10 @@ class _MaximumTagger(Network):
 
 
 class _WholeTagger(Network):
-    """A tagger that packs, runs and pads in one call, which a compiler keeps whole or leaves out of its graph."""
+    """A tagger that packs, runs its LSTM and pads in one call, which a compiler keeps whole or leaves out."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
-        """Stores the call, which `whole` makes from the LSTM."""
+        """Stores the function that packs, runs and pads, which `whole` makes from the LSTM."""
         super().__init__()
         self.whole = whole(self.lstm)
 
@@ -187,7 +188,7 @@ class _WholeTagger(Network):
 
 
 def _island(lstm: nn.LSTM) -> Any:
-    """Hides packing, the LSTM and padding together from `torch.compile`."""
+    """Returns a function that packs, runs the LSTM and pads, and that `torch.compile` leaves out of its graph."""
 
     def run(x: Tensor, lengths: Tensor, total_length: int) -> Any:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -208,7 +209,7 @@ TAGGERS: dict[str, Callable[[], Network]] = {
     "disabled island": partial(_WholeTagger, _island),
     "Ragged": partial(_WholeTagger, Ragged),
 }
-"""A function that makes each tagger, by the name shown in a table."""
+"""The functions that make the taggers, by the names that tables show."""
 
 
 def source(network: type[nn.Module]) -> str:

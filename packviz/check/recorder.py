@@ -1,7 +1,7 @@
-"""Records which torch functions a network calls, from which line, and which values Python reads.
+"""Records which torch functions a network calls, from which lines, and which values Python reads from tensors.
 
-A `torch.overrides.TorchFunctionMode` sees every torch function that is called. `static` compares the records of several
-runs.
+A `torch.overrides.TorchFunctionMode` sees every call to a torch function. `packviz.check.static` compares the records
+of several runs.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from packviz.check.trials import Runner, tensors
 from packviz.core.frames import is_readers, package
 from packviz.ops import original, packing
 
-# `_READS` pass the value of a tensor to Python, `SIZES` pass its size, and `_MAKES` make a tensor from values.
+# The functions in `_READS` pass the value of a tensor to Python, and those in `SIZES` pass its size. The functions in
+# `_MAKES` make a tensor from values.
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__", "__dlpack__"}
 _READS |= {"__int__", "__float__", "__bool__", "__index__", "__complex__", "unbind"}
 SIZES = {"shape", "size", "__len__"}
 _MAKES = {"tensor", "as_tensor", "Tensor", "LongTensor", "IntTensor", "FloatTensor", "BoolTensor"}
 _OF_RNNS = ("torch.nn.utils.rnn", "torch.nn.modules.rnn", "torch.ao.nn.quantized", "packviz.ops.")
 _INDIRECT = {"torch._tensor", "torch.overrides"}
-# Their code objects distinguish these functions from the user's, whatever the paths are.
+# The code objects distinguish packing functions from the user's functions, whatever the paths of their files are.
 _PACKING = {getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES}
 
 
 class Event(NamedTuple):
-    """A call of a torch function.
+    """A call to a torch function or, as the last event of a run, the return from `forward`.
 
     Attributes:
-        name: the name of the function; if a packing function or `pv.run` calls it, the name of that one instead.
+        name: the name of the function; for a call made by a packing function or `pv.run`, the name of that function.
         where: the line of the user's code that led to the call.
-        direct: whether that line itself makes the call, rather than code in torch.
+        direct: whether the line in `where` makes the call itself, rather than through library code.
         in_rnn: whether the call comes from code for RNNs or packing.
-        value: the value that Python reads, as text; empty if it reads none.
+        value: the value that Python reads from a tensor, as text; empty if Python reads none.
         shapes: the shapes of the tensors that the function takes and returns.
-        arguments: the arguments of the packing function, if there is one.
+        arguments: the arguments of the packing function that makes the call; empty if there is none.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Recorder(TorchFunctionMode):
 
     @property
     def packed(self) -> list[list[int]]:
-        """The lengths that each line packs with, sorted."""
+        """For each line that packs, the lengths that it packs with, sorted."""
         found = {one.where: one.arguments for one in self.events if one.arguments.keys() & {"lengths", "sequences"}}
         lengths = [one.get("lengths", one.get("sequences")) for one in found.values()]
         return [sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in some) for some in lengths]
@@ -104,7 +105,7 @@ class Recorder(TorchFunctionMode):
             value = _text(len(result) if name == "unbind" else result)  # `for row in tensor` calls unbind
         shapes = [tuple(one.shape) for one in [*taken, *tensors({"": result})]]
         where, direct, in_rnn, caller, arguments = self._where()
-        if not where.partition(": ")[2].startswith("print("):  # a graph does not contain what is only printed
+        if not where.partition(": ")[2].startswith("print("):  # printing never becomes part of a graph
             self.events.append(Event(caller or name, where, direct, in_rnn, value, shapes, arguments))
         return result
 
@@ -147,7 +148,7 @@ def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
 
 
 def site(path: str, line: int, module: str = "") -> str:
-    """Returns a line of code as `my/model.py, line 7: return x`, without a path if the code is not in a file."""
+    """Describes a line of code, as in `my/model.py, line 7: return x`, but without a path if it is not in a file."""
     name = shown_path(path, module) if Path(path).is_file() and "ipykernel" not in path else ""
     return f"{name}{', ' * bool(name)}line {line}: {linecache.getline(path, line).strip()}"
 
@@ -157,7 +158,11 @@ def _site_of(frame: FrameType) -> str:
 
 
 def shown_path(path: str, module: str) -> str:
-    """Returns a path relative to the working directory if it is in there, else to its package, else in full."""
+    """Returns a short form of a path.
+
+    A path in the working directory becomes relative to it, and the path of a module in another package begins with that
+    package. Any other path is returned in full.
+    """
     path = os.path.abspath(path)
     if path.startswith(os.path.join(os.getcwd(), "")):
         return os.path.relpath(path)

@@ -29,19 +29,19 @@ LOSSES = {
     "outputs": "the sum of the outputs at real steps, each times a fixed random weight",
     "h_n": "the sum of h_n, each entry times a fixed random weight",
 }
-"""The losses whose gradients are compared."""
+"""The losses whose gradients are compared, each with its definition."""
 
 DIRECTIONS = ("forward", "reverse")
 
 RESULTS = {
     "outputs": "the outputs at real steps",
-    "outputs_forward": "their forward half, which is all of them if there is one direction",
-    "outputs_reverse": "their reverse half",
+    "outputs_forward": "the forward half of these outputs; with one direction, all of them",
+    "outputs_reverse": "the reverse half of these outputs",
     "h_n": "the final hidden states of all layers and directions",
     "c_n": "the final cell states of an LSTM",
     "gradients": "the gradients of both losses, to x at real steps and to every trainable weight",
-    "gradients_outputs": "those of the loss on the outputs",
-    "gradients_h_n": "those of the loss on h_n",
+    "gradients_outputs": "the gradients of the loss on the outputs",
+    "gradients_h_n": "the gradients of the loss on h_n",
 }
 """The names that `StatesComparison.agrees` and `needs_packing` accept, each with its meaning."""
 
@@ -67,13 +67,14 @@ class Difference:
     Attributes:
         name: the name of the result.
         axis: the axis along which the sequences lie in the arrays below; `None` if there is no such axis.
-        absolute: the largest absolute difference of any feature of the cell. It is NaN if only one of the two values
-            is NaN; if both are NaN, they agree.
-        relative: the 2-norm of the difference, divided by the 2-norm of the packed vector; infinite if only the packed
-            vector is zero.
-        differs: true where `absolute` is greater than `tolerance · scale`, or NaN.
-        scale: `(B,)` the largest finite magnitude in each packed sequence; for a weight tensor, `()` the largest in
-            the tensor. Each sequence has its own scale, so that large values in one cannot hide an error in another.
+        absolute: for each cell, the largest absolute difference in any feature. It is NaN if only one of two compared
+            values is NaN. Two NaN values agree.
+        relative: for each cell, the 2-norm of the difference, divided by the 2-norm of the packed vector; infinite if
+            the packed vector is zero and the padded one is not.
+        differs: for each cell, true if `absolute` is greater than `tolerance · scale`, or NaN.
+        scale: `(B,)` the largest finite magnitude in each sequence of the packed result, or `()` the largest in a
+            weight tensor. Each sequence has a scale of its own, so that large values in one sequence cannot hide an
+            error in another.
     """
 
     name: str
@@ -100,7 +101,7 @@ class Agreement(HasText):
         if name not in RESULTS:
             raise KeyError(f"there is no result {name!r}; choose one of {', '.join(map(repr, RESULTS))}")
         if name not in vars(self):
-            raise KeyError(f"there is no {name} here: {self._absent[name]}")
+            raise KeyError(f"this comparison has no {name}; {self._absent[name]}")
         return bool(vars(self)[name])
 
     def __getattr__(self, name: str) -> bool:
@@ -118,7 +119,7 @@ class Agreement(HasText):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StatesComparison(Drawing):
-    """A comparison of the results of an RNN on a padded batch with its results on a packed batch.
+    """A comparison of an RNN's results on a padded batch with its results on the same batch, packed.
 
     The RNN has `L` layers and `D` directions.
 
@@ -126,7 +127,8 @@ class StatesComparison(Drawing):
         rnn: the module as text.
         layout: the layout of the batch, with its lengths and `T`.
         dtype: the dtype of the weights.
-        tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
+            weight tensor.
         padded: the results on the padded batch.
         packed: the results on the packed batch; the output is padded with zeros.
         outputs: `(B, T, D)` the difference in the last layer's outputs.
@@ -134,8 +136,8 @@ class StatesComparison(Drawing):
         c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
         batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
         h_0: `(L·D, B, H)` the initial hidden states.
-        gradients: for each of `LOSSES`, the differences in the gradients with respect to `"x"`, `(B, T)`, and with
-            respect to each trainable parameter, by its name; empty without `gradients=True`.
+        gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to `"x"`, `(B, T)`, and
+            to each trainable parameter, by name; empty if `compare` was called with `gradients=False`.
         notes: further remarks, such as a note that dropout was left out.
     """
 
@@ -171,7 +173,7 @@ class StatesComparison(Drawing):
             name: one of `RESULTS`.
 
         Raises:
-            ValueError: there is no result of this name, or this comparison does not have it.
+            ValueError: there is no result with this name, or this comparison does not have it.
         """
         try:
             return not self.agrees[name]
@@ -182,16 +184,16 @@ class StatesComparison(Drawing):
     def verdict(self) -> str:
         """A summary of which results need packing on this batch, and which do not."""
         if not self.layout.n_padding and not any(finding.count for finding in self._findings):
-            return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
+            return "There is no padding, so padded and packed results agree. Packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
         wrong, right = [f for f in matter if f.count], [f for f in matter if not f.count]
         parts = []
         if right:
             parts.append(f"Packing is not needed for {_merged(right, matter)}.")
         if wrong:
-            parts.append(f"Padded is wrong for {_merged(wrong, matter)}.")
+            parts.append(f"The padded results are wrong for {_merged(wrong, matter)}.")
         if hit := list(dict.fromkeys(name for f in wrong for name in f.sequences)):
-            parts.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+            parts.append(f"This affects {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
         if poisoned := [f for f in wrong if np.isnan(f.worst("absolute"))]:
             reached = "all of these" if len(poisoned) == len(wrong) else _merged(poisoned, matter)
             parts.append(f"NaN reaches {reached}.")
@@ -201,7 +203,7 @@ class StatesComparison(Drawing):
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
         layout = self.layout
         head = f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
-        rule = f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence."
+        rule = f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in their sequence."
         return "\n".join(
             [
                 f"{head} {text.count(layout.max_len, 'time step')}, {self.dtype}",
@@ -215,7 +217,7 @@ class StatesComparison(Drawing):
         )
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a grid of differences for the outputs, the states and the gradients to x."""
+        """Draws grids of the differences in the outputs, the states and the gradients with respect to `x`."""
         return grids.draw(self.panels(), self.verdict, theme)
 
     @property
@@ -254,7 +256,7 @@ class StatesComparison(Drawing):
                 yield _Finding(f"gradient to weights, loss on {loss}", gathered, names, noun="tensor")
 
     def panels(self) -> list[grids.Grid]:
-        """Returns the grids: one for each direction of the outputs, each kind of state, and each gradient to x."""
+        """Returns grids of the outputs of each direction, each kind of state, and each gradient with respect to `x`."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
         padding = ~self.layout.mask
@@ -286,9 +288,9 @@ def compare(
 ) -> StatesComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    `compare` disables dropout, which would draw different numbers in the two runs, so that nothing would agree. Apart
-    from that, it uses the module as it is. Afterwards, the module's mode, every `.grad` and torch's random state are as
-    they were before.
+    `compare` disables dropout, because dropout would draw different numbers in the two runs, and nothing would agree.
+    Apart from that, `compare` uses the module as it is. Afterwards, the module's mode, every `.grad` and torch's random
+    state are as they were before.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any `proj_size`, dtype and
@@ -298,15 +300,15 @@ def compare(
         hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
         gradients: whether to compare the gradients of the two losses in `LOSSES`, too.
-        tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
-            Defaults to `packviz.ops.tolerance.of_states` for the dtype and the device.
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
+            weight tensor. Defaults to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
 
     Returns:
-        A `StatesComparison`. Its `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and its `.verdict` is a
-        summary. A notebook draws it, and `print` writes its text.
+        A `StatesComparison`, whose `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and whose `.verdict`
+        is a summary. A notebook draws the comparison, and `print` writes it as text.
 
     Raises:
-        TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
+        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a tensor.
         ValueError: shapes, dtypes or devices do not fit together, or a length is not valid.
 
     Examples:
@@ -367,16 +369,16 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Lay
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
     for kind in ("dtype", "device"):
         if (ours := getattr(x, kind)) != (theirs := getattr(next(rnn.parameters()), kind)):
-            raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
+            raise ValueError(f"x has {kind} {ours}, but the module has {theirs}; call x.to({theirs!r})")
     return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
 
 
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
-    """Yields remarks on what a comparison of this module leaves out."""
+    """Yields a remark for each part of this module that the comparison leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
         yield (
-            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws different"
-            " numbers for padded and for packed data."
+            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because even with the same seed it draws"
+            " different numbers for padded and packed data."
         )
     if gradients and not all(p.requires_grad for p in rnn.parameters()):
         yield "Frozen parameters have no gradient and were not compared."
@@ -435,14 +437,14 @@ class _Finding:
 
 
 def _merged(findings: list[_Finding], every: list[_Finding]) -> str:
-    """Lists the names of some findings, but names a result only once if all of its parts are among them."""
+    """Returns the names of findings as text. If all parts of a result are among them, the result is named instead."""
     split = {f.whole for f in every if f not in findings}
     return listed(list(dict.fromkeys(f.name if f.whole in split else f.whole for f in findings)))
 
 
 @contextmanager
 def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool) -> Iterator[None]:
-    """Sets `batch_first`, turns gradients on or off and disables dropout, then restores the module and random state."""
+    """Sets `batch_first`, turns gradients on or off and disables dropout. Afterwards, undoes every change."""
     modes = [(module, module.training) for module in rnn.modules()]
     dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
@@ -464,7 +466,7 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
 
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
-    """Runs the RNN on the padded or packed batch. Either way, its output is padded to `layout.max_len`."""
+    """Runs the RNN on the padded or the packed batch. In both cases, the output is padded to `layout.max_len`."""
     batch: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
@@ -498,7 +500,7 @@ def _compared(tolerance: float, padded: dict[str, Tensor], packed: dict[str, Ten
 
 
 def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
-    """Compares two tensors over their last dimension, the features."""
+    """Compares two tensors cell by cell. The last dimension of each is that of the features."""
     p, q = (t.detach().to("cpu", torch.float64).numpy() for t in (padded, packed))
     same = (p == q) | (np.isnan(p) & np.isnan(q))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -521,7 +523,7 @@ def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
 
 
 def listed(words: list[str], limit: int = 100) -> str:
-    """Joins words into a list for a sentence, and shortens the list if it is too long."""
+    """Joins words into a list for a sentence. Words beyond the first `limit` are only counted."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

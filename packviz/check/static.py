@@ -2,7 +2,7 @@
 
 Each backend captures the network on the user's example. The captured network and the original then run on inputs of the
 same shape with other lengths, and their results are compared. If the results differ, two recorded runs show the lines
-where a value of the lengths becomes a constant, a shape or a branch.
+where a value that depends on the lengths becomes a constant, a shape or a branch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class StaticCheck(Findings):
     Attributes:
         backends: the result of each backend that was requested.
         notes: remarks about which inputs contain lengths, what was compared, and what was not tried.
-        code: the lines of the network's `forward`, for `packviz.draw.listing`; empty if it is long or cannot be read.
+        code: the lines of the network's `forward`, for `packviz.draw.listing`; empty if `forward` is long or cannot be
+            read.
     """
 
     backends: tuple[Captured, ...] = ()
@@ -52,10 +53,10 @@ class StaticCheck(Findings):
 
     @property
     def verdict(self) -> str:
-        """A sentence about each backend."""
+        """A sentence about each backend and one about the warnings, or the reason why nothing can be concluded."""
         if self.undecided:
             return f"Undecided: {self[self.rules.index(UNDECIDED)].message}"
-        about = f"{count(n, 'warning')} about compilers that were not run." if (n := len(self.of("warning"))) else ""
+        about = f"See {count(n, 'warning')} about untried compilers." if (n := len(self.of("warning"))) else ""
         return " ".join([*map(_sentence, self.backends), about]).strip()
 
     @property
@@ -67,7 +68,7 @@ class StaticCheck(Findings):
     @property
     def rows(self) -> list[list[str]]:
         """The rows of the table: whether each backend accepts the network, and on which input its results differ."""
-        head = ["backend", "takes it", "same", "difference", "shown by"]
+        head = ["backend", "accepts it", "same", "difference", "shown by"]
         return [head, *(one.cells for one in self.backends)] if self.backends else []
 
     def to_text(self) -> str:
@@ -93,25 +94,27 @@ def check_static(
     """Reports which backends capture a network correctly for other lengths, and which lines make a length constant.
 
     `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It tries the example,
-    and then other lengths in inputs of the same shape: in a different order, all equal, all 1, and random. On all of
-    these, the network that a backend captured on the example must give the same results as the original. Afterwards,
-    modes, attributes, buffers and the random state of torch, numpy and Python are restored, but changes that `forward`
-    makes to other Python objects are not undone.
+    and then other lengths in inputs of the same shape: the example's lengths in a different order, equal lengths,
+    lengths of 1, and random lengths. It also tries other floating-point numbers. A backend passes if, on all of these
+    inputs, the network that it captured on the example gives the same results as the original. Afterwards,
+    `check_static` restores modes, attributes, buffers and the random state of torch, numpy and Python. It does not undo
+    changes that `forward` makes to other Python objects.
 
     Args:
         module: any network, including a scripted or a quantized one.
-        example_inputs: a tuple of its positional arguments, or a dict of keyword arguments.
+        example_inputs: a tuple of the network's positional arguments, or a dict of its keyword arguments.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, and the others take up to several
-            seconds.
+            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, and each of the others takes up
+            to several seconds.
         dynamic: whether the batch size and the number of time steps may vary, too.
-        lengths_at: the names of the inputs that contain lengths, in case they are not found: `"lengths"`, or a path
-            such as `"batch['lengths']"`; empty if no input contains any. Defaults to everything that can be read as
-            lengths: whole numbers, fractions of `T`, masks, token ids padded with 0 or 1, and packed sequences.
+        lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
+            `"lengths"` or `"batch['lengths']"`; empty if no input contains lengths. By default, `check_static` varies
+            every input that can be read as lengths: whole numbers, fractions of `T`, masks, token ids padded with 0 or
+            1, and packed sequences.
 
     Returns:
-        The findings. `ok` is True only if every requested backend accepted the network and gave the same results.
+        The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results.
         The rule of an error is the name of the backend, `constant` for any further line that makes a length constant,
         or `undecided` if nothing can be concluded about other lengths. Warnings with the rules `size`, `total_length`,
         `unsorted` and `padding_value` are about compilers that were not run.
@@ -119,7 +122,8 @@ def check_static(
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is neither a tuple nor a dict.
         ValueError: the inputs do not fit the network's `forward`, a backend or an input named in `lengths_at` does not
-            exist, or the network cannot be run, because it is a generator or a lazy module without sizes.
+            exist, or the network cannot be run, because its `forward` is a generator or a coroutine, or because it has
+            lazy modules without sizes.
         Exception: any error that the network raises on the example.
 
     Examples:
@@ -134,7 +138,7 @@ def check_static(
     bound = _bound(module, example_inputs)
     run, inputs = Runner(module, bound.signature), dict(bound.arguments)
     first = record(run, inputs)
-    # If an input can be read in several forms, the most likely is the one with the lengths that the network packs.
+    # If an input can be read in several forms, the most likely form gives the lengths that the network packs with.
     found = sorted(_named(inputs, lengths_at), key=lambda one: sorted(one.lengths) not in first.packed)
     tested = trials(run, inputs, found, dynamic)
     seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
@@ -179,7 +183,7 @@ def _signature(module: Any) -> inspect.Signature:
 
 
 def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) -> list[Reading]:
-    """Returns the ways to read the inputs as lengths; with `lengths_at`, only for the inputs named there."""
+    """Returns the ways to read inputs as lengths: only the inputs that `lengths_at` names, or all if that is `None`."""
     found = readings(inputs)
     if lengths_at is None:
         return found
@@ -192,19 +196,19 @@ def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) ->
 
 
 def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any) -> Iterator[Finding]:
-    """Yields the reason why nothing can be concluded about other lengths, if there is one."""
+    """Yields a finding with the reason why nothing can be concluded about other lengths, if there is one."""
     example, *others = tested.tried
-    names, fix = leaves(example.inputs), "Name the input that holds the lengths, as in lengths_at='lengths'."
+    names, fix = leaves(example.inputs), "Name the input that contains the lengths, as in lengths_at='lengths'."
     closed = [f"{name} is a {type(leaf).__name__}, which" for name, leaf in names if _is_closed(leaf)]
     if difference(example.outputs, run.outputs(example.inputs), 1e-5)[0]:
-        message, fix = "The network gives another result each time, so nothing can be compared.", "Make it repeatable."
+        message, fix = "Each run gives a different result, so nothing can be compared.", "Make it repeatable."
     elif (packed := seen[0].packed) and all(record(run, one.inputs).packed == packed for one in others):
-        message = "The network packs, and no input that was varied changed the lengths that it packs with."
+        message = "The network packs, but no input that was varied changed the lengths that it packs with."
     elif closed and lengths_at is None:
-        message, fix = f"{closed[0]} may hold lengths, and cannot be varied.", "Give the lengths as a tensor."
+        message, fix = f"{closed[0]} may contain lengths but cannot be varied.", "Give the lengths as a tensor."
     elif tested.refused and not tested.varied:
         trial, error = next(iter(tested.refused.items()))
-        message = f"The network takes no other lengths: for {trial} it raises {type(error).__name__}: {error}"[:300]
+        message = f"The network accepts no other lengths: for {trial} it raises {type(error).__name__}: {error}"[:300]
     elif not tested.varied and lengths_at is None and any(_may_hold_lengths(leaf) for _, leaf in names):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
     else:
@@ -219,7 +223,7 @@ def _is_closed(leaf: Any) -> bool:
 
 
 def _may_hold_lengths(leaf: Any) -> bool:
-    """Returns whether a leaf is anything but a batch of floating-point numbers."""
+    """Returns whether a leaf may contain lengths: whole numbers or booleans, or a tensor or array with one axis."""
     if isinstance(leaf, (Tensor, np.ndarray)):
         return leaf.ndim == 1 or "float" not in str(leaf.dtype)
     return is_list(leaf) or type(leaf) is int
@@ -229,45 +233,44 @@ def _may_hold_lengths(leaf: Any) -> bool:
 
 _NAMES = {"trace": "torch.jit.trace", "export": "torch.export", "compile": "torch.compile(fullgraph=True)",
           "onnx": "torch.onnx.export(dynamo=True)", "onnx_legacy": "torch.onnx.export(dynamo=False)"}  # fmt: skip
-_OPERATOR = "Make pack → RNN → pad one operator: pv.Ragged(rnn)."
-_TENSORS = "Compute with tensors (a mask, torch.where), or do this outside of the network."
+_OPERATOR = "Turn pack → RNN → pad into one operator with pv.Ragged(rnn)."
+_TENSORS = "Compute with tensors (a mask, torch.where), or do this outside the network."
 
 
 def _sentence(row: Captured) -> str:
+    name, does = _NAMES[row.backend], "and gives the same results" if row.same else f"but is wrong for {row.trial}"
     if row.takes is None:
-        return f"{_NAMES[row.backend]} was not tried: {row.message}."
-    if not row.takes:
-        return f"{_NAMES[row.backend]} refuses it."
-    return f"{_NAMES[row.backend]} takes it, and {'gives the same' if row.same else f'is wrong for {row.trial}'}."
+        return f"{name} was not tried: {row.message}."
+    return f"{name} accepts the network {does}." if row.takes else f"{name} rejects the network."
 
 
 def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
-    """Yields an error for a backend, with the first line that makes a length constant, and one for each other line."""
+    """Yields an error for a backend, at a line that makes a length constant, and another for each further such line."""
     name, where = _NAMES[row.backend], _line_of(row.error)
     if row.takes is None:
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
     elif not row.takes:
         fix = _TENSORS if row.backend == "trace" else _OPERATOR
-        yield Finding("error", row.backend, f"{name} refuses the network: {row.message}", where, fix)
+        yield Finding("error", row.backend, f"{name} rejects the network: {row.message}", where, fix)
     else:
         trial = next(one for one in tested.tried if one.name == row.trial)
         kept: dict[str, str] = {}
-        # The trial may show no line, because Python does not read what `.data` keeps. Other lengths may then show one.
+        # The trial may show no line, because `.data` keeps a value that Python never reads. Other lengths may show one.
         for other in [trial, *tested.tried]:
             for one, two in [] if kept else _kept(first, record(run, other.inputs)):
-                read = f"what {one.name.strip('_')}() reads: {one.value:.40}, and {two.value:.40} for {other.name}"
-                kept.setdefault(one.where, f"It keeps {read}.")
+                read = f"what {one.name.strip('_')}() reads: {one.value:.40}, but {two.value:.40} for {other.name}"
+                kept.setdefault(one.where, f"The capture keeps {read}.")
         (line, text), *further = kept.items() or [(where, "")]
-        message = f"{name} takes the example, {tested.tried[0].name}, and {row.message} for {row.trial}. {text}"
+        message = f"{name} accepts the example, {tested.tried[0].name}, but {row.message} for {row.trial}. {text}"
         yield Finding("error", row.backend, message.strip(), line, _TENSORS)
         for line, text in further:
             yield Finding("error", "constant", text, line, _TENSORS)
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
-    """Returns the reads by Python whose values differ between two runs, up to where the runs diverge.
+    """Returns the pairs of events at which Python reads different values in two runs, up to where the runs diverge.
 
-    If only sizes differ, it returns the last of them.
+    If only sizes differ, `_kept` returns only the last pair.
     """
     read = [pair for pair in together(first, second) if pair[0].value != pair[1].value]
     direct = [pair for pair in read if pair[0].direct]
@@ -301,18 +304,18 @@ def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
             masked = f"output.masked_fill(~pv.real_mask(lengths, {mask}[..., None], {shown})"
             yield "padding_value", message, f"Pad with 0, and mask by the lengths: {masked}."
         if given["total_length"] is None:
-            message = "Without total_length it pads to max(lengths), so the size depends on the lengths."
-            fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
+            message = "Without total_length, it pads to max(lengths), so the size depends on the lengths."
+            fix = "Pass the number of time steps of the padded input: total_length=x.size(0), or x.size(1)."
             yield "total_length", f"{message} {_LEGACY} pads to all time steps instead, without an error.", fix
     elif event.name.startswith("pack_") and not given["enforce_sorted"]:
-        fix = "Sort the batch before the network, longest first, and pass enforce_sorted=True."
+        fix = "Sort the batch, longest first, before you pass it to the network, and set enforce_sorted=True."
         yield "unsorted", f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.", fix
     elif event.name in ("sort", "argsort") and not event.in_rnn:
-        yield "unsorted", f"{_NEURON} leaves a sort to the CPU.", "Sort the batch before it is given to the network."
+        yield "unsorted", f"{_NEURON} leaves a sort to the CPU.", "Sort the batch before you pass it to the network."
 
 
 def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
-    """Yields warnings about calls, and sizes that differ between runs, with which other compilers have problems."""
+    """Yields warnings about the calls and the changing sizes that other compilers have problems with."""
     for event in seen[0].events:
         for rule, message, fix in _habits(event):
             yield Finding("warning", rule, message, event.where, fix)
@@ -323,30 +326,30 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
                 continue
             if not one.in_rnn:
                 a, b = next(pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1])
-                message = f"The size of a tensor that {one.name} takes or gives depends on the lengths: {a} or {b}."
+                message = f"The size of a tensor that {one.name} takes or returns depends on the lengths: {a} or {b}."
                 fix = "Pad first, with pad_packed_sequence and a total_length, and mask the padding."
-                yield Finding("warning", "size", f"{message} {_NEURON} refuses that.", one.where, fix)
+                yield Finding("warning", "size", f"{message} {_NEURON} rejects that.", one.where, fix)
             break  # all sizes that follow depend on it
 
 
 def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: bool) -> Iterator[str]:
     varied = list(map(str, tested.varied))
     yield f"lengths: {'; '.join(varied) or 'none found'}"
-    if also := [str(one) for one in found if str(one) not in varied]:
-        yield f"may be lengths as well, not tried: {'; '.join(also)}"
+    if also := dict.fromkeys(str(one) for one in found if str(one) not in varied):
+        yield f"may also be lengths, but not tried: {'; '.join(also)}"
     names = [one.name for one in tested.tried]
     both = [name for name in names if name.startswith("other numbers") and " and " in name]
     yield f"compared on: {'; '.join(name for name in names if name not in both)}{'; both together' if both else ''}"
     if tested.refused:
         error = next(iter(tested.refused.values()))
-        yield f"refused by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
+        yield f"rejected by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
     ran = {one.backend for one in rows if one.takes is not None}
     left = [name for name in BACKENDS if name not in ran]
     yield f"not tried: {', '.join([*left, *([] if dynamic else ['other sizes of batch and time'])])}"
 
 
 def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:
-    """Returns the lines of `forward`, with marks at the findings; empty if it is long or cannot be read."""
+    """Returns the lines of `forward`, marked where there are findings; empty if `forward` is long or cannot be read."""
     try:
         forward = inspect.unwrap(type(module).forward)
         lines, first = inspect.getsourcelines(forward)

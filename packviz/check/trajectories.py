@@ -15,17 +15,17 @@ from packviz.draw.curves import Trajectory
 def trajectory(comparison: StatesComparison, direction: str = "forward", unit: int | None = None) -> Trajectory:
     """Draws how far the padded hidden state of the last layer is from the packed one, step by step.
 
-    After the end of a sequence, the packed state is drawn as constant. In the reverse direction, it is still the
-    initial state there.
+    After the end of a sequence, the packed state is constant. In the reverse direction, the packed state is the initial
+    state there, and is not drawn if `unit` is given.
 
     Args:
         comparison: the result of `pv.compare`.
         direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-        unit: index of a single unit of the state to draw, padded and packed. By default, the 2-norm of the difference
-            between the two states is drawn.
+        unit: the index of a unit of the state. If it is given, the padded and the packed values of this unit are drawn.
+            By default, the drawing shows the 2-norm of the difference between the two states.
 
     Raises:
-        ValueError: there is no such direction, or no such unit.
+        ValueError: the RNN does not have this direction, or the state does not have this unit.
     """
     has = DIRECTIONS[: comparison.outputs.absolute.shape[2]]
     if direction not in has:
@@ -43,7 +43,7 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
         packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
     gap = np.where(np.isnan(padded) & np.isnan(packed), 0.0, padded - packed)
     rounding = comparison.tolerance * comparison.h_n.scale[:, None]
-    gap[np.abs(gap).max(axis=-1) <= rounding] = 0.0  # rounding is not a distance
+    gap[np.abs(gap).max(axis=-1) <= rounding] = 0.0  # differences from rounding do not count
     distances = np.linalg.norm(gap, axis=-1)
     off = distances[:, 0 if reverse else -1]
     one, other = (distances, np.zeros_like(distances)) if unit is None else (padded[..., unit], packed[..., unit])
@@ -53,10 +53,10 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
     spoilt = [sequence_name(b) for b in np.flatnonzero(off).tolist()]
     names = listed(spoilt, 6) if spoilt else ""
     title = (
-        "Padded and packed end in the same states"
+        "Padded and packed runs end in the same states"
         if not spoilt
-        else f"Padded, the reverse direction starts in the padding: h_n of {names} is off"
+        else f"In reverse, the padded run starts in the padding, so h_n is wrong for {names}"
         if reverse
-        else f"Padded, the state moves on through the padding: h_n of {names} is off"
+        else f"The padded run reads on into the padding, so h_n is wrong for {names}"
     )
     return Trajectory(title, f"{what}, last layer, {direction}", n, one, other, off, reverse, unit is None)

@@ -1,9 +1,9 @@
 """Finds the inputs of a network that contain lengths, and runs the network with other lengths in them.
 
-This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, fractions of T,
-masks of real steps or of padding, token ids padded with 0 or 1, and a PackedSequence. It varies all of them together,
-or one by one if the network does not accept that. Varying an input that contains no lengths does no harm, because a
-captured network that keeps the values of any input is wrong, too.
+This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, fractions of
+`T`, masks of real steps or of padding, token ids padded with 0 or 1, and a `PackedSequence`. It varies all of them
+together, or one by one if the network does not accept the combination. Varying an input that contains no lengths does
+no harm, because a captured network that keeps the example's values of any input is wrong, too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Leaf = tuple[str, Any]  # a name, such as `batch['lengths']`, and the value
 _PARTS = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
-_SIZES = ".batch_sizes"  # marks a PackedSequence, whose tensors are never lengths by themselves
-_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the contents of such attributes of a module are restored
+_SIZES = ".batch_sizes"  # marks a PackedSequence, whose tensors do not contain lengths on their own
+_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # a module's attributes of these types get their contents back
 
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """Changes every leaf of a nested value: each tensor, list of whole numbers, or other object without parts."""
+    """Returns a copy of a nested value in which `change` has replaced every leaf.
+
+    A leaf is a tensor, a list of whole numbers, or any other object without parts.
+    """
     if isinstance(value, Mapping):
         new: Any = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for key, one in value.items():
@@ -66,12 +69,12 @@ def leaves(nest: Mapping[str, Any]) -> list[Leaf]:
 
 
 def tensors(nest: Mapping[str, Any]) -> list[Tensor]:
-    """Returns the tensors in a mapping."""
+    """Returns the tensors among the leaves of a mapping."""
     return [leaf for _, leaf in leaves(nest) if isinstance(leaf, Tensor)]
 
 
 def replaced(inputs: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the inputs with their tensors copied, and some leaves replaced by those of the same name in `other`."""
+    """Returns the inputs with copies of their tensors. Leaves named in `other` take their values from there."""
 
     def change(name: str, leaf: Any) -> Any:
         return other[name] if name in other else leaf.clone() if isinstance(leaf, Tensor) else leaf
@@ -91,7 +94,7 @@ class Runner:
         self.module, self.signature = module, signature
 
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """Calls a function with these inputs, as bound arguments for the network, and then restores all state."""
+        """Calls a function with the inputs, bound to the parameters of `forward`, and then restores all state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
         held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
@@ -104,7 +107,7 @@ class Runner:
         return leaves({"output": self(inputs, self.forward)})
 
     def forward(self, call: inspect.BoundArguments) -> Any:
-        """Calls the network. The code that calls this method is never the user's."""
+        """Calls the network. `Recorder` searches the stack for the user's code only up to this method."""
         return self.module(*call.args, **call.kwargs)
 
 
@@ -124,14 +127,14 @@ def _restored(module: nn.Module) -> Iterator[None]:
         for held, was in states:
             held.clear()
             held.extend(was) if isinstance(held, list) else held.update(was)
-        for one, training in zip(parts, modes, strict=True):  # a scripted module does not keep it as an attribute
+        for one, training in zip(parts, modes, strict=True):  # a scripted module does not keep its mode as an attribute
             one.training = training
         for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)
 
 
-# The inputs that hold lengths, and other lengths for them.
+# Reading the lengths in the inputs, and choosing other lengths.
 
 
 class Reading(NamedTuple):
@@ -154,7 +157,7 @@ class Reading(NamedTuple):
 
 
 def readings(inputs: Mapping[str, Any]) -> list[Reading]:
-    """Returns the ways in which the inputs may be read as lengths, the most likely one for each input first."""
+    """Returns the ways in which the inputs may be read as lengths. For each input, the most likely way comes first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
     packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
@@ -203,7 +206,7 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
         for pad in (0, 1):
             n = (rows != pad).sum(1)
             if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or (pad == 1 and flat.max() < 1):
-                continue  # the padding is not at the end, or an id would be negative
+                continue  # the padding is not at the end, or 1 does not occur
             real = torch.full_like(rows, 1 - pad) if binary else rows.gather(1, at % n.clamp(min=1)[:, None])
 
             def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> dict[str, Any]:
@@ -215,10 +218,12 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
 
 
 def others(lengths: list[int]) -> list[list[int]]:
-    """Returns other lists of lengths up to the same maximum, first those in the same order, which most networks accept.
+    """Returns lists of other lengths for the same number of sequences, up to the same maximum.
 
-    The first list has equal lengths if the example does not, and vice versa. If possible, its maximum and its sum also
-    differ from the example's, because an equal sum would not reveal a captured network that keeps the sum.
+    The first few lists rank the sequences by length as the example does, so that networks that expect sorted lengths
+    accept them. The very first list has equal lengths if the example does not, and vice versa. If possible, its maximum
+    and its sum also differ from the example's, because an equal sum would not reveal a captured network that keeps the
+    sum.
     """
     batch, top, drawn = len(lengths), max(lengths), random.Random(0)
 
@@ -260,7 +265,7 @@ class Trials(NamedTuple):
     Attributes:
         varied: the readings that were varied.
         tried: the inputs that the network accepted; the first is the example.
-        refused: the errors that the other inputs raised, by the names of the inputs.
+        refused: the errors that the network raised on other inputs, by the names of these inputs.
     """
 
     varied: list[Reading]
@@ -299,9 +304,10 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         result.varied.extend(plan if took else [])
         changes += took
     known = {one.name for one in result.varied}
-    floats = {name: _negated(leaf) for name, leaf in leaves(inputs) if _is_float(leaf)}
+    tensors = [(name, leaf) for name, leaf in leaves(inputs) if isinstance(leaf, Tensor) and _is_plain(leaf)]
+    floats = {name: _negated(leaf) for name, leaf in tensors if leaf.is_floating_point()}
     plain = {name: leaf for name, leaf in floats.items() if name not in known}
-    # A value that is kept may show only for some numbers, and what looks like a mask or a fraction may be neither.
+    # A captured constant may show only for some numbers, and what looks like a mask or fractions may be data.
     some = [(other, {**plain, **new}) for other, new in changes if plain]
     some += [("", {**plain, name: floats[name]}) for name in floats if name in known]
     for other, new in some:
@@ -315,7 +321,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 
 
 def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
-    """Returns, by the name of each tensor or list, which of its axes are sequences (0) and which are time steps (1)."""
+    """Returns, by name, a dict for each tensor or list with a sequence axis, which maps to 0. Time axes map to 1."""
     if not found:
         return {}
     B, most = len(found[0].lengths), max(found[0].lengths)
@@ -332,7 +338,7 @@ def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int,
 
 
 def _larger(leaf: Any, at: Mapping[int, int], more: tuple[int, int]) -> Any:
-    """Returns a leaf with its last entries along these axes repeated."""
+    """Returns a leaf with more sequences or time steps, which repeat its last entries along these axes."""
     if is_list(leaf):
         return [*leaf, *leaf[-1:] * (more[0] if at else 0)]
     for axis, kind in at.items():
@@ -348,12 +354,8 @@ def _is_plain(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" and leaf.size > 0
 
 
-def _is_float(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and _is_plain(leaf) and leaf.is_floating_point()
-
-
 def _negated(leaf: Tensor) -> Tensor:
-    """Returns a leaf negated, or random numbers if it is all zero, with half of its first entry set to zero."""
+    """Returns the negative of a leaf, or random numbers if the leaf is zero. Half of the first entry is set to zero."""
     generator = torch.Generator(leaf.device).manual_seed(0)
     new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
     if new.dim():
@@ -363,7 +365,7 @@ def _negated(leaf: Tensor) -> Tensor:
 
 
 def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
-    """Returns text such as `lengths [5, 3]`, in which inputs with the same lengths are named together."""
+    """Returns a text such as `lengths [5, 3]`. Inputs with the same lengths are named together."""
     by: dict[str, list[str]] = {}
     for one, n in zip(plan, numbers, strict=True):
         few = str(n) if len(n) <= 8 else f"[{', '.join(map(str, n[:6]))}, …]"
@@ -372,9 +374,12 @@ def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
 
 
 def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
-    """Returns the largest difference and its description, or 0 if none exceeds `tolerance` of the largest value."""
+    """Returns the largest difference and a description of it, or 0 and an empty string if the results agree.
+
+    Two values agree if they differ by at most `tolerance` times the largest number in the one from `want`.
+    """
     if [name for name, _ in want] != [name for name, _ in got]:
-        return float("inf"), f"gives {len(got)} results and not {len(want)}"
+        return float("inf"), f"gives {len(got)} results instead of {len(want)}"
     worst = 0.0, ""
     for (name, one), (_, other) in zip(want, got, strict=True):
         if not isinstance(one, (Tensor, np.ndarray, int, float, torch.Size)) and not is_list(one):
@@ -382,7 +387,7 @@ def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[flo
         with suppress(TypeError, ValueError):
             a, b = (torch.as_tensor(value).detach().cpu() for value in (one, other))
             if a.shape != b.shape:
-                return float("inf"), f"gives {name} of shape {tuple(b.shape)} and not {tuple(a.shape)}"
+                return float("inf"), f"gives {name} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
             a, b = (one.to(torch.complex128 if one.is_complex() else torch.float64) for one in (a, b))
             gap = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(torch.inf, torch.inf)
             if a.numel() and gap.max() > tolerance * a.abs().nan_to_num(0, 0).max():

@@ -1,4 +1,4 @@
-"""Finds out which results of an RNN are right, padded and packed, by comparing them with each sequence run alone."""
+"""Finds out which padded and which packed results of an RNN are right, by running each sequence alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from packviz.draw.text import count
 
 @dataclass(frozen=True)
 class Answer:
-    """A record of which results of an RNN are right when it runs on padded data, or on packed data.
+    """A record of which results of an RNN are right when the RNN runs on padded data, or on packed data.
 
     Attributes:
         layers: number of layers, 1 or 2.
         directions: number of directions, 1 or 2.
         method: `"padded"` or `"packed"`.
-        right: for each of `QUESTIONS`, whether the result equals that of each sequence run alone; `None` if this RNN
-            has no such result.
+        right: for each of `QUESTIONS`, whether the result equals the result of running each sequence alone; `None` if
+            this RNN has no such result.
     """
 
     layers: int
@@ -47,17 +47,17 @@ QUESTIONS = {
     "h_n": "the final hidden states of every layer and direction",
     "c_n": "the final cell states of every layer and direction",
     "output at len-1, forward": "the forward half of output at each last real step, as the last layer's forward h_n",
-    "output at len-1, reverse": "its reverse half, as the last layer's reverse h_n",
+    "output at len-1, reverse": "the reverse half of output at these steps, as the last layer's reverse h_n",
     "output[:, -1], forward": "the forward half of output at the batch's last step, as the last layer's forward h_n",
     "output[:, 0], reverse": "the reverse half of output at step 0, as the last layer's reverse h_n",
 }
-"""The questions that a truth table answers, padded and packed, each with its meaning. An RNN without a cell state has
-no `c_n`."""
+"""The questions that a truth table answers for padded and for packed data, each with its meaning. An RNN without a cell
+state has no `c_n`."""
 
 
 @dataclass(frozen=True, repr=False)
 class TruthTable(Tabled):
-    """A table that shows which results of an RNN are right, padded and packed.
+    """A table that shows which results of an RNN are right on padded and on packed data.
 
     A result is right if it equals the result of running each sequence alone.
 
@@ -79,14 +79,14 @@ class TruthTable(Tabled):
         ]
         notes = []
         for start, questions in (
-            ("Packing is not needed for the outputs at real steps of", ("outputs, forward", "outputs, reverse")),
-            ("Nor for the forward half of a gather at len-1 of", ("output at len-1, forward",)),
+            ("Packing is not needed for the outputs at real steps of these", ("outputs, forward", "outputs, reverse")),
+            ("Nor is it needed for the forward half of a gather at len-1 of these", ("output at len-1, forward",)),
         ):
             if spared := [a.name for a in padded if all(a.right[q] is not False for q in questions)]:
                 notes.append(f"{start}: {'; '.join(spared)}.")
-        last = "The gather gives the last layer's hidden state only: output holds no c, and no layer below the last."
+        last = "The gather gives only the last layer's hidden state, because output contains no c and no lower layer."
         folded = ["The meaning of each row:", *(f"{q}: {QUESTIONS[q]}" for q in asked)]
-        head, title = ["", *(a.name for a in padded)], f"{self.cell}: equal to each sequence run alone?"
+        head, title = ["", *(a.name for a in padded)], f"{self.cell}: which results equal those of each sequence alone?"
         return Table(rows, head, title, [*notes, last], folded=folded, form="<  ^")
 
 
@@ -95,11 +95,11 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        bias: whether the RNNs have biases. Without them, an RNN that reads zeros in its initial state stays in that
-            state.
+        bias: whether the RNNs have biases. Without biases, an RNN whose state is zero stays in this state as long as it
+            reads zeros.
 
     Raises:
-        ValueError: `cell` is none of these.
+        ValueError: `cell` is not one of these names.
     """
     one_of("cell", cell, GATES)
     layout = Layout([5, 3, 2])
@@ -117,7 +117,7 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
 
 
 def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> dict[str, bool | None]:
-    """Returns which results of a batch-first run equal those of each sequence run alone."""
+    """Returns which results of a batch-first run equal the results of running each sequence alone."""
     equal = partial(torch.allclose, atol=1e-5)
     h_n = torch.cat([one.h_n for one in alone], dim=1)
     real, outputs = result.output[torch.tensor(layout.mask)], torch.cat([one.output[0] for one in alone])

@@ -1,1 +1,1 @@
-"""Describes the layout of a batch, and provides helpers for all other subpackages. The only dependency is NumPy."""
+"""Describes the layout of a batch, and provides helpers for all other subpackages. It depends only on NumPy."""

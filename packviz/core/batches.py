@@ -1,8 +1,8 @@
-"""Groups sequences into batches, rows of a fixed size, and shares for workers. Each group is an array of indices.
+"""Groups sequences into batches, into rows of a fixed size, or into shares for workers. A group is an array of indices.
 
-A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) contain little padding. When
-several workers share a step, it takes as long as the slowest of them, so each share should contain the same number of
-tokens (real time steps).
+A batch is as wide as its longest sequence, so batches of sequences with similar lengths (*buckets*) contain little
+padding. When several workers share a training step, the step takes as long as the slowest worker, so all workers should
+get about the same number of tokens (real time steps).
 
 Examples:
     >>> import packviz as pv
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout
+from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.validation import at_least, one_of, renamed
 
 AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
@@ -28,16 +28,18 @@ ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
 
 CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
-"""The ways to divide a batch, longest sequence first, among workers: in blocks, in turn, or in turn there and back."""
+"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives each worker a block
+of sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so too, but reverses every second turn."""
 
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
 PADDED, CUT = "padded", "cut where the row ends"
 FILLS = (PADDED, NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING, CUT)
-"""The strategies for placing a sequence: in a row of its own; in the last row if it fits; in the first row where it
-fits; the same, but longest sequence first; or cut, with as many steps as fit in the last row, the rest in new ones."""
+"""The strategies for placing sequences in rows. `PADDED` gives each sequence its own row. `NEXT_FIT` fills the last row
+until a sequence does not fit, `FIRST_FIT` uses the first row with room, and `FIRST_FIT_DECREASING` does so from the
+longest sequence to the shortest. `CUT` fills one row after another, and cuts a sequence where its row ends."""
 
 WINDOW = 50
-"""Number of batches sorted together: enough to leave little padding, and few enough to keep an epoch random."""
+"""The number of batches sorted together. A larger window leaves less padding, a smaller one keeps an epoch random."""
 
 
 def batches(
@@ -47,10 +49,11 @@ def batches(
 
     Args:
         lengths: `(N,)` the lengths of all sequences.
-        batch_size: sequences per batch. The last batch may be smaller.
-        order: one of `ORDERS`: as the sequences come, shuffled, bucketed (see `pv.BucketSampler`), or longest first.
-        window: number of batches that are sorted together in the order `"bucketed"`.
-        seed: seed of the random orders `"shuffled"` and `"bucketed"`.
+        batch_size: the number of sequences per batch. The last batch may be smaller.
+        order: the order of the sequences, one of `ORDERS`: as they come, shuffled, bucketed (see `pv.BucketSampler`),
+            or longest first.
+        window: the number of batches whose sequences are sorted together if `order` is `"bucketed"`.
+        seed: the seed for the random orders `"shuffled"` and `"bucketed"`.
 
     Returns:
         The indices of the sequences in each batch.
@@ -79,12 +82,13 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 
     Args:
         lengths: `(B,)` the lengths of the sequences in the batch.
-        workers: number of workers. If there are more workers than sequences, some get none.
+        workers: the number of workers. If there are more workers than sequences, some workers get no sequence.
         strategy: the strategy, one of `SPLITS`. For two workers and eight sequences, numbered from the longest to
-            the shortest, contiguous gives 0123 and 4567, strided gives 0246 and 1357, and snake gives 0347 and 1256.
+            the shortest, `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357, and `"snake"` gives 0347
+            and 1256.
 
     Returns:
-        The indices of the sequences of each worker, longest first.
+        The indices of the sequences that each worker gets, longest first.
 
     Raises:
         ValueError: a length is not valid, `workers` is less than 1, or `strategy` is unknown.
@@ -99,21 +103,21 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
-    A network that runs on such a row must keep its sequences apart: attention needs a mask, and an RNN has to unpack
-    them.
+    A network that runs on such a row must keep the sequences in the row apart. Attention needs a mask for this. For an
+    RNN, the sequences have to be separated again.
 
     Args:
         lengths: `(B,)` the lengths of the sequences, whole numbers of at least 1.
-        row_size: number of time steps (tokens) in each row.
+        row_size: the number of time steps (tokens) in each row.
         strategy: the strategy, one of `FILLS`. If `n` is the smallest possible number of rows, first-fit decreasing
             needs at most `11/9 · n + 6/9` rows.
 
     Returns:
-        The indices of the sequences in each row, in the order in which they were added. Only the last
-        strategy of `FILLS` may cut a sequence into several rows; it fills every row except possibly the last one.
+        The indices of the sequences in each row, in the order in which they were added. Only the strategy `CUT` may
+        spread a sequence over several rows. It fills every row except possibly the last one.
 
     Raises:
-        ValueError: a length is not valid; a length exceeds `row_size` and the strategy does not cut; `row_size` is less
+        ValueError: a length is not valid; a length exceeds `row_size` and `strategy` is not `CUT`; `row_size` is less
             than 1; or `strategy` is unknown.
 
     Source:
@@ -121,7 +125,7 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
     """
     at_least("row_size", row_size)
     one_of("strategy", strategy, FILLS)
-    n = Layout(lengths).lengths
+    n = require_steps(Layout(lengths)).lengths
     if strategy == CUT:
         ends = np.cumsum(n)
         tops = np.arange(0, ends[-1], row_size)
@@ -130,9 +134,9 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
         return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
     if (n > row_size).any():
         b = int(np.argmax(n > row_size))
-        raise ValueError(f"lengths[{b}] is {n[b]}, over row_size={row_size}; increase row_size, or cut the sequence")
+        raise ValueError(f"lengths[{b}] is {n[b]}, but row_size is {row_size}; increase row_size, or cut the sequence")
     everyone = np.arange(n.size)
-    left = np.full(n.size, row_size)  # room in every row, used or not; there are never more rows than sequences
+    left = np.full(n.size, row_size)  # free steps in all possible rows; there are never more rows than sequences
     rows: list[list[int]] = []
     for b in _longest_first(n, everyone) if strategy == FIRST_FIT_DECREASING else everyone:
         first = {PADDED: len(rows), NEXT_FIT: max(len(rows) - 1, 0)}.get(strategy, 0)
@@ -149,8 +153,8 @@ class Load:
     """The number of cells in each of `S` batches.
 
     Attributes:
-        real: `(S,)` number of real cells in each batch.
-        cells: `(S,)` total number of cells in each batch: its number of sequences times its longest length.
+        real: `(S,)` the number of real cells in each batch.
+        cells: `(S,)` the number of cells in each batch, which is the number of sequences times the longest length.
     """
 
     real: IntArray
@@ -170,7 +174,10 @@ class Load:
 
 
 def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE) -> IntArray:
-    """Counts the tokens (real time steps) of each worker in each batch, `(S, W)`. Raises the same errors as `split`."""
+    """Returns `(S, W)` the number of tokens (real time steps) of each worker in each batch.
+
+    Each batch is divided as in `split`, and the errors are the same.
+    """
     n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
     return np.array([np.bincount(_takers(some.size, workers, strategy), some, workers) for some in longest_first], int)
@@ -186,11 +193,11 @@ def idle(tokens: IntArray) -> float:
 
 
 def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
-    """Returns the index of the worker that takes the sequence at each rank, from the longest to the shortest."""
+    """Returns, for each sequence from the longest to the shortest, the index of the worker that takes it."""
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)
-    if strategy == CONTIGUOUS:  # as even as possible, larger shares first
+    if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
         return np.sort(place)
     return np.where((turn % 2 == 1) & (strategy == SNAKE), workers - 1 - place, place)
 

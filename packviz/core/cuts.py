@@ -1,4 +1,4 @@
-"""Cuts the time axis of a ragged batch into a staircase of rectangles. This needs only the lengths.
+"""Cuts the time axis of a ragged batch into a staircase of rectangles, given only the lengths.
 
 A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
 to, but not including, `cuts[k + 1]`, and all sequences that are still running when it begins. A single rectangle is the
@@ -19,14 +19,14 @@ _Line = tuple[float, float, int]
 
 @dataclass(frozen=True)
 class Rates:
-    """The costs of a method, in seconds.
+    """The costs of one method of running an RNN, in seconds.
 
     Attributes:
-        fixed: the cost of a run, whatever its size.
+        fixed: the part of the cost that does not depend on the size of the run.
         call: the cost of each rectangle.
-        step: the cost of each time step, which does not depend on the number of sequences that run in it.
+        step: the cost of each time step, however many sequences run in it.
         cell: the cost of each cell, real or wasted.
-        square: the cost of each pair of a cell and a time step, which makes torch's packed backward pass slow on a CPU.
+        square: the cost of each pair of a cell and a time step; it is high in torch's packed backward pass on a CPU.
     """
 
     fixed: float
@@ -46,9 +46,9 @@ class Prediction:
 
     Attributes:
         seconds: the predicted time in seconds.
-        calls: number of rectangles, each of which is one call of the kernel.
-        cells: number of cells that are computed, both real and wasted.
-        wasted: number of padding cells that are computed.
+        calls: the number of rectangles, each of which needs one call of the kernel.
+        cells: the number of cells that are computed, both real and wasted.
+        wasted: the number of padding cells that are computed.
     """
 
     seconds: float
@@ -58,7 +58,7 @@ class Prediction:
 
 
 def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Returns the rectangles of a staircase, each as `(first step, step after the last, sequences)`.
+    """Returns the rectangles of a staircase, each as `(first step, step after the last, number of sequences)`.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
@@ -76,14 +76,14 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
 
 
 def predict(lengths: Sequence[int], cuts: Sequence[int], rates: Rates) -> Prediction:
-    """Predicts the costs of a staircase. Takes the same lengths and cuts as `rectangles`, with the same errors."""
+    """Predicts the costs of a staircase. See `rectangles` for the lengths, the cuts and the errors."""
     found = rectangles(lengths, cuts)
     cells = sum((b - a) * n for a, b, n in found)
     return Prediction(rates.seconds(len(found), cuts[-1], cells), len(found), cells, cells - sum(lengths))
 
 
 def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
-    """Returns a cut after every distinct length, so that no cell is wasted."""
+    """Returns cuts at 0 and at every distinct length, so that no cell is wasted."""
     return (0, *sorted(set(lengths) - {0}))
 
 
@@ -91,15 +91,17 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
     """Returns the cuts of the cheapest staircase.
 
     The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths are candidates.
-    Dynamic programming over them finds the optimum: the cheapest staircase that ends at a length consists of a last
+    Dynamic programming finds the best cuts, because the cheapest staircase that ends at a length consists of a last
     rectangle and the cheapest staircase that ends where this rectangle begins. The cost of a rectangle is a linear
-    function of its end, and its slope is the number of sequences at its beginning. Slopes only fall, so the lowest line
-    can be found without trying all lines (the "convex hull trick"). After sorting, the time is proportional to `D`.
+    function of the step at which it ends. The slope is proportional to the number of sequences that are running when
+    the rectangle begins, so rectangles that begin later have smaller slopes. Therefore the lowest line at each step can
+    be found without trying all lines (the "convex hull trick"). Apart from sorting the lengths, the search takes time
+    proportional to `D`, or to `calls · D` if `calls` is given.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
         rates: the costs of a call and of a cell. The other costs have no effect here.
-        calls: number of rectangles, from 1 to `D`. Defaults to the best number.
+        calls: the number of rectangles, from 1 to `D`. Defaults to the number with the lowest cost.
 
     Returns:
         Ascending time steps from 0 to `max(lengths)`.
@@ -128,16 +130,16 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
 def _cheapest(
     ends: Sequence[int], running: Sequence[int], rates: Rates, before: Sequence[float] | None
 ) -> tuple[list[float], list[int]]:
-    """Returns, for each end, the cost of reaching it with one more rectangle, and the index of the best beginning.
+    """Returns, for each end, the lowest cost to reach it with one more rectangle, and the index of its best beginning.
 
     Args:
         ends: the time steps at which rectangles may begin and end.
-        running: number of sequences that are still running at each of these steps.
+        running: the number of sequences that are still running at each of these steps.
         rates: the costs of a call and of a cell.
-        before: the cost of reaching each beginning. If this is `None`, any number of rectangles may come first.
+        before: the cost of reaching each beginning. If `before` is `None`, any number of rectangles may come first.
     """
     costs, begins = [0.0 if before is None else float("inf")], [0]
-    lines: list[_Line] = []  # each is the lowest at some step: (cost at step 0, cost per step, index)
+    lines: list[_Line] = []  # each line is the lowest at some step: (cost at step 0, cost per step, index)
     lowest = 0
     for j in range(1, len(ends)):
         start = costs[j - 1] if before is None else before[j - 1]
@@ -164,7 +166,7 @@ def _is_above(middle: _Line, left: _Line, right: _Line) -> bool:
 
 
 def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Returns the cuts, following the best beginning of each rectangle from the last cut back to 0."""
+    """Traces the best beginning of each rectangle from the last cut back to 0, and returns all cuts in order."""
     j, cuts = len(ends) - 1, [ends[-1]]
     for begins in reversed(layers):
         if j:

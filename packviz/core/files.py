@@ -11,7 +11,7 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
     """Returns the suffix of a path, in lower case.
 
     Raises:
-        ValueError: the suffix is not among `suffixes`. The message begins with `name`, the argument or the option.
+        ValueError: the suffix is not among `suffixes`. The message begins with `name`.
     """
     *others, last = suffixes = [*suffixes]
     suffix = Path(path).suffix.lower()

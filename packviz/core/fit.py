@@ -1,4 +1,4 @@
-"""Fits the exponent of a power law, and constants that must not be negative, by the method of least squares."""
+"""Fits the exponent of a power law, and constants that must not be negative, by least squares."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """Returns the power of `x` with which `y` grows: the slope of the best straight line in a log–log chart.
+    """Returns the exponent of the power law that fits best: the slope of the best-fitting line in a log–log chart.
 
     Raises:
-        ValueError: `x` and `y` differ in length, have fewer than two numbers, or contain one that is not positive.
+        ValueError: `x` and `y` differ in length, contain fewer than two numbers, or contain a number that is not
+            positive.
     """
     if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
         raise ValueError("x and y must have the same length, with at least two positive numbers each")
@@ -24,11 +25,11 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 def nonnegative(rows: FloatArray) -> FloatArray:
     """Fits constants of at least 0 for which `rows @ constants` is as close to 1 as possible.
 
-    The algorithm is by Lawson and Hanson. If each row contains the terms that add up to a measurement, divided by that
-    measurement, then the constants minimise the sum of the squared relative errors.
+    The algorithm is by Lawson and Hanson. To minimise the squared relative errors of a model that is linear in the
+    constants, divide the coefficients for each measurement by that measurement.
 
     Args:
-        rows: `(measurements, constants)` numbers. Columns may differ in scale. The constant of a column of zeros is 0.
+        rows: `(measurements, constants)` numbers. Columns may differ in scale. The constant for a column of zeros is 0.
 
     Returns:
         The constants, `(constants,)`.

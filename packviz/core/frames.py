@@ -1,6 +1,7 @@
 """Distinguishes the user's code from library code in a stack, so that warnings name the line that called packviz.
 
-It looks at the module of a frame and not at the path of its file, because a file in a linked folder has several paths.
+The decision depends on the name of a frame's module, not on the path of its file, because a file in a linked folder has
+several paths.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _LIBRARIES = {"packviz", "torch", "numpy", *sys.stdlib_module_names}
 
 
 def package(frame: FrameType) -> str:
-    """Returns the name of the package that the code of a frame belongs to, or an empty string outside of modules."""
+    """Returns the first part of the name of a frame's module, such as `torch`, or an empty string if it has no name."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 

@@ -23,5 +23,5 @@ class HasText(ABC):
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of the message of an exception, or its type if there is no message."""
+    """Returns the first line of an exception's message, or the name of the exception's type if there is no message."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

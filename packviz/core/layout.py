@@ -23,21 +23,21 @@ BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 MOST_STEPS = 10_000_000
-"""The largest number of time steps that a `Layout` accepts. A larger one needs huge arrays, and is probably a typo."""
+"""The largest number of time steps in a `Layout`. A larger number needs huge arrays, and is probably a typo."""
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Layout:
-    """The place of every cell of a ragged batch, padded and packed.
+    """The place of every cell of a ragged batch, in both the padded and the packed data.
 
     `B` is the number of sequences, `T` the padded number of time steps, and `N` the number of real (valid) cells.
 
     Attributes:
         lengths: `(B,)` the length of each sequence in time steps, in the caller's order.
         max_len: `T`, the padded length in time steps, which is at least `max(lengths)`.
-        sorted_indices: `(B,)` the caller's index of the sequence at each rank, longest first.
+        sorted_indices: `(B,)` the packing order: the caller's index of each sequence, longest sequence first.
 
-    The arrays are read-only. Two layouts are equal if their lengths, their padded lengths and their orders are equal.
+    The arrays are read-only. Two layouts are equal if their `lengths`, `max_len` and `sorted_indices` are equal.
 
     Examples:
         >>> import packviz as pv
@@ -58,15 +58,17 @@ class Layout:
         Args:
             lengths: `(B,)` whole numbers of at least 0: a list, an array, a tensor on any device, or anything that
                 NumPy can turn into an array, such as a pandas Series. Floats are allowed if they are whole. If you pass
-                a `Layout`, its `max_len` and `sorted_indices` become the defaults.
+                a `Layout`, its `max_len` and `sorted_indices` become the defaults of the other arguments.
             max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`.
-            sorted_indices: `(B,)` the order of packing, longest first. By default the sort is stable, so sequences of
+            sorted_indices: `(B,)` the order of packing, longest first. By default, the sort is stable, so sequences of
                 equal length keep their order. (torch's own sort is not stable. To use torch's order, pass a
                 `PackedSequence` to `from_packed`.)
 
         Raises:
-            ValueError: a length is not a whole number of at least 0, or exceeds `max_len` or `MOST_STEPS`; or
-                `sorted_indices` does not put longer sequences first.
+            ValueError: there are no lengths; a length is not a whole number of at least 0, or exceeds `max_len` or
+                `MOST_STEPS`; `max_len` is not a whole number, or exceeds `MOST_STEPS`; or `sorted_indices` is not a
+                permutation that puts longer sequences first.
+            TypeError: the lengths are a nested or sparse tensor.
         """
         if isinstance(lengths, Layout):
             max_len = lengths.max_len if max_len is None else max_len
@@ -108,7 +110,8 @@ class Layout:
 
         Raises:
             TypeError: `packed` is not a packed sequence.
-            ValueError: `batch_sizes` increases at some step, or does not add up to the number of rows of `data`.
+            ValueError: `batch_sizes` contains a number less than 1, increases at some step, or does not add up to the
+                number of rows of `data`; or `sorted_indices` is not a permutation.
         """
         missing = [name for name in ("data", "batch_sizes", "sorted_indices") if not hasattr(packed, name)]
         if missing:
@@ -138,7 +141,7 @@ class Layout:
         """Describes a padded batch with this shape and these lengths.
 
         Args:
-            shape: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
+            shape: the shape of the batch, `(T, B, …)`, or `(B, T, …)` with `batch_first`.
             lengths: `(B,)` the lengths of the sequences, as in `Layout`.
             batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if
                 `B` equals `T`.
@@ -161,7 +164,8 @@ class Layout:
             mask: `(B, T)` booleans (or 0 and 1), True at real cells, which must come first in every row.
 
         Raises:
-            ValueError: the mask is not two-dimensional or has no real cell, or a row has padding before a real cell.
+            ValueError: the mask is not two-dimensional, contains other values, or has no real cell; or a row has
+                padding before a real cell.
         """
         try:
             m = host_array(mask)
@@ -181,7 +185,7 @@ class Layout:
             b = int(holes[0])
             raise ValueError(
                 f"mask row {b} has padding at time step {int(np.argmin(m[b]))} before real cells; if the mask is True"
-                " at padding, pass ~mask, else move the padding to the right first:"
+                " at padding, pass ~mask; otherwise move the padding to the right first:"
                 " pv.align(x, mask, padding_side='right', batch_first=…)"
             )
         return cls(lengths, max_len=m.shape[1])
@@ -191,22 +195,23 @@ class Layout:
         """Reads the layout of flat rows, in which the sequences follow one another.
 
         Args:
-            offsets: `(B + 1,)` the flat row at which each sequence begins, followed by the number of rows, such as the
-                `offsets()` of a jagged tensor or the `cu_seqlens` of an attention kernel.
+            offsets: `(B + 1,)` the flat row at which each sequence begins, followed by the number of rows. The
+                `offsets()` method of a jagged tensor returns these numbers, and attention kernels call them
+                `cu_seqlens`.
 
         Raises:
-            ValueError: `offsets` does not begin with 0, or decreases from one entry to the next.
+            ValueError: `offsets` does not begin with 0, has only one entry, or decreases from one entry to the next.
         """
         starts = _whole_numbers(offsets, "offsets", "give the row at which each sequence begins, and the row count")
         if starts[0] != 0 or starts.size == 1:
             raise ValueError(
-                f"offsets must begin with 0 and end with the number of rows, got {_some(starts)}: from lengths they are"
+                f"offsets must begin with 0 and end with the number of rows, got {_some(starts)}; from lengths, compute"
                 " Layout(lengths).starts"
             )
         lengths = np.diff(starts)
         if (lengths < 0).any():
             b = int(np.argmax(lengths < 0))
-            raise ValueError(f"offsets must not fall, but go from {starts[b]} to {starts[b + 1]} at entry {b + 1}")
+            raise ValueError(f"offsets must not decrease, but go from {starts[b]} to {starts[b + 1]} at entry {b + 1}")
         return cls(lengths)
 
     @property
@@ -236,7 +241,7 @@ class Layout:
 
     @cached_property
     def unsorted_indices(self) -> IntArray:
-        """`(B,)` The rank of each sequence, which is the inverse permutation of `sorted_indices`."""
+        """`(B,)` The rank of each sequence in the packing order. This is the inverse of `sorted_indices`."""
         return frozen(np.argsort(self.sorted_indices))
 
     @cached_property
@@ -257,7 +262,7 @@ class Layout:
 
     @cached_property
     def packed_index(self) -> IntArray:
-        """`(B, T)` The packed row of each cell, -1 at padding."""
+        """`(B, T)` The packed row of each cell, or -1 for padding."""
         starts = np.zeros(self.max_len, dtype=np.int64)
         starts[: self.batch_sizes.size] = self.offsets[:-1]
         return frozen(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
@@ -271,16 +276,17 @@ class Layout:
 
     @cached_property
     def starts(self) -> IntArray:
-        """`(B + 1,)` The flat row at which each sequence begins, in the caller's order, followed by `N`.
+        """`(B + 1,)` The flat row at which each sequence begins, followed by `N`.
 
-        Attention kernels call these numbers `cu_seqlens`, and a jagged tensor returns them as `offsets()`. By contrast,
-        the `offsets` of a layout are the packed rows at which time steps begin.
+        In the flat rows, the sequences follow one another in the caller's order. Attention kernels call these numbers
+        `cu_seqlens`, and the `offsets()` method of a jagged tensor returns them. By contrast, the `offsets` of a layout
+        are the packed rows at which time steps begin.
         """
         return frozen(np.concatenate(([0], np.cumsum(self.lengths))))
 
     @cached_property
     def flat_rows(self) -> IntArray:
-        """`(N,)` The flat row of each packed row, so that `packed = flat[flat_rows]` and `flat[flat_rows] = packed`."""
+        """`(N,)` The flat row that corresponds to each packed row, so that `packed = flat[flat_rows]`."""
         b, t = self.source.T
         return frozen(self.starts[b] + t)
 
@@ -302,7 +308,7 @@ class Layout:
 
 
 def require_steps(layout: Layout) -> Layout:
-    """Returns the layout if no sequence is empty. Functions that pack call this, because torch rejects empty sequences.
+    """Returns the layout if no sequence is empty. Packing functions call this, because torch rejects empty sequences.
 
     Raises:
         ValueError: a sequence is empty.
@@ -323,7 +329,7 @@ def sequence_name(index: int) -> str:
 
 
 def host_array(values: Any) -> npt.NDArray[Any]:
-    """Converts anything array-like to a NumPy array, including a tensor on any device. A `Layout` becomes its lengths.
+    """Converts a list, an array or a tensor on any device to a NumPy array. A `Layout` is converted to its lengths.
 
     Raises:
         ValueError: `values` contains rows of unequal length.
@@ -333,13 +339,13 @@ def host_array(values: Any) -> npt.NDArray[Any]:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
-    array = np.asarray(values)
+    array = np.asarray(values, order="C")  # torch takes no negative strides
     whole = array.dtype == object and array.ndim == 1 and all(isinstance(value, Integral) for value in array)
-    return array.astype(float) if whole else array  # for numbers with more than 64 bits
+    return array.astype(float) if whole else array  # NumPy stores integers of more than 64 bits as objects
 
 
 def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
-    """Reads lengths into a new array, `(B,)`. Every function that takes lengths calls this one.
+    """Returns lengths as a new array, `(B,)`. `Layout` and most other functions that take lengths call this function.
 
     Args:
         lengths: a list, an array, a tensor on any device, a `Layout`, or anything that NumPy can turn into an array,
@@ -347,10 +353,11 @@ def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
         empty: whether an empty array is allowed.
 
     Returns:
-        The lengths as whole numbers, whose range has not been checked.
+        The lengths as whole numbers. Their range is not checked.
 
     Raises:
-        ValueError: the lengths are not whole numbers, or not one number for each sequence.
+        ValueError: the lengths are not whole numbers, not one-dimensional, on the meta device, or empty although
+            `empty` is False.
         TypeError: the lengths are a nested or sparse tensor.
     """
     return _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence", empty)

@@ -29,14 +29,14 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
 
     Args:
         source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an open text file; or
-            the text itself. A string is a path if the file exists, or if it ends in `.csv`, `.json`, `.npy` or `.txt`.
-            The text may be a JSON list; numbers separated by commas, semicolons, spaces or line breaks; or a table
-            (CSV, or pasted from a spreadsheet) whose first line names its columns.
-        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the one named
-            `length` or `lengths`, or to the only column.
+            the text itself. A string is a path if such a file exists, or if the string ends in `.csv`, `.json`, `.npy`
+            or `.txt`. The text may be a JSON list or object; numbers separated by commas, semicolons, spaces or line
+            breaks; or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
+        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the
+            column named `length` or `lengths`, or to the only column.
 
     Returns:
-        The numbers in their original order. They are not checked here: `Layout` reports entries that are not valid.
+        The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
 
     Raises:
         ValueError: the file cannot be read, the text is empty, an entry is not a number, or the column does not exist.
@@ -51,8 +51,8 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
             text = str(np.load(name, allow_pickle=False).tolist())
         else:
             text = Path(name).read_text(encoding="utf-8-sig") if name else str(source)
-    except (OSError, EOFError, ValueError) as error:  # includes Unicode errors and those of NumPy
-        reason = getattr(error, "strerror", None) or "not a text file, or a NumPy file of numbers"
+    except (OSError, EOFError, ValueError) as error:  # includes Unicode errors and NumPy's errors
+        reason = getattr(error, "strerror", None) or "neither a text file nor a NumPy file of numbers"
         raise ValueError(f"cannot read {name}: {reason}") from None
     try:
         if name.endswith(".csv"):
@@ -72,7 +72,7 @@ def _name_of(source: str | os.PathLike[str] | TextIO) -> str:
         return str(getattr(source, "name", "")) if hasattr(source, "read") else os.fspath(source)
     try:
         is_path = source == "-" or Path(source).suffix in _SUFFIXES or Path(source).exists()
-    except (OSError, ValueError):  # too long for a path, or not one
+    except (OSError, ValueError):  # the text is too long for a path, or is not a path
         return ""
     return source if is_path and "\n" not in source else ""
 
@@ -86,17 +86,17 @@ def _parse(text: str, column: str | None) -> list[float]:
     if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _NUMBER.fullmatch(entries[0]):
         return _from_table(lines, column)
     if column is not None:
-        raise ValueError(f"column is {column!r}, but there is no table whose first line names its columns")
+        raise ValueError(f"column is {column!r}, but no first line names columns; add one, or leave column out")
     return [_number(entry, i) for i, entry in enumerate(entries)]
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths that count down from `longest` to 1 repeatedly, as in setup B of the forum benchmark."""
+    """Returns `(B,)` lengths that repeatedly count down from `longest` to 1, as in setup B of the forum benchmark."""
     return longest - np.arange(batch_size) % longest
 
 
 def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths drawn uniformly from 1 … `longest`."""
+    """Returns `(B,)` lengths drawn uniformly from 1 to `longest`."""
     return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
 
 
@@ -116,7 +116,7 @@ def evenly(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
 
 def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths that are all `longest`, so there is no padding."""
+    """Returns `(B,)` lengths that all equal `longest`, so there is no padding."""
     return np.full(batch_size, longest)
 
 
@@ -127,7 +127,7 @@ def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths of real sentences, repeated if there are too few, and cut at `longest`."""
+    """Returns `(B,)` lengths of real sentences, capped at `longest`. If there are too few sentences, they repeat."""
     return np.resize([min(len(sentence), longest) for sentence in real.sentences()], batch_size)
 
 
@@ -140,7 +140,7 @@ DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
     "evenly": evenly,
     "sentences": sentences,
 }
-"""The distributions by name, each a function of `(batch_size, longest, seed)`."""
+"""The distributions by name. Each is a function of `(batch_size, longest, seed)`."""
 
 RANDOM = ("uniform", "log-normal", "nearly equal")
 """The distributions that depend on the seed."""
@@ -149,15 +149,16 @@ RANDOM = ("uniform", "log-normal", "nearly equal")
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from `longest` down to 1.
 
-    They are symmetric around `(longest + 1) / 2`. So if `longest` is odd and `distinct` divides `batch_size`, their
-    sum, the number of real cells, is the same for every even `distinct` and for 1.
+    The values are symmetric around `(longest + 1) / 2`, and a single value is in the middle. So if `distinct` divides
+    `batch_size`, and either `longest` is odd or `distinct` is even, the number of real cells, which is the sum of the
+    lengths, does not depend on `distinct`.
 
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
     """
     if not 1 <= distinct <= min(batch_size, longest):
         raise ValueError(
-            f"distinct is {distinct}; {batch_size} sequences of at most {longest} time steps have"
+            f"distinct is {distinct}; {batch_size} sequences of at most {longest} time steps can have"
             f" 1 … {min(batch_size, longest)} distinct lengths"
         )
     gaps = max(distinct - 1, 1)
@@ -170,7 +171,7 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
 def even_steps(distinct: int, size: int) -> list[int]:
     """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values that occur equally often.
 
-    Their sum, the number of real cells, is `size · (size + 1) / 2` for every valid `distinct`.
+    The number of real cells, which is the sum of the lengths, is `size · (size + 1) / 2` for every valid `distinct`.
 
     Raises:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not divide `size - 1`.
@@ -190,17 +191,17 @@ def _from_json(text: str, column: str | None) -> list[float]:
     if isinstance(value, dict):
         value = value[_column([*value], column)]
     elif column is not None:
-        raise ValueError(f"column is {column!r}, but there is only a list, which has no names")
+        raise ValueError(f"column is {column!r}, but a list has no columns; leave column out")
     if not isinstance(value, list):
         raise ValueError('JSON must be a list of numbers, or an object with one under "lengths"')
     return [_number(str(entry), i) for i, entry in enumerate(value)]
 
 
 def _require_heading(text: str) -> None:
-    """Rejects a CSV file with several columns but no column names, because any of them could contain the lengths."""
+    """Rejects a CSV file with several columns but no column names, because any column could contain the lengths."""
     columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
     if len(text.strip().splitlines()) > 1 and len(columns) == 1 and columns != {1} and not re.search("[A-Za-z]", text):
-        raise ValueError(f"a table with {columns.pop()} columns needs a first line that names them")
+        raise ValueError(f"a table with {columns.pop()} columns needs a header line that names them")
 
 
 def _from_table(lines: list[str], column: str | None) -> list[float]:

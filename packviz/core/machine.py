@@ -1,4 +1,4 @@
-"""Returns the name of this machine's CPU, and the version of packviz."""
+"""Finds the name of this machine's CPU and the installed version of packviz."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cpu_name() -> str:
 
 
 def output(*command: str) -> str | None:
-    """Returns the first line that a command prints, or `None` if the command does not exist or fails."""
+    """Returns the first line that a command prints, or `None` if it prints nothing, fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -33,8 +33,8 @@ def output(*command: str) -> str | None:
 
 
 def own_version() -> str | None:
-    """Returns the version of packviz, or `None` if it is not installed."""
+    """Returns the version of packviz, or `None` if packviz is not installed."""
     try:
         return version("packviz")
-    except PackageNotFoundError:  # run from a checkout that is not installed
+    except PackageNotFoundError:  # packviz runs from a checkout that is not installed
         return None

@@ -1,4 +1,4 @@
-"""Reads the shape of a padded batch: one of its first two dimensions is the batch, and the other one is time.
+"""Reads the shape of a padded batch, whose first two dimensions are the batch and time, in either order.
 
 All functions that take a padded batch use this module, so they read shapes in the same way and raise the same errors.
 The module does not need torch.
@@ -37,17 +37,17 @@ class Padded(NamedTuple):
         """Reads the shape of a batch, and checks that it fits the number of lengths.
 
         Args:
-            lengths: number of lengths.
+            lengths: the number of lengths.
             shape: a shape with at least two dimensions.
-            batch_first: whether the batch is the first dimension, as in `batch_is_first`.
-            name: name of the tensor for error messages.
-            features: the names of the further dimensions, as in `order`.
+            batch_first: whether the batch is the first dimension; `None` means False (see `batch_is_first`).
+            name: the name of the tensor for error messages.
+            features: the names of the dimensions after the first two, as text with a leading comma, such as `", I"`.
 
         Raises:
             ValueError: the number of sequences differs from the number of lengths.
         """
         found = cls.of(shape, bool(batch_first))
-        # This comes first: if the batch dimension is mistaken, every other message would mislead.
+        # This check comes first, because if the batch dimension is mistaken, every other message would mislead.
         if lengths != found.batch:
             entries = "1 entry" if lengths == 1 else f"{lengths} entries"
             hint = f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
@@ -61,15 +61,15 @@ class Padded(NamedTuple):
         return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
 
     def rows(self, sequence: Any, step: Any) -> Any:
-        """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences and steps."""
+        """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences and time steps."""
         return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
 
 
 def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
-    """Returns whether the batch is the first dimension. If `batch_first` is `None`, time is the first one, as in torch.
+    """Returns whether the batch is the first dimension. If `batch_first` is `None`, time comes first, as in torch.
 
-    Warns if `batch_first` is `None` and `B` equals `T`, because then a forgotten `batch_first=True` changes results
-    without an error.
+    Warns if `batch_first` is `None` and `B` equals `T` (unless both are 1), because a forgotten `batch_first=True`
+    would then change results without an error.
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses warnings, log lines and prints, including those of C++ code, which bypass Python's streams."""
+    """Suppresses warnings, log lines and printed text, even the output of C++ code, which bypasses Python's streams."""
     level = logging.root.manager.disable
     sys.stdout.flush()
     logging.disable(logging.CRITICAL)
@@ -27,7 +27,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def closed(*streams: int) -> Iterator[None]:
-    """Suppresses all output to these file descriptors: 1 is standard output, and 2 is standard error."""
+    """Suppresses all output to file descriptors, such as 1 for standard output and 2 for standard error."""
     with ExitStack() as after, open(os.devnull, "w") as nowhere:
         for stream in streams:
             before = os.dup(stream)

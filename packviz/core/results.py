@@ -1,4 +1,4 @@
-"""Reads and writes result files: JSON with a kind and a version, so that a reader can reject an unknown format."""
+"""Reads and writes result files, which are JSON with a kind and a version, so that readers can reject other formats."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[st
     """Writes a result file, either completely or not at all.
 
     Args:
-        path: the path of the file, which ends in `.json`.
+        path: the path of the file, which must end in `.json`.
         kind: the name of the experiment.
-        version: the version of the format of `data`. A reader that expects a different version rejects the file.
-        data: data that JSON can represent.
+        version: the format version of `data`. A reader that expects a different version rejects the file.
+        data: the results, which JSON must be able to represent.
 
     Raises:
-        ValueError: the path has another suffix, or the data contains NaN or an infinite number.
+        ValueError: the path has a different suffix, or the data contains NaN or an infinite number.
     """
     require_suffix("path", path, [".json"])
     text = json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
@@ -36,7 +36,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     """Reads a result file.
 
     Args:
-        name: the path of the file. Anywhere in the checkout, the name of a file in `notebooks/recorded/` is enough.
+        name: the path of the file. Inside a checkout, the name of a file in `notebooks/recorded/` is enough.
         kind: the expected name of the experiment.
         version: the expected version of the format.
 
@@ -58,7 +58,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
 
 
 def available(kind: str) -> list[str]:
-    """Returns the names of the recorded files of an experiment, `KIND_….json`. `load` takes these names."""
+    """Returns the names of an experiment's recorded files, all of the form `KIND_….json`. `load` accepts them."""
     return sorted({path.name for folder in _folders(*_RECORDED) for path in folder.glob(f"{kind}_*.json")})
 
 

@@ -1,4 +1,4 @@
-"""Describes the sizes of an RNN, and computes the number of operations per cell from them."""
+"""Describes the sizes of an RNN, and computes from them the number of operations per cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from packviz.core.validation import at_least, one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-"""`G`, the number of gates of a cell. The weights have `G` times `hidden_size` rows."""
+"""`G`, the number of gates of a cell. The weights of the input and the state have `G` times `hidden_size` rows."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Spec:
         mode: `"RNN"`, `"GRU"` or `"LSTM"`; torch's `"RNN_TANH"` and `"RNN_RELU"` become `"RNN"`.
         input_size: `I`, the number of features of the input.
         hidden_size: `H`, the number of features of the hidden state.
-        num_layers: number of stacked layers.
+        num_layers: the number of stacked layers.
         bidirectional: whether each layer also runs backwards.
         proj_size: `P`, the size that an LSTM's output is projected to; 0 for no projection.
-        bias: whether biases are added. They have no effect on the GEMM FLOPs.
+        bias: whether biases are added. Biases have no effect on the GEMM FLOPs.
 
     Examples:
         >>> import packviz as pv
@@ -45,8 +45,8 @@ class Spec:
         """Checks the sizes.
 
         Raises:
-            ValueError: `mode` is unknown, a size is not a whole number of at least 1, or `proj_size` does not fit the
-                other sizes.
+            ValueError: `mode` is unknown, a size is not a whole number of at least 1 (0 for `proj_size`), or
+                `proj_size` does not fit `mode` or `hidden_size`.
         """
         mode = one_of("mode", str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU"), GATES)
         object.__setattr__(self, "mode", mode)
@@ -62,7 +62,7 @@ class Spec:
         """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or returns a `Spec` as it is.
 
         Raises:
-            TypeError: `rnn` is none of these.
+            TypeError: `rnn` is neither an RNN nor a `Spec`.
         """
         if isinstance(rnn, cls):
             return rnn
@@ -81,32 +81,32 @@ class Spec:
 
     @property
     def gates(self) -> int:
-        """`G · H`, the number of rows of the weights of one direction of one layer."""
+        """`G · H`, the number of rows of each weight matrix of the input or the state."""
         return GATES[self.mode] * self.hidden_size
 
     @property
     def products(self) -> tuple[tuple[int, int, int], ...]:
-        """GEMM FLOPs per cell and direction in each layer, separately for the input, the state and the projection."""
+        """The GEMM FLOPs per cell and direction in each layer, for the input, the state and the projection."""
         rows, state = 2 * self.gates, self.proj_size or self.hidden_size
         inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
         return tuple((rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)
 
     @property
     def gemm_per_cell(self) -> int:
-        """GEMM FLOPs of the forward pass for one time step of one sequence, in all layers and directions."""
+        """The GEMM FLOPs of the forward pass for one time step of one sequence, in all layers and directions."""
         return self.directions * sum(map(sum, self.products))
 
     @property
     def weights(self) -> int:
-        """The number of entries of all weight matrices. Each takes one multiplication and one addition per cell."""
+        """The number of weights in all matrices. Each weight takes one multiplication and one addition per cell."""
         return self.gemm_per_cell // 2
 
     @property
     def elementwise_per_cell(self) -> int:
-        """Element-wise FLOPs of the forward pass for one time step of one sequence, in all layers and directions.
+        """The element-wise FLOPs of the forward pass for one time step of one sequence, in all layers and directions.
 
-        The operations of each hidden unit are the additions of the biases, the sum of both products for each gate, the
-        activations, and the update of the state:
+        The operations of each hidden unit are the additions of the biases, the sum of the two products for each gate,
+        the activations, and the update of the state:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.
@@ -124,4 +124,4 @@ class Spec:
         return ", ".join([f"{self.mode}({self.input_size}, {self.hidden_size})", *extras])
 
 
-_checked = lru_cache(maxsize=64, typed=True)(Spec)  # `of` reads a module at every call
+_checked = lru_cache(maxsize=64, typed=True)(Spec)  # avoids repeating the checks when `of` reads the same sizes again

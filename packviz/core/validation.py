@@ -22,10 +22,10 @@ SENSE_REVERSED = (
 
 
 def at_least(name: str, value: Any, least: int = 1) -> int:
-    """Returns the value as an int.
+    """Checks that a value is a whole number of at least `least`, and returns it as an int.
 
     Raises:
-        ValueError: the value is not a whole number of at least `least`.
+        ValueError: the value is not such a number.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
@@ -33,7 +33,7 @@ def at_least(name: str, value: Any, least: int = 1) -> int:
 
 
 def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
-    """Returns the choice.
+    """Checks that a choice is among `choices`, and returns it.
 
     Raises:
         ValueError: `choice` is not among `choices`.
@@ -44,24 +44,24 @@ def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
 
 
 def share(name: str, value: Any) -> float:
-    """Returns the value as a float.
+    """Checks that a value is a finite number of at least 0, and returns it as a float.
 
     Raises:
-        ValueError: the value is not a finite number of at least 0.
+        ValueError: the value is not such a number.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise ValueError(f"{name} is {value!r}; give a share, a number of at least 0, or leave it out")
+        raise ValueError(f"{name} is {value!r}; give a share (a number of at least 0), or leave it out")
     return float(value)
 
 
 def require_seconds(name: str, value: Any) -> float:
-    """Returns the value, a time in seconds, as a float.
+    """Checks that a value is a time in seconds, finite and greater than 0, and returns it as a float.
 
     Raises:
-        ValueError: the value is not a finite number greater than 0.
+        ValueError: the value is not such a time.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} is {value!r}; give a number of seconds over 0")
+        raise ValueError(f"{name} is {value!r}; give a number of seconds greater than 0")
     return float(value)
 
 
@@ -91,10 +91,10 @@ def require_values(name: str, value: Any) -> None:
 
 
 def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
-    """Rejects an array that contains bad entries. The message names the first one.
+    """Rejects an array if any entry of `bad` is True. The message gives the first bad entry of the array and `why`.
 
     Raises:
-        ValueError: an entry is bad.
+        ValueError: an entry of `bad` is True.
     """
     where = np.flatnonzero(bad)
     if where.size:
@@ -105,14 +105,14 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
 def require_whole(array: npt.NDArray[Any], name: str) -> None:
     """Checks that all entries are whole numbers, as integers or as floats such as 3.0.
 
-    Functions that take lengths use this rule, except packviz's versions of torch's functions. Like torch, they truncate
-    floats in a list, and reject a tensor of floats.
+    Functions that take lengths follow this rule, except packviz's versions of torch's functions: like the
+    originals, they truncate floats in a list, and reject a tensor of floats.
 
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.
     """
     require_none(array, ~np.isfinite(array), name, "not a number of time steps")
-    require_none(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
+    require_none(array, array != np.round(array), name, "not a whole number; torch would silently drop the fraction")
     require_none(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
 
 
@@ -120,7 +120,7 @@ def renamed(why: str = "", **names: str) -> Callable[[Callable[Given, Result]], 
     """Makes a function reject the old names of its arguments: `@renamed(old="new")`.
 
     Args:
-        why: an explanation, if it is not enough to pass the same value under the new name.
+        why: an explanation to add to the error message if passing the same value under the new name is not enough.
         **names: the new name for each old name.
     """
 

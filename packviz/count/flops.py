@@ -2,15 +2,16 @@
 
 The counts follow these conventions:
 
-* **GEMM FLOPs** belong to matrix products: `2 · m · n · k` for `(m, k) · (k, n)`, because each entry of the result has
-  `k` terms, each with a multiplication and an addition. `torch.utils.flop_counter.FlopCounterMode` counts the same
-  number in a real run, unless a fused kernel hides the products from it.
-* **Element-wise FLOPs** are counted separately, only in the forward pass: one for each addition, subtraction,
+* **GEMM FLOPs** are spent on matrix products. A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs, because each
+  entry of the result is a sum of `k` terms, each of which takes a multiplication and an addition.
+  `torch.utils.flop_counter.FlopCounterMode` counts the same number in a real run, unless a fused kernel hides the
+  products from it.
+* **Element-wise FLOPs** are counted separately, and only in the forward pass: one for each addition, subtraction,
   multiplication, sigmoid, tanh or relu of one number, in the formulas that ATen computes (see
   `Spec.elementwise_per_cell`).
-* **Backward** counts the GEMMs of the gradients: each product of the forward pass has one for its weight and one for
-  its input. Two gradients are neither computed nor counted: the gradient of `x`, unless `input_grad` is set, and the
-  gradient of the initial state.
+* **Backward FLOPs** are the GEMM FLOPs of the gradients. For each product of the forward pass, there are two in the
+  backward pass, one for the gradient of the weight and one for the gradient of the input. Two gradients are neither
+  computed nor counted: the gradient of `x`, unless `input_grad` is set, and the gradient of the initial state.
 
 A FLOP is not a unit of time. `packviz.bench` measures how long a machine takes.
 """
@@ -39,7 +40,8 @@ class Work:
         packed: the FLOPs of the packed batch, in the same form.
         per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It is `None` if the
             count is a sum over several batches.
-        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's order, or `None`.
+        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's order. It is `None` if
+            `per_step` is `None`.
     """
 
     padded: Any
@@ -74,13 +76,8 @@ class FlopCount(Drawing):
 
     @property
     def layout(self) -> Layout:
-        """The layout of the batch, or of the first of several."""
+        """The layout of the batch, or of the first one if there are several batches."""
         return self.layouts[0]
-
-    @property
-    def batches(self) -> tuple[FlopCount, ...]:
-        """A separate count for each batch."""
-        return tuple(FlopCount(self.spec, (layout,), self.input_grad) for layout in self.layouts)
 
     @property
     def padded(self) -> int:
@@ -104,12 +101,12 @@ class FlopCount(Drawing):
 
     @property
     def per_step(self) -> Work:
-        """`(T,)` GEMM FLOPs of a forward pass at each time step of a single batch."""
+        """`(T,)` GEMM FLOPs of a forward pass at each time step of a single batch; `None` for several batches."""
         return self.forward.per_step  # type: ignore[no-any-return]
 
     @property
     def per_sequence(self) -> Work:
-        """`(B,)` GEMM FLOPs of a forward pass for each sequence of a single batch."""
+        """`(B,)` GEMM FLOPs of a forward pass for each sequence of a single batch; `None` for several batches."""
         return self.forward.per_sequence  # type: ignore[no-any-return]
 
     @cached_property
@@ -134,7 +131,10 @@ class FlopCount(Drawing):
         return self._work(self.spec.gemm_per_cell + each, first)
 
     def rows(self) -> dict[str, Work]:
-        """Returns the rows of the table by name. The last row counts element-wise FLOPs, the others GEMM FLOPs."""
+        """Returns the rows of the table, by the name of each row.
+
+        The last row counts element-wise FLOPs, and the other rows count GEMM FLOPs.
+        """
         gradient = " (and x)" if self.input_grad else ""
         return {
             "forward": self.forward,
@@ -155,7 +155,10 @@ class FlopCount(Drawing):
         return f"{self.spec}: {each} per cell. {batch}."
 
     def to_text(self) -> str:
-        """Returns the counts as a table. For a single batch, the FLOPs by time step and by sequence follow below it."""
+        """Returns the counts as a table.
+
+        For a single batch, the FLOPs by time step and by sequence follow below the table.
+        """
         rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
         for name, work in self.rows().items():
             counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
@@ -175,7 +178,7 @@ class FlopCount(Drawing):
         return stack(self.headline(), self.drawings(theme), theme)
 
     def drawings(self, theme: str) -> list[Sheet]:
-        """Draws the parts of the picture: each count, and, for a single batch, each time step of a forward pass."""
+        """Draws the parts of the picture: all counts and, for a single batch, each time step of a forward pass."""
         share = text.percent(self.saved, self.padded)
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
@@ -185,7 +188,7 @@ class FlopCount(Drawing):
 
     @property
     def _gradients(self) -> tuple[int, int]:
-        """The FLOPs of a backward pass for each cell, and the (negative) correction for each initial state."""
+        """The FLOPs of a backward pass for each cell, and a (negative) correction for each initial state."""
         spec = self.spec
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
@@ -194,7 +197,7 @@ class FlopCount(Drawing):
         """Counts the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial state adds `first`.
 
         In a packed batch, the reverse direction starts with the longest sequences. The initial states of sequences that
-        join later are concatenated to a state that needs a gradient, so ATen computes the gradient of all rows.
+        join later are concatenated with a state that needs a gradient, so ATen computes the gradient of all rows.
         """
         counts = []
         for layout in self.layouts:
@@ -216,9 +219,10 @@ class FlopCount(Drawing):
 def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
-    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell and direction, that is `2 · G · H · (I + H)`
-    with `G` gates, or `2 · G · H · (I + P) + 2 · H · P` with a projection. Deeper layers have `I = D · H` (or `D · P`)
-    inputs. The docstring of `packviz.count.flops` states the conventions.
+    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell and direction, the products take
+    `2 · G · H · (I + H)` FLOPs with `G` gates, or `2 · G · H · (I + P) + 2 · H · P` FLOPs with a projection. Deeper
+    layers have `I = D · H` inputs (`D · P` with a projection). The docstring of the module `packviz.count.flops` states
+    the conventions.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
@@ -230,7 +234,7 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     Returns:
         A `FlopCount` with `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded); `.forward`, `.backward`,
         `.training` and `.elementwise`; and, for a single batch, `.per_step` and `.per_sequence`. For several batches,
-        all numbers are sums over `.batches`, so `.ratio` is the ratio of the sums, not the mean of the ratios.
+        all numbers are sums over the batches, so `.ratio` is the ratio of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.

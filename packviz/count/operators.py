@@ -3,15 +3,16 @@
 The counts follow these conventions:
 
 - An **operator** counts if it fills memory. Views (a slice, a transpose) and bare allocations (`empty`) fill nothing.
-- Its **bytes** are the sizes of the tensors that it fills: its new results, or the tensors that it changes in place.
-  Each tensor counts once. Reads do not count, and neither does temporary memory.
-- Its **kernels** are the separate fills that it performs. For example, `slice_backward` is one operator that fills one
-  tensor with two kernels: first zeros, then the slice. An operator whose parts cannot be seen (a fused kernel) counts
-  as one kernel. On CUDA, they are the kernels that the GPU ran.
+- The **bytes** of an operator are the sizes of the tensors that it fills, which are new results or tensors changed in
+  place. Each tensor counts once. Reads do not count, and neither does temporary memory.
+- The **kernels** of an operator are the separate fills that it performs. For example, `slice_backward` is one operator
+  that fills one tensor with two kernels: the first writes zeros, and the second copies the slice. An operator whose
+  parts cannot be seen (a fused kernel) counts as one kernel. On CUDA, the total is the number of kernels that the GPU
+  ran.
 
-Nothing is timed, and no count depends on the machine. Counting changes one thing: where gradients meet, autograd adds
-them in a new tensor (`add`) while a dispatch mode is active, and otherwise in place (`add_`). The numbers of kernels
-and bytes are the same.
+Nothing is timed, and on a CPU no count depends on the machine. Counting changes one thing: where gradients meet,
+autograd adds them in a new tensor (`add`) while a dispatch mode is active, and otherwise in place (`add_`). The numbers
+of kernels and bytes are the same either way.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ Result = TypeVar("Result")
 
 
 class Operator(NamedTuple):
-    """An operator that filled memory, or the sum over several with the same name.
+    """A call of an operator that filled memory, or the sum over several calls of operators with the same name.
 
     Attributes:
         name: the name of the operator in ATen.
         calls: number of calls.
-        kernels: number of kernels, which are fills of memory.
+        kernels: number of kernels, which are separate fills of memory.
         bytes: number of bytes that were filled.
     """
 
@@ -50,10 +51,10 @@ class Operator(NamedTuple):
 
 
 class _Counting(private.operator_mode()):  # type: ignore[misc]
-    """Counts every operator that is called while the mode is on.
+    """A mode that counts every operator that is called while the mode is on.
 
-    Autograd runs CPU work in the calling thread, where a mode sees it, but it runs the work of other devices in its own
-    threads. So run `backward` under `torch.autograd.set_multithreading_enabled(False)`.
+    Autograd runs CPU work in the calling thread, where a mode sees it, but it runs the work of other devices in
+    separate threads. So run `backward` under `torch.autograd.set_multithreading_enabled(False)`.
 
     Attributes:
         calls: the operators in order, each with the value that `during` had at the call.
@@ -84,7 +85,7 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
         return result
 
     def _run(self, func: Any, kind: _Kind, args: Any, kwargs: Any) -> Any:
-        """Runs an operator, with the mode on for the operators that it calls, if that is possible."""
+        """Runs an operator and, if possible, keeps the mode on for the operators that it calls."""
         if kind.consists_of_others and func not in self._open[:-1]:
             place = next((a for a in (*args, *kwargs.values()) if isinstance(a, (Tensor, torch.device))), None)
             device = place.device.type if isinstance(place, Tensor) else place.type if place else "cpu"
@@ -104,7 +105,7 @@ def observe(
         device: the device on which the call runs.
 
     Returns:
-        The result of the call, the operators in order, each with its value of `during`, and the number of kernels.
+        The result of the call; the operators in order, each with its value of `during`; and the number of kernels.
     """
     counting = _Counting()
     if device.type != "cuda":
@@ -119,11 +120,11 @@ def observe(
 
 
 def backward(output: Tensor, gradient: Tensor) -> tuple[tuple[Node, ...], tuple[Operator, ...], int]:
-    """Runs the backward pass from `output`, and counts the operators of each node.
+    """Runs the backward pass from `output` and its gradient, and counts the operators of each node.
 
     Returns:
-        The autograd nodes, breadth first from the output; all operators in order; and the number of kernels. If several
-        gradients meet at a node, the operators that add them come first in that node.
+        The autograd nodes, in breadth-first order from the output; all operators in order; and the number of kernels.
+        If several gradients meet at a node, the operators that add them come first among that node's operators.
     """
     nodes = walk(output)
     place = {node: i for i, node in enumerate(nodes)}
@@ -152,7 +153,7 @@ def backward(output: Tensor, gradient: Tensor) -> tuple[tuple[Node, ...], tuple[
 
 
 def walk(output: Tensor) -> list[graph.Node]:
-    """Returns the autograd nodes behind a tensor, breadth first."""
+    """Returns the autograd nodes behind a tensor, in breadth-first order."""
     order = [output.grad_fn] if output.grad_fn else []
     seen = set(order)
     for node in order:  # the list grows during the loop
@@ -168,7 +169,7 @@ class _Kind:
     """The properties of an operator that follow from its schema.
 
     Attributes:
-        name: the name of the operator without namespace and overload.
+        name: the name of the operator without its namespace or overload.
         writes: the arguments that the operator changes in place, each as `(position, name)`.
         allocates: whether it creates tensors without filling them.
         consists_of_others: whether it creates a new tensor and is composed of other operators.

@@ -1,7 +1,8 @@
 """Counts what packing, padding and RNNs make torch do, forward and backward: operators, kernels, nodes and bytes.
 
 The counts are taken while torch runs, and never derived from a formula. `packviz.count.operators` defines what counts.
-The counts do not depend on the machine, but on the version of torch, because releases may use different algorithms.
+The counts depend on the version of torch, because releases may use different algorithms. On a CPU, they do not depend
+on the machine.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ class Tally(Tabled):
 
     @property
     def bytes(self) -> int:
-        """The number of bytes that all operators filled."""
+        """The total number of bytes that the operators filled."""
         return sum(operator.bytes for operator in self.operators)
 
     def by_name(self) -> list[Operator]:
-        """Returns the sum over all operators with the same name, for each name, with the most bytes first."""
+        """Returns, for each name, the sum over all operators with that name.
+
+        The sum with the most bytes comes first.
+        """
         sums: dict[str, Operator] = {}
         for one in self.operators:
             before = sums.get(one.name, Operator(one.name, 0, 0, 0))
@@ -75,9 +79,9 @@ class Counted(HasText):
         name: the name of the operation.
         forward: the counts of its forward pass.
         backward: the counts of its backward pass, from a gradient of its output to the gradient of its input.
-        gradient: the size in bytes of the gradient of its output.
-        steps: the autograd nodes that the forward pass recorded, with what they did in the backward pass. The last
-            ones collect the gradients of the input and, for an RNN, of the weights.
+        gradient: the size of the output's gradient in bytes.
+        steps: the autograd nodes that the forward pass recorded, with the operators that they ran in the backward
+            pass. Some of the nodes collect the gradients of the input and, for an RNN, of the weights.
     """
 
     name: str
@@ -93,7 +97,7 @@ class Counted(HasText):
 
     @property
     def formula(self) -> str | None:
-        """The node of torch's derivative formula for the whole operation, or `None` if torch has no formula.
+        """The name of the node with torch's derivative formula for the whole operation, or `None` if there is none.
 
         Without a formula, autograd records the operators that the operation is composed of.
         """
@@ -104,8 +108,8 @@ class Counted(HasText):
         """A sentence that says where the backward pass comes from."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
-            return f"torch has a derivative formula for {self.name}, {self.formula}: {nodes}."
-        return f"torch has no derivative formula for {self.name}, so autograd has recorded its parts: {nodes}."
+            return f"torch has a derivative formula for {self.name}, {self.formula}, so there are only {nodes}."
+        return f"torch has no derivative formula for {self.name}, so autograd has recorded its parts in {nodes}."
 
     def graph(self) -> Graph:
         """Returns the autograd nodes as a drawing."""
@@ -114,7 +118,7 @@ class Counted(HasText):
         return Graph(f"The autograd graph after {self.name}", nodes, self.gradient)
 
     def to_text(self) -> str:
-        """Returns one line for each pass."""
+        """Returns a table with a line for each pass."""
         return "\n".join(_table(self))
 
 
@@ -135,7 +139,7 @@ class Profile(HasText):
     pad: Counted
 
     def to_text(self) -> str:
-        """Returns a description of the batch, and a line for each pass."""
+        """Returns a description of the batch, and a table with a line for each pass."""
         layout = self.layout
         distinct = np.unique(layout.lengths).size
         batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
@@ -146,11 +150,12 @@ def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, devi
     """Counts what torch does to pack a float32 batch and to pad it again, both forward and backward.
 
     Args:
-        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` may be greater.
+        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` may exceed the
+            longest length.
         features: number of features of each cell. The batch has the shape `(T, B, features)`.
         enforce_sorted: whether the lengths are sorted beforehand. If it is False, torch sorts them.
         device: the device to run on. Tensors on `"meta"` have a shape but no data, so counting takes hardly any time
-            and memory there. The counts are the same, but torch cannot sort on `"meta"`.
+            and memory there. The counts are the same as on a CPU, but torch cannot sort on `"meta"`.
 
     Raises:
         ValueError: a length is not valid, or torch would have to sort on the meta device.
@@ -181,16 +186,16 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     """Counts what an RNN does on a batch of zeros, forward and backward. Packing and padding are not counted.
 
     Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it is run.
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. The function runs a copy of it.
         lengths: the lengths as in `count`; they are sorted beforehand.
-        packed: whether the RNN runs on the packed batch instead of the padded one.
+        packed: whether the RNN runs on the packed batch rather than the padded one.
 
     Raises:
         ValueError: a length is not valid.
     """
     layout = Layout(lengths)
     rnn = copy.deepcopy(rnn)
-    rnn.flatten_parameters()  # on CUDA a copy's weights lie apart, and cuDNN would complain
+    rnn.flatten_parameters()  # on CUDA, a copy's weights are scattered, and torch would warn
     weight = next(rnn.parameters())
     sizes = torch.tensor(layout.batch_sizes.tolist())
     cells = (layout.max_len, layout.batch_size)
@@ -207,8 +212,8 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
 def _useful(steps: Sequence[Node]) -> dict[int, int]:
     """Returns the size, in bytes, of the slice that each node in a chain of copies actually has to handle.
 
-    A `CopySlices` takes the gradient of its slice out of a copy of the whole, and the `SliceBackward` below it puts
-    that slice into a tensor of zeros. Where these tensors meet, they are added, although no two slices overlap.
+    A `CopySlices` takes the gradient of its slice out of a copy of the whole gradient, and the `SliceBackward` below it
+    puts that slice into a tensor of zeros. Where these tensors meet, they are added, although no two slices overlap.
     """
     useful: dict[int, int] = {}
     for i, step in enumerate(steps):

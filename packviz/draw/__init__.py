@@ -1,7 +1,7 @@
-"""Draws pictures and tables of plain values. No module here needs torch or widgets, and only `figures` needs plotly.
+"""Draws pictures and tables of plain values. No module here needs torch or ipywidgets; only `figures` needs plotly.
 
-This package offers the classes and functions that only draw, such as `pv.draw.Stairs`. Functions that also count,
-compare or measure are in `packviz` itself.
+This package offers classes and functions that draw given lengths and numbers, such as `pv.draw.Stairs`. Functions that
+also count FLOPs, compare results or measure times are in `packviz` itself.
 
 Examples:
     >>> import packviz as pv
@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# The module of each name, from the stub's lines `from HOME import NAME as NAME`.
+# Maps each name to its module, as read from the stub's lines `from HOME import NAME as NAME`.
 with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
     _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
 

@@ -1,6 +1,6 @@
-"""Draws bar charts. Solid bars show what is needed or measured; hatched bars show what is wasted or saved by packing.
+"""Draws bar charts. Solid bars show what is needed or measured, and hatched bars show waste that packing avoids.
 
-A chart is cheap to redraw when a slider moves, because it has only one SVG path for each colour.
+A chart is cheap to redraw when a slider moves, because bars of the same style share one SVG path.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.sheet import n as px
 
 SOLID = palette.REAL
-FLOPS = ("packed computes", "only padded does", "saved")
+FLOPS = ("computed if packed", "only if padded", "saved")
 """The meanings of solid and hatched bars, and a word for the hatched share."""
 
 _WIDTH = 860.0
 _AXIS = 110.0  # px: the space for the axis, to the left of the bars
 _TALL = 120.0
-_FEW = 24  # if there are more time steps than this, equal neighbours are drawn as one bar
+_FEW = 24  # if there are more time steps than this, adjacent equal bars are drawn as one
 _THIN = 4.0  # px
 
 
@@ -35,14 +35,14 @@ class BarChart(Drawing):
 
     Attributes:
         words: the text twin, which has the same content as the chart.
-        draw: a function that draws the bars in a theme.
+        draw: a function that draws the bars in a given theme.
     """
 
     words: str
     draw: Callable[[str], Sheet]
 
     def to_text(self) -> str:
-        """Describes the bars in words and numbers."""
+        """Returns the text twin."""
         return self.words
 
     def sheet(self, theme: str) -> Sheet:
@@ -52,12 +52,12 @@ class BarChart(Drawing):
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar.
+    """A horizontal bar, which may have several parts.
 
     Attributes:
-        parts: the `(length, fill)` of each part, from left to right. A part without a fill is left empty.
-        label: the text written after the end of the bar; may be empty.
-        whisker: both ends of the whisker, such as the quartiles of the bar's value; `None` for no whisker.
+        parts: the `(length, fill)` of each part, from left to right. A part is left blank if its fill is empty.
+        label: the text after the end of the bar; may be empty.
+        whisker: the two ends of the whisker, such as the quartiles of a measured time; `None` for no whisker.
         bold: whether the name of the bar is bold.
         mark: the length at which to draw a hollow diamond; `None` for no diamond.
     """
@@ -70,7 +70,7 @@ class Bar:
 
     @property
     def end(self) -> float:
-        """The length at which the bar ends, including its whisker and its diamond."""
+        """The greatest length that the bar, its whisker or its diamond reaches."""
         return max(sum(length for length, _ in self.parts), self.mark or 0, *(self.whisker or (0,)))
 
 
@@ -83,14 +83,14 @@ def rows(
     line: float | None = None,
     notes: Sequence[str] = (),
 ) -> Sheet:
-    """Draws groups of horizontal bars, each with its name on the left and its label at its end.
+    """Draws groups of horizontal bars. Each bar has its name on the left and its label at its end.
 
     Args:
         title: the title above the bars, which states the finding.
-        groups: the groups of bars by name. Each group maps names to bars. The name of a group may be empty.
+        groups: the groups, by name. Each group maps the names of bars to the bars. A group's name may be empty.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        key: the fills to explain above the bars, each as `(fill, words)`.
-        line: the length at which to draw a line through all bars, such as 1 for ratios; `None` for no line.
+        key: the fills to explain above the bars, each with its meaning, as `(fill, words)`.
+        line: the length at which to draw a vertical line across all bars, such as 1 for ratios; `None` for no line.
         notes: lines of text below the bars.
     """
     (sheet, y), bars = _titled(title, theme, key), [bar for group in groups.values() for bar in group.values()]
@@ -137,13 +137,13 @@ def totals(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
 ) -> Sheet:
-    """Draws a horizontal bar for each name: a solid part for the first of its counts, a hatched part for the second.
+    """Draws a horizontal bar for each pair of counts: the first as a solid part, and the second as a hatched part.
 
     Args:
         title: the title above the bars, which states the finding.
-        bars: for each name, the packed count and the count that packing saves. They add up to the padded count.
+        bars: for each name, the packed count and the count that packing saves. The two counts add up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
+        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in `FLOPS`.
     """
     key = [(SOLID, words[0]), (HATCHED, words[1])]
     made = {}
@@ -169,7 +169,7 @@ def steps(
         packed: `(T,)` the packed count at each time step.
         padded: `(T,)` the padded count at each time step, which is never less than the packed count.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: the meanings of solid and hatched bars, and a word for the hatched share, as in `FLOPS`.
+        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in `FLOPS`.
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
     """
@@ -203,7 +203,10 @@ def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
 
 
 def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
-    """Returns a sheet with a title and a key, and the y below them. They share a line if there is enough room."""
+    """Returns a sheet with a title and a key, and the y-coordinate below both.
+
+    The title and the key share a line if there is enough room.
+    """
     sheet, right = Sheet(theme, title), _WIDTH - sum(36 + width_of(words) for _, words in key)
     sheet.title(title)
     below = 20.0 if key and right < 20 + width_of(title) else 0.0

@@ -18,15 +18,15 @@ from packviz.draw import palette
 from packviz.draw.sheet import CHAR, Sheet, width_of
 
 WIDTH = 900.0
-"""The width of a JupyterLab cell in px. Pictures that do not fit into it side by side are placed below each other."""
+"""The width of a JupyterLab cell in px. If pictures do not fit side by side, they are placed below each other."""
 
 LEFT, TOP, TALL = 42.0, 44.0, 24.0
-"""In px: the space for short names to the left of a grid, for a title and column names above it, and for each row."""
+"""The space in px for names to the left of a grid and for its headings above it, and the height of a row in px."""
 
 NARROWEST = 26.0
 """The smallest width, in px, of a cell with a label."""
 
-_LOW = 11.0  # px: a lower row has no room for a letter
+_LOW = 11.0  # px: rows that are lower than this have no room for letters
 
 
 class Cell(NamedTuple):
@@ -44,13 +44,13 @@ class CellGrid:
 
     Attributes:
         sheet: the sheet that the grid is drawn on.
-        rows: number of rows.
-        columns: number of columns.
-        wide: width of a cell in px.
-        tall: height of a row in px.
-        left: x of the grid's left edge in px.
-        top: y of the grid's top edge in px.
-        size: font size of the labels in the cells in px.
+        rows: the number of rows.
+        columns: the number of columns.
+        wide: the width of a cell in px.
+        tall: the height of a row in px.
+        left: the x-coordinate of the grid's left edge in px.
+        top: the y-coordinate of the grid's top edge in px.
+        size: the font size of the labels in px.
     """
 
     sheet: Sheet
@@ -64,24 +64,27 @@ class CellGrid:
 
     @property
     def right(self) -> float:
-        """The x of the grid's right edge in px."""
+        """The x-coordinate of the grid's right edge in px."""
         return self.x(self.columns)
 
     @property
     def foot(self) -> float:
-        """The y of the grid's bottom edge in px."""
+        """The y-coordinate of the grid's bottom edge in px."""
         return self.y(self.rows)
 
     def x(self, column: float) -> float:
-        """Returns the x of a column's left edge in px."""
+        """Returns the x-coordinate of a column's left edge in px."""
         return self.left + column * self.wide
 
     def y(self, row: float) -> float:
-        """Returns the y of a row's top edge in px."""
+        """Returns the y-coordinate of a row's top edge in px."""
         return self.top + row * self.tall
 
     def line(self, row: int) -> float:
-        """Returns the y of the baseline, in px, for text beside a row. Beside a low row, the text starts at its top."""
+        """Returns the y-coordinate, in px, of the baseline of text beside a row.
+
+        Text that is taller than the row starts at the row's top.
+        """
         return self.y(row) + max(self.tall / 2 + 4, 9)
 
     def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
@@ -99,7 +102,7 @@ class CellGrid:
         return self.tall < _LOW
 
     def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
-        """Returns the columns whose names fit side by side, always including the highlighted column.
+        """Returns columns whose names fit side by side, always including the highlighted column if there is one.
 
         Args:
             columns: the number of columns.
@@ -121,10 +124,10 @@ class CellGrid:
             names: a name for each column.
             axis: the title of the axis, written before the names.
             here: the highlighted column; `None` if there is none.
-            shown: the columns to name. Defaults to as many as there is room for.
+            shown: the columns to name. By default, as many columns are named as there is room for.
         """
         ink, accent = self.sheet.colours.muted, self.sheet.colours.accent
-        # "t =" is close to the first number, because in a batch the column of lengths ends to its left.
+        # "t =" is close to the first number, because the column of lengths of a batch is to the left of it.
         end = self.left + (min(self.wide / 2 - 8, 6) if axis.endswith("=") else -6)
         self.sheet.text(end, self.top - 9, axis, anchor="end", size=11, ink=ink)
         for c in shown or self.ticks(len(names), max(names, key=len), here):
@@ -137,8 +140,8 @@ class CellGrid:
         Args:
             names: a name for each row.
             lengths: a length for each row, written in a separate column after the names; may be empty.
-            right: distance in px from the end of the names (or of the lengths, if there are any) to the grid.
-            size: font size of the names in px.
+            right: the distance in px from the end of the names (or of the lengths, if there are any) to the grid.
+            size: the font size of the names in px.
         """
         end, low = self.left - right, self.is_low
         for r in range(0, len(names), nice((24 if low else 13) / self.tall)):
@@ -150,7 +153,7 @@ class CellGrid:
                 self.sheet.text(end, y, names[r], anchor="end", size=11 if low else size, bold=not low)
 
     def frame(self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3) -> None:
-        """Frames a cell, or `rows` cells of a column from `row` downwards."""
+        """Draws a frame around a cell, or around `rows` cells of a column from `row` downwards."""
         stroke = stroke or self.sheet.colours.accent
         self.sheet.box(self.x(column), self.y(row), max(self.wide, 2), rows * self.tall, stroke=stroke, thick=thick)
 
@@ -161,8 +164,8 @@ def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None =
     Args:
         layout: the batch.
         b: the index of the sequence.
-        label: a function that takes a sequence and a time step, and returns the label of their cell. If it is `None`,
-            all cells are drawn as one.
+        label: a function that takes the index of a sequence and a time step, and returns the label of that cell; `None`
+            to draw all cells of the sequence as one.
         fill: the fill of the cells. Defaults to the colour of the sequence.
     """
     fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
@@ -170,7 +173,7 @@ def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None =
 
 
 def array(values: Any, kind: Any = None) -> Any:
-    """Returns numbers as an array. A tensor is detached and copied to the CPU."""
+    """Returns numbers as a NumPy array. A tensor is detached and copied to the CPU."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, kind)
 
 
@@ -181,7 +184,7 @@ def nice(at_least: float) -> int:
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Yields labels from left to right, leaving out any that would overlap, but always including the last one."""
+    """Yields `(x, label)` pairs whose labels do not overlap, from left to right, always including the last pair."""
     taken = -math.inf
     for x, label in labels:
         space = width_of(label, 11) + 5
@@ -191,7 +194,7 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 
 def clip(words: str, width: float, size: int = 12) -> str:
-    """Shortens text that is wider than `width` px, and ends it with an ellipsis."""
+    """Shortens text that is wider than `width` px, and adds an ellipsis."""
     char = CHAR * size / 12
     space = int(width / char) * char
     if width_of(words, size) <= space:
@@ -202,10 +205,10 @@ def clip(words: str, width: float, size: int = 12) -> str:
 
 
 def stride(rows: int, most: int) -> int:
-    """Returns an odd number `k`, large enough that one in every `k` rows makes at most `most` rows."""
+    """Returns the smallest odd number `k` such that keeping one row in every `k` leaves at most `most` rows."""
     return -(-rows // most) | 1  # odd, so that rows of every colour are drawn
 
 
 def one_in(stride: int, many: int, what: str = "sequences") -> str:
     """Returns a note saying that one in `stride` rows is drawn."""
-    return f"One in {stride} of {many:,} {what} is drawn. Counts are of all."
+    return f"One in {stride} of {many:,} {what} is drawn. The counts include all."

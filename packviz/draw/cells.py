@@ -1,4 +1,4 @@
-"""Draws small grids of cells with their contents written in them: padded batches, attention weights, and vectors."""
+"""Draws small grids whose cells contain text or numbers: padded batches, attention weights, and vectors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, row, width_of
 from packviz.draw.text import FEW
 
-_BAR = 80.0  # px: the longest bar in a margin
+_BAR = 80.0  # px: the length of the longest bar in the margin
 _ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
-_ROUNDING = 1e-5  # a distance up to this share of the largest value counts as 0
+_ROUNDING = 1e-5  # a distance of up to this share of the largest value counts as 0
 
 
 class _Grid(NamedTuple):
@@ -33,7 +33,7 @@ class _Grid(NamedTuple):
         cells: the cells of each row. Hatched cells are padding, and bold cells are framed.
         axis: the title of the columns, written before their names.
         margin: the heading of the numbers on the right; empty if there are no numbers.
-        numbers: `(number, words)` for each row: a number to draw as a bar on the right, and its label.
+        numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and its label.
     """
 
     title: str
@@ -45,7 +45,7 @@ class _Grid(NamedTuple):
     numbers: Sequence[tuple[float, str]] = ()
 
     def lines(self) -> list[str]:
-        """Returns a line of text for each row. A `·` marks padding, and a `!` marks a framed cell."""
+        """Returns the grid as lines of text. A `·` marks padding, and a `!` marks a framed cell."""
         rows = [] if self.axis == "t =" else [["", *self.heads, *filter(None, [self.margin])]]
         for r, (name, cells) in enumerate(zip(self.names, self.cells, strict=True)):
             marked = ("!" * cell.bold + "·" * (cell.fill == HATCHED) + cell.label for cell in cells)
@@ -85,7 +85,7 @@ class Aligned(Drawing):
         title: the title above the batch.
         labels: `(B, T)` the contents of the cells.
         real: `(B, T)` booleans, True at real cells. The other cells are hatched.
-        wrong: `(B, T)` booleans, True at wrong cells, which are framed; `None` if no cell is wrong.
+        wrong: `(B, T)` booleans, True at wrong cells, which are framed; `None` to frame no cells.
         columns: `(T,)` the names of the columns. Defaults to the numbers of the time steps.
     """
 
@@ -110,16 +110,18 @@ class Aligned(Drawing):
         """Draws a padded batch of numbers or booleans.
 
         Args:
-            x: `(T, B)`, or `(B, T)` with `batch_first`: a tensor or an array, at most 16 × 16.
-            lengths: `(B,)` the number of real time steps of each sequence, or a `(B, T)` mask, True at real cells.
-            padding_side: the side of the padding: `"right"` (data first) or `"left"`. Don't pass it with a mask.
+            x: a tensor or an array of at most 16 × 16 cells: `(T, B)`, or `(B, T)` if `batch_first` is true.
+            lengths: `(B,)` the number of real time steps of each sequence, or a `(B, T)` mask that is True at real
+                cells.
+            padding_side: the side of the padding, `"right"` (data first) or `"left"`. Don't pass it with a mask.
             title: the title above the batch.
             batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
                 warning if `B` equals `T`.
-            like: the correct values, with the same shape as `x`. Cells that differ from them are framed.
+            like: the correct values, with the same shape as `x`. Cells with a different value are framed.
 
         Raises:
-            ValueError: `x` is not a small padded batch, the lengths do not fit it, or `padding_side` is unknown.
+            ValueError: `x` or `like` is not a padded batch of at most 16 × 16 cells; the lengths or the mask do not
+                fit `x`; or `padding_side` is unknown, or is `"left"` although a mask is given.
         """
         one_of("padding_side", padding_side, ("right", "left"))
         first = bool(batch_first)
@@ -147,7 +149,7 @@ class Aligned(Drawing):
     def to_text(self) -> str:
         """Returns a line of text for each sequence. A `·` marks padding, and a `!` marks a framed cell."""
         wrong = self.wrong is not None and self.wrong.any()
-        legend = ["· marks padding"] * (not self.real.all()) + ["! a wrong cell"] * bool(wrong)
+        legend = ["· marks padding"] * (not self.real.all()) + ["! marks a wrong cell"] * bool(wrong)
         head = f"{self.title or 'padded batch'} ({', '.join(legend)})".removesuffix(" ()")
         return "\n".join([head, *self._grid.lines()])
 
@@ -161,7 +163,8 @@ class Attention(Drawing):
 
     Attributes:
         length: the number of real time steps of the sequence. The other time steps are padding.
-        maps: the `(T, T)` weights of each method, by name. Row `q` contains the weights that query `q` gives keys.
+        maps: the `(T, T)` weights of each method, by the name of the method. Row `q` contains the weights that query
+            `q` gives to the keys.
         title: the title above the maps.
     """
 
@@ -169,12 +172,13 @@ class Attention(Drawing):
         """Takes the weights as torch returns them.
 
         Args:
-            length: the number of real time steps.
-            maps: the `(T, T)` weights of each method, as tensors or arrays of at most 16 × 16.
+            length: the number of real time steps of the sequence.
+            maps: the `(T, T)` weights of each method, by the name of the method: tensors or arrays of at most 16 × 16.
             title: the title above the maps.
 
         Raises:
-            ValueError: a map is not square or too large, the maps differ in size, or the length is not from 1 to `T`.
+            ValueError: `maps` is empty; a map is not square, or is larger than 16 × 16; the maps differ in size; or
+                `length` is not from 1 to `T`.
         """
         arrays = {name: frozen(array(weights, np.float64)) for name, weights in maps.items()}
         shapes = {array.shape for array in arrays.values()}
@@ -188,12 +192,12 @@ class Attention(Drawing):
         self.length, self.maps, self.title = length, arrays, title
 
     def lost(self, name: str) -> list[float]:
-        """Returns the total weight that each real query gives to padding."""
+        """Returns the total weight that each real query of the named method gives to padding."""
         lost: list[float] = self.maps[name][: self.length, self.length :].sum(axis=1).tolist()
         return lost
 
     def to_text(self) -> str:
-        """Returns the weights of each real query in percent."""
+        """Returns the weights that each real query gives to the keys, in percent."""
         steps = len(next(iter(self.maps.values())))
         lines = [f"{self.title}: {text.count(self.length, 'real step')} of {steps}, a row per query, · marks padding"]
         return "\n".join([*lines, *(line for name in self.maps for line in ("", name, *self._grid(name).lines()))])
@@ -217,13 +221,13 @@ class Attention(Drawing):
 
 
 class Strips(Drawing):
-    """Vectors of the same size, drawn as strips one below the other, each with its distance from the first.
+    """Vectors of the same size, drawn as strips one below the other, each with its distance from the first vector.
 
     Attributes:
-        names: the names of the vectors. Each vector is compared with the first one.
-        values: `(R, H)` the vectors.
+        names: the names of the vectors.
+        values: `(R, H)` the vectors, one in each row.
         title: the title above the strips.
-        axis: the title of the columns, or the name of each column.
+        axis: one title for all columns, or a name for each column.
     """
 
     def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit") -> None:
@@ -232,24 +236,24 @@ class Strips(Drawing):
         Args:
             vectors: the vectors by name. Each is a tensor, an array or a list of `(H,)` numbers, with `H` up to 16.
             title: the title above the strips.
-            axis: the title of the columns, or a name for each of them.
+            axis: one title for all columns, or a name for each column.
 
         Raises:
-            ValueError: `vectors` is empty; a vector has more than one dimension, no numbers or more than 16; the sizes
-                of the vectors differ; or `axis` does not have a name for each column.
+            ValueError: `vectors` is empty; a vector is not one-dimensional, is empty, or has more than 16 numbers; the
+                vectors differ in size; or `axis` is a list without exactly one name for each column.
         """
         rows = [array(vector, float) for vector in vectors.values()]
         shapes = {row.shape for row in rows}
         if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= FEW for shape in shapes):
             shown = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-            raise ValueError(f"vectors must have one dimension, and one size of up to {FEW}; got shapes: {shown}")
+            raise ValueError(f"vectors must be one-dimensional, with one size of up to {FEW}; got shapes: {shown}")
         if not isinstance(axis, str) and len(axis) != rows[0].size:
-            raise ValueError(f"axis has {len(axis)} names, the vectors have {rows[0].size} numbers; give one for each")
+            raise ValueError(f"axis has {len(axis)} names; give {rows[0].size}, one for each number of a vector")
         self.names, self.values, self.title, self.axis = tuple(vectors), np.stack(rows), title, axis
 
     @property
     def distances(self) -> list[float]:
-        """`(R,)` The distances from the first vector: the 2-norm of each difference, or 0 for rounding errors."""
+        """`(R,)` Each vector's distance from the first: the 2-norm of the difference, or 0 if that is only rounding."""
         found = np.linalg.norm(self.values - self.values[0], axis=1)
         return np.where(found <= _ROUNDING * np.abs(self.values).max(), 0.0, found).tolist()  # type: ignore[no-any-return]
 
@@ -290,7 +294,7 @@ def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
     if grid.ndim != 2:
         raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {grid.shape}")
     if max(grid.shape) > FEW:
-        raise ValueError(f"{name} has shape {grid.shape}; up to {FEW} sequences of {FEW} time steps can be drawn")
+        raise ValueError(f"{name} has shape {grid.shape}; give at most {FEW} sequences of {FEW} time steps")
     return grid if batch_first else grid.T
 
 

@@ -1,6 +1,6 @@
 """Draws curves of measurements against a size, and of hidden states over time.
 
-The colour, the marker and the name at the end of a curve show its method. The dashes show where it was measured.
+The colour, the marker and the name at the end of a curve show its method. The dashes show the source of its numbers.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 COLOURS = (*palette.METHODS.values(), palette.REAL)
-"""The colours of the methods, in order, followed by one for curves without a method. After that, they repeat."""
+"""The colours of the methods, in order, and a last one for curves without a method. Further curves repeat them."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
-"""The dash patterns of the sources, in order."""
+"""The dash patterns for the sources of the measurements, in order."""
 
 _MARKERS = (
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",  # circle
@@ -49,12 +49,13 @@ _LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the room around a pl
 _WIDE, _TALL = 300.0, 170.0  # px: the size of a plot
 
 MOST = len(palette.SEQUENCES)
-"""The largest number of sequences that a `Trajectory` draws, which is the number of colours."""
+"""The largest number of sequences that a `Trajectory` draws: one for each colour."""
 
 READ = "h_n off by"
 """The heading of the numbers to the right of a `Trajectory`."""
 
-_MARGIN, _BEHIND, _STRIP, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0  # px: the strips in the picture
+# px: the space to the left and to the right of the strips, the height of a strip, the gap, the width of the picture
+_MARGIN, _BEHIND, _STRIP, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class _Axes:
 
     Attributes:
         sheet: the sheet that the plot is drawn on.
-        left: the x of the plot's left edge in px.
-        top: the y of the plot's top edge in px.
+        left: the x-coordinate of the plot's left edge in px.
+        top: the y-coordinate of the plot's top edge in px.
         wide: the width of the plot in px.
         tall: the height of the plot in px.
         heights: the numbers at the ticks of the vertical axis, in ascending order.
@@ -83,20 +84,23 @@ class _Axes:
 
     @property
     def right(self) -> float:
-        """The x of the plot's right edge in px."""
+        """The x-coordinate of the plot's right edge in px."""
         return self.left + self.wide
 
     @property
     def foot(self) -> float:
-        """The y of the plot's bottom edge in px."""
+        """The y-coordinate of the plot's bottom edge in px."""
         return self.top + self.tall
 
     def x(self, value: float) -> float:
-        """Returns the x of a number on the horizontal axis, in px."""
+        """Returns the x-coordinate, in px, of a number on the horizontal axis."""
         return self.left + self.across(value) * self.wide
 
     def y(self, value: float) -> float:
-        """Returns the y of a number in px. On a logarithmic axis, numbers below the lowest tick are drawn there."""
+        """Returns the y-coordinate, in px, of a number on the vertical axis.
+
+        On a logarithmic axis, a number below the lowest tick is drawn at that tick.
+        """
         scale, low, high = math.log if self.log else float, self.heights[0], self.heights[-1]
         value = max(value, low) if self.log else value
         return self.top + (scale(high) - scale(value)) / (scale(high) - scale(low)) * self.tall
@@ -106,7 +110,7 @@ class _Axes:
         return self.x(x), self.y(y)
 
     def rows(self, title: str, unit: str) -> None:
-        """Draws a line with a number at each tick of the vertical axis, and writes the title and the unit on top."""
+        """Draws a line and a number at each tick of the vertical axis. Writes the title and the unit above the plot."""
         sheet = self.sheet
         sheet.text(self.left, self.top - 16, title, bold=True)
         sheet.text(self.left - 6, self.top - 16, unit, anchor="end", size=11)
@@ -132,7 +136,7 @@ class _Axes:
         sheet.text(self.left - 6, y, before, anchor="end", size=11)
 
     def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
-        """Writes the names of curves beside their ends, moved so that none overlap and none is below the y `lowest`."""
+        """Writes the names of curves beside their ends, moved so that they neither overlap nor go below `lowest`."""
         sheet, ends = self.sheet, list(ends)
         last = max((x for (x, _), _ in ends), default=0.0)
         ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
@@ -144,7 +148,7 @@ class _Axes:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Returns at least two round numbers that enclose a range."""
+    """Returns two or more evenly spaced round numbers, from at most `low` to at least `high`."""
     span = max(high - low, 1e-3)
     power = 10 ** math.floor(math.log10(span / 3))
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= span / 4)
@@ -153,7 +157,10 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns at least two round numbers that enclose a range. In a wide range, only powers of ten are between them."""
+    """Returns two or more round numbers (1, 2 or 5 times a power of ten), from at most `low` to at least `high`.
+
+    In a wide range, all of them except the two ends are powers of ten.
+    """
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     steps = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     first = max(i for i, step in enumerate(steps) if step <= low * (1 + 1e-9))
@@ -165,7 +172,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
-    """Returns the y of each label in px, from top to bottom, moved so that none overlap and none is below `lowest`."""
+    """Returns the sorted y-coordinates of labels, in px, moved so that labels neither overlap nor go below `lowest`."""
     placed = sorted(heights)
     for i in range(1, len(placed)):
         placed[i] = max(placed[i], placed[i - 1] + _LINE)
@@ -176,14 +183,17 @@ def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
 
 
 def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:
-    """Draws a marker. Its `shape` is an SVG path that starts at the marked point."""
+    """Draws a marker. Its `shape` is an SVG path relative to the marked point."""
     sheet.path(f"M{n(at[0])} {n(at[1])}{shape}", fill=fill, stroke=stroke)
 
 
 def line_key(
     sheet: Sheet, x: float, y: float, name: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
 ) -> float:
-    """Draws a line and its name, on the baseline `y`, as one entry of a key, and returns the x after the entry."""
+    """Draws an entry of a key: a line, followed by its name on the baseline `y`.
+
+    Returns the x-coordinate after the entry.
+    """
     sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
     sheet.text(x + 40, y, name, size=size)
     return x + 60 + width_of(name, size)
@@ -194,7 +204,10 @@ def _number(value: float) -> str:
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
-    """Returns the sizes that are 1, 2, 4, 8, … times the first one, or all sizes if fewer than three are."""
+    """Returns the sizes that are 1, 2, 4, 8, … times the first size.
+
+    If there are fewer than three such sizes, returns all sizes.
+    """
     found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
     return found if len(found) > 2 else [*sizes]
 
@@ -206,11 +219,11 @@ class Curve:
     Attributes:
         name: the name of the method, written at the end of the curve.
         method: the number of the method, which sets the colour and the marker.
-        source: the number of the source, which sets the dashes.
+        source: the number of the source of the measurements, which sets the dashes.
         x: the sizes, in ascending order.
         y: a number for each size.
-        low: the first quartile of each number; may be empty.
-        high: the third quartile of each number; may be empty.
+        low: the first quartile at each size; may be empty.
+        high: the third quartile at each size; may be empty.
         hollow: whether the markers are hollow, to distinguish two curves of the same method.
     """
 
@@ -226,16 +239,17 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of one or more curves on the same axes.
+    """A plot of curves on the same axes.
 
     Attributes:
         title: the title above the plot.
-        curves: the curves. Later ones are painted over earlier ones.
-        planned: the sizes that have been or will be measured. They are marked on the horizontal axis.
-        guides: thin lines to compare the curves with: the two ends of each line, by its name.
+        curves: the curves. Later curves are painted over earlier ones.
+        planned: the sizes to mark on the horizontal axis, usually those that have been or will be measured.
+        guides: thin lines to compare the curves with: the two ends of each line, by the name of the line.
         y: the unit of the numbers.
-        log: whether both axes are logarithmic. Logarithmic plots with the same unit have the same vertical axis.
-        log_x: whether the horizontal axis is logarithmic.
+        log: whether both axes are logarithmic. In a `Sweep`, logarithmic plots with the same unit have the same
+            vertical axis.
+        log_x: whether the horizontal axis is logarithmic even if `log` is False.
     """
 
     title: str
@@ -284,7 +298,7 @@ class Sweep(Drawing):
         return self.text
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the plots and, below them, a key to the dashes."""
+        """Draws the plots, with a key to the dashes and the notes below them."""
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
         columns, y = max(map(len, self.rows), default=1), 22.0
@@ -305,7 +319,7 @@ class Sweep(Drawing):
 
     def chart(self) -> Chart | Sweep:
         """Returns the plots as an interactive plotly chart, or the sweep itself if it has no plots."""
-        from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
+        from packviz.draw.figures import times_by_size  # noqa: PLC0415 - plotly may not be installed
 
         return times_by_size(self) if any(self.rows) else self
 
@@ -338,7 +352,7 @@ class Sweep(Drawing):
 
 
 def _curve(axes: _Axes, curve: Curve, marked: Collection[float]) -> Point:
-    """Draws a curve with its quartiles and with markers at the sizes in `marked`, and returns its last point."""
+    """Draws a curve with its quartiles, and with markers at the sizes in `marked`. Returns the curve's last point."""
     sheet, points = axes.sheet, [axes.point(*point) for point in zip(curve.x, curve.y, strict=True)]
     fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
     sheet.layer()
@@ -374,14 +388,14 @@ class Trajectory(Drawing):
 
     Attributes:
         title: the title, which states the finding.
-        what: a description of the number that is drawn.
+        what: a description of the numbers that are drawn.
         lengths: `(B,)` the lengths of the sequences.
-        padded: `(B, T)` the number in the padded run.
-        packed: `(B, T)` the number in the packed run, continued after the end of each sequence. It is NaN where it is
-            not defined.
-        off: `(B,)` the distance between the padded and the packed final state, which may be NaN.
-        reverse: whether time runs from right to left. If so, the final state is read at step 0, not at the last step.
-        distances: whether the numbers are distances from the packed run, so that `packed` is 0 everywhere.
+        padded: `(B, T)` the numbers from the padded run.
+        packed: `(B, T)` the numbers from the packed run. In the padding, each sequence's last number is repeated. NaN
+            stands for a missing number.
+        off: `(B,)` the distances between the final states of the padded and the packed run; may contain NaN.
+        reverse: whether the RNN runs from the last step to the first, so that its final state is read at step 0.
+        distances: whether `padded` contains distances from the packed run, in which case `packed` is 0 everywhere.
     """
 
     title: str
@@ -394,7 +408,10 @@ class Trajectory(Drawing):
     distances: bool = True
 
     def to_text(self) -> str:
-        """Returns the numbers with two significant digits, or, for a large batch, only the errors of final states."""
+        """Returns the numbers with two significant digits.
+
+        For a large batch, returns only the distances between the final states of the two runs.
+        """
         lines, (sequences, steps) = [self.title, self.what], self.padded.shape
         if max(sequences, steps) > FEW:
             states = (f" {sequence_name(b)}: {READ} {difference(off)}" for b, off in enumerate(self.off))
@@ -408,7 +425,7 @@ class Trajectory(Drawing):
         return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the state as a line, with padding hatched and with a dot at the step where the final state is read."""
+        """Draws the numbers as lines, with padding hatched and a dot at the step where the final state is read."""
         sheet, (sequences, steps) = Sheet(theme, self.to_text()), self.padded.shape
         sheet.title(self.title)
         direction = "← from the last step to the first" if self.reverse else "from the first step to the last →"
@@ -447,7 +464,7 @@ class Trajectory(Drawing):
         sheet.text(6, middle, sequence_name(b), bold=True)
         for value, shift in ((axes.heights[0], 4), (axes.heights[-1], 8)):
             sheet.text(axes.left - 6, axes.y(value) + shift, f"{value:g}", anchor="end", size=11, ink=colours.muted)
-        # Whole pixels, so that rounding in the RNN, which differs between processors, does not show.
+        # Heights are whole pixels, so that rounding in the RNN, which differs between processors, does not show.
         points, thin = (
             [(axes.x(t), round(axes.y(v)) if math.isfinite(v) else math.nan) for t, v in enumerate(run[b].tolist())]
             for run in (self.padded, self.packed)

@@ -22,13 +22,13 @@ class Drawing(HasText):
         """Returns the picture as a sheet, which can be placed on another sheet or turned into SVG."""
 
     def to_svg(self, theme: str = "light") -> str:
-        """Returns the picture as a complete `<svg>` element.
+        """Returns the picture as a complete `<svg>` element. To write a file, call `save`.
 
         Args:
             theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the notebook.
 
         Raises:
-            ValueError: the theme is unknown. To write a file, call `save`.
+            ValueError: the theme is unknown.
         """
         if theme not in palette.THEMES:
             themes = ", ".join(map(repr, palette.THEMES))
@@ -41,7 +41,7 @@ class Drawing(HasText):
         Args:
             path: the path of the file. Its suffix sets the format: `.svg`, `.png` (which needs cairosvg), `.html` for a
                 page with the picture and its text, or `.txt` for the text alone.
-            theme: the theme of the picture, as in `to_svg`. It has no effect on text.
+            theme: the theme of the picture, as in `to_svg`. It does not affect the text.
 
         Raises:
             ValueError: the suffix or the theme is unknown, or a PNG cannot be made on this machine.
@@ -66,7 +66,7 @@ def _png(svg: str) -> bytes:
         import cairosvg  # noqa: PLC0415 - only a PNG needs it
     except (ImportError, OSError) as error:  # OSError: the library cairo is missing
         install = "python -m pip install cairosvg, and the library cairo (on Debian, the libcairo2 package)"
-        raise ValueError(f"a PNG needs cairosvg: {install}; .svg, .html and .txt do not need it") from error
+        raise ValueError(f"a PNG needs cairosvg ({install}); .svg, .html and .txt do not need it") from error
     fixed = svg.replace("height:auto", "", 1)  # cairosvg would read it as a height of 0
     return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
 
@@ -80,15 +80,15 @@ def _page(svg: str, text: str) -> str:
 
 
 def _live_view(live_svg: str) -> dict[str, Any]:
-    """Returns a picture as a MIME bundle with a widget, or an empty bundle if no notebook can show the widget.
+    """Returns a picture as a MIME bundle with a widget, or an empty bundle if the widget cannot be shown.
 
-    A widget is part of the page and follows its theme. An SVG output is an image with fixed colours.
+    A widget is part of the page, so its colours follow the page's theme. An SVG output is an image with fixed colours.
     """
     shell = sys.modules.get("IPython")
     if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:
         return {}
     try:
-        from ipywidgets import HTML  # noqa: PLC0415 - only where it can be shown
+        from ipywidgets import HTML  # noqa: PLC0415 - imported only if the widget can be shown
     except ImportError:
         return {}
     return cast(dict[str, Any], HTML(live_svg)._repr_mimebundle_())

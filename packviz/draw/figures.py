@@ -1,7 +1,7 @@
 """Draws measured numbers as interactive plotly charts with a text twin. No other module imports plotly.
 
 `axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same typeface and colours
-as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG.
+as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG instead.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from packviz.draw.curves import Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
-"""Options for plotly. A mode bar would cover the chart, and one of its buttons uploads the data to the cloud."""
+"""Options for plotly. The mode bar would cover the chart, and one of its buttons uploads the data to the cloud."""
 
-# The markers and dashes of the SVG pictures, by number.
+# The same markers and dashes as in the SVG pictures, in the same order.
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "star")
 DASHES = ("solid", "8px,4px", "2px,3px", "9px,3px,2px,3px")
 
@@ -68,9 +68,9 @@ _DARKER = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 class Chart(HasText):
     """A plotly figure with a text twin.
 
-    A notebook shows the chart in the colours of its theme, and redraws it when the theme changes. packviz's panels
-    report the theme, so the chart stays light in a notebook without panels. The stored output contains plotly's JSON
-    and the text, and in packviz's own notebooks also an image.
+    A notebook shows the chart in the colours of the notebook's theme, and redraws it when the theme changes. Only the
+    panels and quizzes of packviz report the theme, so the chart stays light in a notebook without them. The output
+    stored in a notebook contains plotly's JSON and the text twin and, in packviz's own notebooks, also an image.
 
     Attributes:
         figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to a file.
@@ -81,7 +81,7 @@ class Chart(HasText):
         self.figure, self._words = figure, words
 
     def to_text(self) -> str:
-        """Describes the chart in words and numbers."""
+        """Returns the text twin."""
         return self._words
 
     def points(
@@ -94,7 +94,7 @@ class Chart(HasText):
             y: the places of the points on the y axis, or the names of their rows.
             name: the name of the points. The key shows each name once, and leaves out an empty name.
             look: the number of the marker, which sets its shape and its colour.
-            panel: the number of the panel.
+            panel: the number of the panel, counted from 0.
             more: further arguments for `plotly.graph_objects.Scatter`.
         """
         mark = {"symbol": SYMBOLS[look % len(SYMBOLS)], "size": 8, "color": COLOURS[look % len(COLOURS)]}
@@ -118,7 +118,7 @@ class Chart(HasText):
         return {"application/vnd.plotly.v1+json": self._shown(theme.is_dark()), "text/plain": self.to_text()}
 
     def _ipython_display_(self) -> None:
-        # Not a FigureWidget: each brings megabytes of script, and stays empty if loading them takes two seconds.
+        # A FigureWidget would bring megabytes of script, and would stay empty if they take two seconds to load.
         from IPython.display import display  # noqa: PLC0415 - only a notebook calls this
 
         shown = cast(Any, display)(self._repr_mimebundle_(), raw=True, display_id=True)
@@ -153,7 +153,7 @@ def axes(
         y: the title of the y axes.
         rows: the names of the rows from top to bottom, if the chart has rows instead of a y axis.
         panels: the titles of the panels.
-        across: the number of panels in each row. Defaults to all panels.
+        across: the number of panels in each row. By default, all panels are in one row.
         tall: the height of a panel in px.
         below: lines of text below the title.
     """
@@ -183,7 +183,7 @@ def axes(
 
 
 def times_by_size(sweep: Sweep) -> Chart:
-    """Draws the plots of a sweep as a chart, with quartiles as whiskers."""
+    """Draws the plots of a sweep as an interactive chart, with quartiles as whiskers."""
     plots = [plot for row in sweep.rows for plot in row]
     units = [plot.y for plot in plots]
     unit = units[0] if len({*units}) == 1 else ""
@@ -204,7 +204,7 @@ def times_by_size(sweep: Sweep) -> Chart:
             source = f", {sweep.sources[curve.source].partition(':')[0]}" if len(sweep.sources) > 1 else ""
             look: dict[str, Any] = {"marker": {"color": LIGHT.ground}} if curve.hollow else {}
             line = {"dash": DASHES[curve.source % len(DASHES)]}
-            # An outline below the curve, because some colours are pale.
+            # The outline comes first. It is needed because some colours are pale.
             outline = line | {"color": LIGHT.line, "width": 4}
             chart.points(curve.x, curve.y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip")
             look["line"] = line | {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6}
@@ -231,12 +231,12 @@ def _short(values: Iterable[Any]) -> list[Any]:
 
 
 def _digits(value: float) -> float:
-    """Rounds to three significant digits, so that a stored chart is the same on every machine."""
+    """Rounds a number to three significant digits, so that a stored chart is the same on every machine."""
     return float(f"{value:.3g}")
 
 
 def _darker(value: Any) -> Any:
-    """Returns plotly's JSON with all colours of the light theme replaced by those of the dark one."""
+    """Returns plotly's JSON with all colours of the light theme replaced by those of the dark theme."""
     if isinstance(value, dict):
         return {key: _darker(part) for key, part in value.items()}
     if isinstance(value, list):

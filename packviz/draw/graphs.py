@@ -1,8 +1,8 @@
-"""Draws an autograd graph and describes it as text: what each node does in the backward pass, and how much it writes.
+"""Draws autograd graphs, and describes them as text: what each node does in the backward pass, and how much it writes.
 
-The picture is designed for the chain of copies behind `pad_packed_sequence`. The nodes that the gradient passes through
-one after another are on the left. The branches of each node are below it, indented. The nodes where gradients end are
-at the bottom.
+The picture is designed for the chain of copies in the backward pass of `pad_packed_sequence`. The nodes that the
+gradient passes through one after another are on the left. The branches of each node are below it, indented. The nodes
+where gradients end are at the bottom.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from packviz.draw.sheet import HATCHED, Sheet, n
 DOES = {
     "CopySlices": "copies the whole gradient, then takes one slice out of it",
     "SliceBackward": "fills a whole packed tensor with zeros, then puts its slice in",
-    "ViewBackward": "gives it another shape",
+    "ViewBackward": "changes the gradient's shape",
     "TransposeBackward": "swaps two axes",
     "IndexSelectBackward": "puts the sequences back in order",
     "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
 }
-"""Descriptions of what these nodes do. For other nodes, only the operators that they run are known."""
+"""The descriptions of nodes, by name. For nodes with other names, only the operators that they run are known."""
 
 MOST = 7
 """If there are more columns than this, some are left out of the picture."""
 
-_WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0  # px; height of a box, box to box, a bar
+# px: the right edge of the boxes, the indent of branches, the height of a box, from box to box, the longest bar
+_WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0
 _BAR = palette.REAL
 
 
 @dataclass(frozen=True)
 class Node:
-    """One autograd node.
+    """A node of an autograd graph.
 
     Attributes:
         name: the name that autograd gives to the node.
         operators: the operators that the node ran, each as `(name, bytes written)`.
-        next: the indices of the nodes to which it passes gradients; `None` for a gradient that is not needed.
+        next: the indices of the nodes to which this node passes gradients, with `None` for each gradient not needed.
         useful: the size, in bytes, of the slice that the node takes out or puts in; `None` if it is not known.
     """
 
@@ -68,8 +69,8 @@ class Graph(Drawing):
 
     Attributes:
         title: the title above the graph.
-        nodes: the nodes. The first one receives the gradient of the output.
-        gradient: the size of that gradient in bytes.
+        nodes: the nodes, beginning with the one that receives the gradient of the output.
+        gradient: the size of the gradient of the output in bytes.
     """
 
     title: str
@@ -83,12 +84,12 @@ class Graph(Drawing):
 
     @property
     def headline(self) -> str:
-        """The counts in one line."""
-        times = f"{self.bytes / max(self.gradient, 1):.3g} times the gradient that comes in"
+        """A line with the title, the number of nodes and the number of bytes that they wrote."""
+        times = f"{self.bytes / max(self.gradient, 1):.3g} times the incoming gradient"
         return f"{self.title}: {text.count(len(self.nodes), 'node')}, {text.size(self.bytes)} written, {times}"
 
     def to_text(self) -> str:
-        """Returns a line for each node, or, if the graph is large, a line for each kind of node."""
+        """Returns a line for each node or, if the graph is large, a line for each kind of node."""
         if len(self.nodes) > 3 * MOST:
             named = _by_name((node.name, node.bytes) for node in self.nodes)
             rows = [[f"{times}", name, written, DOES.get(name, "")] for name, written, times in named]
@@ -117,11 +118,11 @@ class Graph(Drawing):
         for k, line in enumerate(lines):
             sheet.text(4, 16 + 18 * k, line, bold=True)
         top = 26.0 + 18 * len(lines)
-        sheet.text(4, top - 10, f"the gradient comes in: {text.size(self.gradient)}", ink=sheet.colours.muted)
+        sheet.text(4, top - 10, f"the incoming gradient: {text.size(self.gradient)}", ink=sheet.colours.muted)
         if any(node.useful is not None for node in self.nodes):
-            sheet.key(360, top - 20, [(_BAR, "the slice it is about"), (HATCHED, "written for nothing")])
+            sheet.key(360, top - 20, [(_BAR, "the needed slice"), (HATCHED, "written for nothing")])
             sheet.layer()
-        chain, into = 0.0, []  # where the node before ends, and where arrows to the ends begin
+        chain, into = 0.0, []  # the foot of the last box in the chain, and the y of each arrow to the ends
         for k, (i, branch) in enumerate(rows):
             y = top + k * _PITCH
             if i is None:
@@ -162,7 +163,7 @@ class Graph(Drawing):
         sheet.text(_WIDTH - 8, y + 16, text.size(node.bytes), anchor="end")
 
     def does(self, i: int) -> str:
-        """Describes in words what a node does."""
+        """Returns a description of what a node does, or an empty string if none is known."""
         node = self.nodes[i]
         if node.leads_on:
             return DOES.get(node.name, "")
@@ -171,9 +172,10 @@ class Graph(Drawing):
 
     @cached_property
     def columns(self) -> list[list[int]]:
-        """The nodes that the gradient passes through one after another, each followed by its branches.
+        """The columns of the graph, as lists of node indices. A column contains a node of the chain, then its branches.
 
-        Nodes that pass no gradient on are not in any column.
+        The chain consists of the nodes that the gradient passes through one after another. Nodes that pass no gradient
+        on are not in any column.
         """
         seen = {i for i, node in enumerate(self.nodes) if not node.leads_on}
         columns, here = [], cast(int | None, 0)
@@ -191,7 +193,7 @@ class Graph(Drawing):
 
 
 def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str, int]]:
-    """Yields each name, the total size of what was written under it, and the number of times it occurs."""
+    """Yields each name with the total number of bytes written under it, as text, and the number of times it occurs."""
     sizes: dict[str, list[int]] = {}
     for name, size in written:
         sizes.setdefault(name, []).append(size)

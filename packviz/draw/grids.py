@@ -1,4 +1,4 @@
-"""Draws grids of differences, and describes them as text."""
+"""Draws grids of the differences between two results, and describes them as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CELL = 38.0  # px: the width of a cell with a number
 _MOST = 260  # px: the largest total height of the rows of a large grid
 
 BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
-"""The meaning of `palette.SHADES`: the difference as a share of the largest value."""
+"""The meanings of the colours in `palette.SHADES`. All but the last are ranges of shares of the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,9 @@ class Grid:
         rows: `(R,)` the names of the rows.
         columns: `(C,)` the names of the columns.
         values: `(R, C)` the absolute differences, which may contain NaN.
-        differs: `(R, C)` booleans, True where a difference is more than rounding.
+        differs: `(R, C)` booleans, True where a difference is more than a rounding error.
         scale: `(R,)` the largest value of each row, or one number for all rows.
-        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if there is none.
+        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if there is no padding.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Grid:
     padding: npt.NDArray[np.bool_] | None = None
 
     def to_text(self) -> list[str]:
-        """Returns the grid as lines of text: `=` where values agree, and otherwise a share. Brackets mark padding."""
+        """Returns lines of text, with `=` where values agree, shares where they differ, and brackets around padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
             cells = [share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)]
@@ -59,7 +59,10 @@ class Grid:
         return [head, *table(rows, f" >2 >{width}")]
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a number in each cell, or, if there are many cells, a line through each cell that differs."""
+        """Draws the grid.
+
+        A small grid has shares in its cells. In a large grid, a line runs through each cell with a difference.
+        """
         sheet, (many, columns) = Sheet(theme, self.title), self.values.shape
         few, each = max(many, columns) <= FEW, stride(many, _MOST)
         rows = range(0, many, each)
@@ -93,7 +96,7 @@ class Grid:
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
-        """`(R, C)` The differences as shares of the largest value in their row."""
+        """`(R, C)` The differences, each as a share of the largest value in its row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
         shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
@@ -101,7 +104,7 @@ class Grid:
 
     @cached_property
     def _shades(self) -> npt.NDArray[np.int64]:
-        """`(R, C)` The indices of the shades in `palette.SHADES`, -1 at cells without a shade."""
+        """`(R, C)` The index of each cell's shade in `palette.SHADES`, or -1 for a cell without a shade."""
         shades: npt.NDArray[np.int64] = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
         shades[~self.differs | self._hatched] = -1
@@ -114,9 +117,9 @@ def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
     Args:
         drawn: the grids.
         title: the title, which is also the text for a screen reader.
-        theme: `"light"`, `"dark"` or `"live"`.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
     """
-    sheet, words = Sheet(theme, title), "differs, as a share of the row's largest value:"
+    sheet, words = Sheet(theme, title), "difference as a share of the row's largest value:"
     grids = row([grid.sheet(theme) for grid in drawn], theme, 6, WIDTH)
     sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
     y = sheet.height + 4

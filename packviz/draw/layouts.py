@@ -1,7 +1,7 @@
-"""Draws a layout: the padded grid, the packed steps beside it, and the packed data below.
+"""Draws a layout: the padded grid, the packed steps beside or below it, and the packed data at the bottom.
 
 A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence is drawn as one bar,
-so that 512 × 512 cells need only a few shapes and kilobytes.
+so that 512 × 512 cells need only a few shapes and a few kilobytes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width fit side by side in a JupyterLab cell
 _TALL = 400  # px: the largest height of a panel of bars
-_WIDEST = 1160  # px: panels that are wider together are placed below each other, and data continues on a second line
-_LINE = 940  # px: up to this width, or that of the panels, cells of data are as wide as possible
+_WIDEST = 1160  # px: wider panels are placed below each other, and wider data continues on a second line
+_LINE = 940  # px: cells of data are as wide as fits in this width, or in that of the panels
 _MOST_ROWS = 512  # more sequences than this would share pixels, so some are left out, and a note reports it
 _STEPS_TITLE = "packed: longest first, no padding"
-_SLOPE = 110  # px: between the panels, where lines show the sort
-_LISTS = 270  # px: the same distance with the lists of indices
-_LENGTH = 41  # px: the column of lengths
+_SLOPE = 110  # px: the distance between the panels, where lines show the sort
+_LISTS = 270  # px: the distance between the panels if the lists of indices are there
+_LENGTH = 41  # px: the width of the column of lengths
 _NAME = 110  # px: longer names are cut
-_FALL = 58  # px: from the batch sizes to the data, where lines show which column goes where
-_MARGIN = 26 + width_of("batch_sizes")  # px: to the left of the steps, if this label is there
+_FALL = 58  # px: from the batch sizes to the data, where lines connect each column to its rows
+_MARGIN = 26 + width_of("batch_sizes")  # px: the space to the left of the steps if this label is there
 _GAP = 6  # px: between the groups of rows of data
 
 
 def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
-    """Draws the padded batch, the packed steps and the packed data; `choices` are attributes of `_Batch`.
+    """Draws the padded batch, the packed steps and the packed data. The `choices` set attributes of `_Batch`.
 
     Raises:
         ValueError: the theme is unknown, or `step` is not a time step of the longest sequence.
@@ -49,17 +49,19 @@ def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
 
 @dataclass
 class _Batch:
-    """A picture of a batch: its parts, and where they are placed.
+    """A picture of a batch, with the places of all its parts.
 
     Attributes:
         layout: the batch.
-        labels: the labels of each sequence's cells in a small batch. Defaults to name and time step, as in `a0`.
+        labels: the labels of each sequence's cells in a small batch. By default, a cell's label is the name of its
+            sequence and its time step, as in `a0`.
         names: the names of the sequences. Defaults to letters.
-        step: the time step to highlight. Its cells are framed, and in the data, all later cells are empty.
-        mistaken: whether to add the order that people often expect in `data`: one sequence after another.
-        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its row.
+        step: the time step to highlight. Its cells are framed, and in the data, cells of later steps have no fill.
+        mistaken: whether to add the order that people often expect in `data`, which is one sequence after another.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row if there is room.
         explain: whether to add a line about each part.
-        flat: whether to add the flat rows (one sequence after another), with a line to each from its packed row.
+        flat: whether to add the flat rows (one sequence after another), with a line from each packed row to its flat
+            row.
         part: the part to draw, one of `text.PARTS`.
         theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the page.
     """
@@ -107,12 +109,12 @@ class _Batch:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Computes the width of a row of data, and whether all rows fit on one line. In a bar, they always do."""
+        """Computes the width of a row of data, and whether all rows fit on one line (always true in a large batch)."""
         layout, self.gap, self.one_line = self.layout, 0.0, True
         self.per_row = (self.width - 8) / layout.n_valid
         if not self.few:
             return
-        self.gap = 0.0 if self.flat else _GAP  # a row with the same place in both orders must be exactly below itself
+        self.gap = 0.0 if self.flat else _GAP  # a row with the same place in both orders must lie exactly below itself
         gaps, least = self.gap * (layout.batch_sizes.size - 1), min(4 + self._longest(12), 100)
         for wide in () if self.stacked else (max(self.width, _LINE), _WIDEST):
             self.per_row = min(self.grid.wide, (wide - 8 - gaps) / layout.n_valid)
@@ -142,7 +144,7 @@ class _Batch:
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, flat=True)
         y = self.sheet.paragraph(4, y - whole, self._notes(), size=11, ink=self.muted) + whole
-        # Notes may be wider than the parts. The thin bars of a large batch may be, too, but they are cut off.
+        # In a small batch, notes may be wider than the parts. In a large batch, thin bars may be, but they are cut off.
         if whole or (self.part == text.DATA and not self.few):
             self.sheet.size(max(self.width, self.sheet.width - 4) if self.few else self.width, y + 6)
         return self.sheet
@@ -160,7 +162,7 @@ class _Batch:
         self._frame(grid, layout.batch_size)
 
     def steps(self) -> None:
-        """Draws the sequences without padding, longest first. Each column is what the RNN reads at one time step."""
+        """Draws the sequences without padding, longest first. The RNN reads one column at each time step."""
         layout, grid = self.layout, self.stepped
         order = layout.sorted_indices[self.rows].tolist()
         self.sheet.text(grid.left, grid.top - 30, _STEPS_TITLE, bold=True)
@@ -180,7 +182,10 @@ class _Batch:
     # The data.
 
     def data(self, top: float) -> float:
-        """Draws the rows of data on one line, connected to their columns above, and returns the y below."""
+        """Draws the rows of data on one line, with a connection from each time step's column above to its rows.
+
+        Returns the y-coordinate below the rows.
+        """
         y, height = top + _FALL + 8, 24.0 if self.few else 18.0
         self.sheet.text(4, top + 17, self._title(), bold=True)
         if self.few:
@@ -199,10 +204,13 @@ class _Batch:
         return y + height + 26
 
     def permutation(self, top: float) -> float:
-        """Draws the flat rows, with a line from each packed row to its flat row, and returns the y below.
+        """Draws the flat rows, with a line from each packed row to its flat row.
 
         Args:
-            top: the y where the packed rows end.
+            top: the y-coordinate at which the packed rows end.
+
+        Returns:
+            The y-coordinate below the flat rows.
         """
         layout, sheet, y = self.layout, self.sheet, top + _FALL
         for place, (b, row) in enumerate(zip(layout.source[:, 0].tolist(), layout.flat_rows.tolist(), strict=True)):
@@ -217,11 +225,14 @@ class _Batch:
         return y + 68
 
     def lines(self, top: float, flat: bool = False) -> float:
-        """Draws the rows of data on as many lines as they need, group by group, and returns the y below.
+        """Draws the rows of data on as many lines as they need, in a named group for each time step or sequence.
 
         Args:
-            top: the y to begin at.
-            flat: whether to draw the rows one sequence after another, instead of step by step.
+            top: the y-coordinate to begin at.
+            flat: whether to draw the rows one sequence after another rather than step by step.
+
+        Returns:
+            The y-coordinate below the rows.
         """
         wrong, title, marks = flat and self.mistaken, self._title(flat), self._marks(flat)
         if marks and not flat:
@@ -248,12 +259,12 @@ class _Batch:
         return y + 32
 
     def _place(self, t: int) -> Point:
-        """Returns the x of the left and right ends of a step's rows, if the data is on one line."""
+        """Returns the x-coordinates of the left and right ends of a step's rows. The data must be on one line."""
         start, end = self.layout.offsets[t : t + 2]
         return 4 + start * self.per_row + t * self.gap, 4 + end * self.per_row + t * self.gap
 
     def _stretch(self, x: float, y: float, cells: list[list[int]], wrong: bool = False) -> None:
-        """Draws cells of data side by side. Cells of the highlighted step are framed, and later cells are empty."""
+        """Draws cells of data side by side: framed at the highlighted step, and without fill at later steps."""
         width, height = self.per_row, 24.0
         size = self.grid.size if width == self.grid.wide else 12
         for i, (b, t) in enumerate(cells):
@@ -281,14 +292,14 @@ class _Batch:
         self.sheet.path(d, stroke=self.accent if here else self.muted, width=2 if here else 1)
 
     def _groups(self, flat: bool) -> Iterator[tuple[str, list[list[int]]]]:
-        """Yields the name and the cells `(b, t)` of each time step, or of each sequence if the rows are flat."""
+        """Yields the name and the cells `(b, t)` of each time step, or of each sequence if `flat` is true."""
         layout = self.layout
         cells, sizes = (np.argwhere(layout.mask), layout.lengths) if flat else (layout.source, layout.batch_sizes)
         for i, group in enumerate(np.split(cells, np.cumsum(sizes)[:-1])):
             yield self._name(i) if flat else f"t={i}", group.tolist()
 
     def _marks(self, flat: bool) -> list[tuple[int, int]]:
-        """Returns the ranges `(start, end)` of rows that belong to the highlighted time step."""
+        """Returns the ranges of rows that belong to the highlighted step, each as `(first row, row after the last)`."""
         layout, t = self.layout, self.step
         if t is None:
             return []
@@ -297,7 +308,7 @@ class _Batch:
         return [(row, row + 1) for row in (layout.starts[:-1][layout.lengths > t] + t).tolist()]
 
     def _bands(self, top: float, flat: bool) -> None:
-        """Draws the data of a large batch as a bar. Every other time step (or sequence, if `flat`) is shaded."""
+        """Draws the data of a large batch as a bar. Every second time step (or sequence, if `flat`) is shaded."""
         layout, colours, per_row = self.layout, self.sheet.colours, self.per_row
         sizes = layout.lengths if flat else layout.batch_sizes
         odd = zip(np.cumsum(sizes)[1::2], sizes[1::2], strict=True)
@@ -313,7 +324,7 @@ class _Batch:
         """Returns the title of the rows of data."""
         if not flat:
             return f"data: {text.count(self.layout.n_valid, 'row')}, from left to right"
-        return "✗ not so: one sequence after another" if self.mistaken else text.flat(self.layout)
+        return "✗ wrong: one sequence after another" if self.mistaken else text.flat(self.layout)
 
     def _notes(self) -> list[str]:
         """Returns the notes to write below the picture."""
@@ -325,7 +336,7 @@ class _Batch:
             notes += text.EXPLAINED.values()
         steps, data = self.part in (text.WHOLE, text.PACKED), self.part in (text.WHOLE, text.DATA)
         if steps and len(self._ticks(self.stepped)) < layout.batch_sizes.size:
-            notes.append("Not every step has room for its number: some of the batch_sizes are left out.")
+            notes.append("Some batch_sizes are left out, because not every step has room for one.")
         if data and not self.few and layout.batch_sizes.min() * self.per_row < 1:
             notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
         if self.stride > 1 and self.part != text.DATA:
@@ -355,7 +366,7 @@ class _Batch:
         )
 
     def _names(self, grid: CellGrid, rows: Sequence[int]) -> None:
-        """Writes the name and the length of each row, or, beside the low rows of a large batch, only some indices."""
+        """Writes the name and length of each row or, if rows are too low for names, only the indices of some rows."""
         if grid.is_low:
             grid.names([f"b = {rows[0]}", *map(str, rows[1:])], right=8, size=11)
             return
@@ -364,7 +375,7 @@ class _Batch:
         grid.names([self._name(b) for b in rows], lengths, self.beside, self.name_size)
 
     def _sort_lines(self, order: Sequence[int]) -> None:
-        """Draws the sort: a line from each sequence's row in the padded grid to its row in the sorted one."""
+        """Draws a line from each sequence's row in the padded grid to its row in the sorted grid."""
         sheet, grid, left, top = self.sheet, self.grid, self.stepped.left, self.grid.top
         start, end = grid.right + 6, left - 6 - self.name_width - 8
         if self.listed:
@@ -382,7 +393,7 @@ class _Batch:
                 sheet.text(end + 24, grid.line(rank), str(b), anchor="end")
 
     def _ticks(self, grid: CellGrid) -> list[int]:
-        """Returns the time steps with enough room for their number above and their batch size below."""
+        """Returns the time steps that have enough room for a number above and a batch size below."""
         return grid.ticks(grid.columns, max(str(grid.columns), str(self.layout.batch_size), key=len), self.step)
 
     def _frame(self, grid: CellGrid, running: int) -> None:

@@ -1,4 +1,4 @@
-"""Draws lines of code with their numbers, and marks the lines that have a finding."""
+"""Draws lines of code with line numbers, and marks the lines that have a finding."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from packviz.draw.sheet import CHAR, Sheet
 
 Line = tuple[int, str, str, bool]
-"""The number of a line, its code, the mark before it (may be empty), and whether the mark is for an error."""
+"""A line of code: its number, its text, the mark before it (may be empty), and whether the mark is for an error."""
 
-_STEP = 17.0  # px from one line to the next
+_STEP = 17.0  # px: from one line to the next
 
 
 def describe(lines: Sequence[Line]) -> str:
-    """Returns the mark, the number and the code of each line."""
+    """Returns the lines as text, each with its mark, its number and its code."""
     return "\n".join(f"{mark or ' '} {number:3}  {code}".rstrip() for number, code, mark, _ in lines)
 
 
 def draw(lines: Sequence[Line], theme: str) -> Sheet:
-    """Draws the lines below each other, with marked lines in bold."""
+    """Draws the lines of code below each other, with marked lines in bold."""
     sheet = Sheet(theme, describe(lines))
     for i, (number, code, mark, wrong) in enumerate(lines):
         y, ink, bare = 14 + i * _STEP, sheet.colours.wrong if wrong else "", code.lstrip(" ")

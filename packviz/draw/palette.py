@@ -1,8 +1,8 @@
 """Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast in both themes.
 
-The sequence colours come from Okabe and Ito (2008), with Tol's wine in place of black. Nothing depends on colour alone:
-sequences also have letters, and padding is hatched. Every coloured shape has an outline, because some colours are too
-pale on white.
+The sequence colours come from Okabe and Ito (2008), with one change: wine, from Paul Tol's palette, replaces black.
+Nothing depends on colour alone, because sequences also have letters, and padding is hatched. Some colours are too pale
+on white, so coloured shapes have an outline unless they are very thin.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
-"""The fills of sequences 0, 1, and so on. After the last fill, they repeat."""
+"""The fills of sequences 0, 1, and so on. If there are more sequences than fills, the fills repeat."""
 
 METHODS = {
     name: SEQUENCES[i]
@@ -40,7 +40,7 @@ FONT = "ui-monospace,Menlo,Consolas,monospace"
 
 @dataclass(frozen=True)
 class _Theme:
-    """The colours of a theme, which differ between light and dark."""
+    """The colours that differ between the light and the dark theme."""
 
     ground: str
     text: str
@@ -63,18 +63,18 @@ _LIGHT_AND_DARK = {
     "wrong": ("#b00020", "#ff8a80"),
 }
 LIGHT, DARK = (_Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
-# On a page, the colours follow its theme (see `STYLE`). Without a style sheet, they are the light ones.
+# The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the light theme.
 LIVE = _Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
 STYLE = "body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{}}}".format(
     ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
 )
-"""A CSS rule that gives elements of class `packviz` the dark colours if JupyterLab, Notebook or VS Code is dark."""
+"""A CSS rule that gives elements of the class `packviz` the dark colours if JupyterLab, Notebook or VS Code is dark."""
 
 
 def sequence_colour(index: int) -> str:
-    """Returns the fill of the sequence with this index."""
+    """Returns the fill of the sequence with the given index."""
     return SEQUENCES[index % len(SEQUENCES)]
 
 

@@ -42,14 +42,15 @@ class Picture(Drawing):
 
         Args:
             layout: the batch.
-            labels: the labels of each sequence's cells. Defaults to its name and the time step, as in `a0`.
+            labels: the labels of each sequence's cells. By default, a cell's label is the name of its sequence and its
+                time step, as in `a0`.
             caption: a line of text above the picture; may be empty.
-            **choices: options of `show`.
+            **choices: further options, as in `show`.
         """
         self.layout, self._caption, self._choices = layout, caption, {"labels": labels, **choices}
 
     def to_text(self) -> str:
-        """Describes the picture in words, for a screen reader, a terminal or a diff."""
+        """Describes the picture as text, for a screen reader, a terminal or a diff."""
         chosen = self._choices.get
         parts = [self._caption] if self._caption else []
         words = self.layout, chosen("labels"), chosen("names")
@@ -61,7 +62,7 @@ class Picture(Drawing):
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the batch, padded and packed, below its caption if it has one."""
+        """Draws the batch, or the chosen part of it, below the caption if there is one."""
         drawing = layouts.draw(self.layout, theme=theme, **self._choices)
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
@@ -92,13 +93,13 @@ def show(
         batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
             warning if `B` equals `T`.
         names: a name for each sequence. Defaults to `a`, `b`, …
-        indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row. The text always
-            contains them if the batch is not sorted.
-        explain: whether to add a line about each part below the picture.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its row if there is
+            room. The text of a small batch contains them anyway if the batch is not sorted.
+        explain: whether to add, below the picture, a line about each part.
         flat: whether to add the flat rows (one sequence after another, the order used for attention), and the place
             of each packed row among them. The text then contains `starts` and `flat_rows`.
-        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. It can't be combined with
-            `indices`, `explain` and `flat`, which relate the parts to each other.
+        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part can't be combined
+            with `indices`, `explain` or `flat`, which apply to the whole picture.
 
     Returns:
         A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes it to a file.
@@ -106,8 +107,8 @@ def show(
     Raises:
         ValueError: the lengths are not valid, or do not fit `x`; the numbers of names and sequences differ; or `part`
             is unknown, or is combined with an option that applies only to the whole picture.
-        TypeError: `what` has none of these forms (such as a nested tensor with a different layout), or `names` is not
-            a list of strings.
+        TypeError: `what` has none of the forms above (for example, it is a nested tensor with a different layout), or
+            `names` is not a list of strings.
 
     Examples:
         >>> import packviz as pv
@@ -134,7 +135,7 @@ def show(
     return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part)
 
 
-# A layout, its caption, and a function that returns the values of each sequence, or `None` to show letters.
+# The layout, the caption, and a function that returns the values of each sequence, or `None` to show letters.
 _Read = tuple[Layout, str, Callable[[], Any]]
 
 
@@ -183,7 +184,7 @@ def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
     layout = Layout.from_padded(shape, lengths, batch_first)
     caption = reading(shape, batch_first)
     if layout.batch_size == layout.max_len:
-        caption += f". B and T are equal, so torch cannot tell: check batch_first={bool(batch_first)}"
+        caption += f". B and T are equal, so torch cannot tell which is which; check batch_first={bool(batch_first)}"
 
     def rows() -> Any:
         values = _host(x)
@@ -226,7 +227,7 @@ def _sequences(sequences: Sequence[Any]) -> _Read:
 
 
 def _numbers(values: Any, dimensions: int = 1) -> Any:
-    """Returns an array with only its first `dimensions` dimensions, or `None` if its entries there are vectors."""
+    """Removes all but the first `dimensions` dimensions of an array. Returns `None` unless the others have size 1."""
     if not isinstance(values, np.ndarray):
         return values
     shape = values.shape[:dimensions]
@@ -238,7 +239,7 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _host(values: Any) -> Any:
-    """Returns the values on the CPU. A meta tensor has no values, so each entry becomes a vector of size 0."""
+    """Returns values on the CPU. A meta tensor has no values, so each entry becomes a vector of size 0."""
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
     if hasattr(values, "detach"):

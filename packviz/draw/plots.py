@@ -15,7 +15,7 @@ _BINS = 20
 
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
-    """Draws a bar for each group of batches, divided into real cells and padding.
+    """Draws a bar for each group of batches, with a part for the real cells and a part for the padding.
 
     Args:
         groups: the batches of each group, by the name of the group.
@@ -36,22 +36,22 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
             f" {padding:,} padding ({text.percent(padding, real + padding)} wasted)"
         )
     (least, best), (most, worst) = min(shares), max(shares)
-    title = f"Padding: {text.percent(most)} of the cells ({worst})"
-    title += f", {text.percent(least)} ({best})" if least < most else ""
+    title = f"Padding takes {text.percent(most)} of the cells ({worst})"
+    title += f" or {text.percent(least)} ({best})" if least < most else ""
     words = ("real cells", "padding", "wasted")
     return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, words))
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws the number of sequences of each length, in at most 20 bars that each cover the same number of lengths."""
+    """Draws a histogram of the lengths, in at most 20 bars that each cover the same number of lengths."""
     n = require_steps(layout).lengths
     each = -(-layout.max_len // _BINS)
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
     spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
     words = f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}"
-    title = f"Half of the sequences have up to {np.median(n):g} steps, the longest has {n.max()}"
+    title = f"Half of the sequences have up to {np.median(n):g} steps, and the longest has {n.max()}"
     names = [f"{first}" if each == 1 else f"{first}–{first + each - 1}" for first in range(1, layout.max_len + 1, each)]
-    parts = ("sequences of so many time steps", "", "")
+    parts = ("number of sequences", "", "")
     return bars.BarChart(words, lambda theme: bars.steps(title, counts, counts, theme, parts, "length", names))
 
 
@@ -68,20 +68,22 @@ def log_log(
     On such axes, a power of `T` is a straight line whose slope is the exponent.
 
     Args:
-        x: the numbers of time steps, at least two.
-        panels: the curves of each panel, by the panel's title. Each curve has a name and a positive number per `x`.
+        x: two or more numbers of time steps.
+        panels: the curves of each panel, by the panel's title. A panel maps the name of each curve to the curve's
+            numbers, which must be positive, with one for each `x`.
         title: the title above the panels, which states the finding.
         y: the unit of the numbers.
-        methods: for each curve name, the method whose colour it takes. Methods are the keys of `palette.METHODS`.
+        methods: for each curve, by name, the key of `palette.METHODS` whose colour the curve has. By default, the
+            curves have the colours of `palette.METHODS` in order.
 
     Raises:
-        ValueError: a number is not positive, a curve is not as long as `x`, `panels` is empty, or a panel has no
-            curves or more than four.
+        ValueError: `x` has fewer than two numbers; a number is not positive; a curve does not have one number for each
+            `x`; `panels` is empty; or a panel has no curves or more than four.
     """
     if not panels or not all(panels.values()):
         raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")
     if (most := max(map(len, panels.values()))) > 4:
-        raise ValueError(f"panels has a panel with {most} curves; at most 4 can be told apart")
+        raise ValueError(f"panels has a panel with {most} curves; give at most 4, so that they can be told apart")
     lines, plots, looks = [f"{title}. time steps T: {_numbers(x)}"], [], list(palette.METHODS)
     for what, curves in panels.items():
         drawn = []

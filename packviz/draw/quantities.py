@@ -6,19 +6,23 @@ import math
 
 
 def whole_percent(share: float) -> str:
-    """Returns a measured share as a whole percentage: `91 %`."""
+    """Returns a measured share as a whole percentage, such as `91 %`."""
     return f"{100 * share:.0f} %"
 
 
 def plain(value: float) -> str:
-    """Returns a number with three significant digits, or, from 1,000 up, in full: `0.0123`, `12.3`, `12,345`."""
+    """Returns a number with at most three significant digits or, from 1,000 upwards, as a whole number.
+
+    For example, the text is `0.0123`, `12.3` or `12,345`.
+    """
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def known(value: float, interval: tuple[float, float]) -> str:
-    """Returns a number with the digits that are known: one unit of the last digit is at most the width of the interval.
+    """Returns a number with only the digits that are known, such as `2.1` if the interval is 1.87 to 2.13.
 
-    The number has one to three significant digits: `2.1` for 1.87 to 2.13, and `90` for 81 to 97.
+    The number has one to three significant digits. If it has fewer than three, a unit of its last digit is no larger
+    than the width of the interval. If the width is 0, the number is written as in `plain`.
     """
     width = interval[1] - interval[0]
     if not width:
@@ -28,7 +32,11 @@ def known(value: float, interval: tuple[float, float]) -> str:
 
 
 def between(interval: tuple[float, float]) -> str:
-    """Returns an interval, rounded outwards to a tenth of its width or to three digits, or `–`: `1.87 to 2.13`."""
+    """Returns an interval as text, such as `1.87 to 2.13`, or `–` if an end is not finite.
+
+    The ends are rounded outwards, in steps of at most a tenth of the interval's width or to three significant digits,
+    whichever is coarser.
+    """
     low, high = interval
     if not math.isfinite(high - low):
         return "–"
@@ -43,16 +51,16 @@ def between(interval: tuple[float, float]) -> str:
 
 
 def _digit(value: float) -> int:
-    """Returns the power of ten of a number's first digit."""
+    """Returns the exponent of ten of a number's first digit, such as 3 for 1,234."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
 def _to_digit(value: float, last: int) -> str:
-    """Rounds a number to a power of ten, but keeps at least its first digit, and returns it as text."""
+    """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns it as text."""
     last = min(last, _digit(value)) if value else last
     return f"{round(value, -last):,.{max(-last, 0)}f}"
 
 
 def milliseconds(seconds: float) -> str:
-    """Converts seconds to milliseconds, and returns the number without the unit."""
+    """Converts seconds to milliseconds, and returns the number as text without the unit."""
     return plain(1e3 * seconds)

@@ -1,9 +1,9 @@
 """Counts, draws and describes the scores that attention computes for documents in rows of a fixed size.
 
-A row of `C` time steps (tokens) has a score for each pair of a query (a row of the grid) and a key (a column). That
-makes `C · C` scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a
-document mask hides are computed anyway, so they are wasted. Only a kernel that knows where each document begins
-computes no more than is needed.
+A row of `C` time steps (tokens) has a score for each pair of a query and a key. That makes `C · C` scores, or
+`C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a document mask hides are
+computed anyway, so they are wasted. Only a kernel that knows where each document begins computes no more than is
+needed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
-"""The masks. They hide nothing, the future, other documents, or both the future and other documents."""
+"""The masks. In this order, they hide nothing, the future, other documents, or both the future and other documents."""
 
-_WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: the picture, the space left of the rows, their total height
-_GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids in a row; px: a grid, its strips, the gap
+_WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: the picture, the space to the left of rows, the height of all rows
+_GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # the most grids; px: a grid, its strips, the gap
 
 
 class _Piece(NamedTuple):
-    """A part of a row: `size` time steps of a document, starting at its time step `first`."""
+    """A piece of a document in a row: `size` time steps, beginning with time step `first` of the document."""
 
     document: int
     first: int
@@ -45,9 +45,9 @@ class Scores(Drawing):
     """Documents placed in rows, and the scores that attention computes for each row.
 
     Attributes:
-        layout: the documents.
+        layout: the layout of the documents.
         row_size: `C`, the number of time steps in a row.
-        strategy: the strategy that fills the rows, one of `pv.batches.FILLS`.
+        strategy: the strategy for filling the rows, one of `pv.batches.FILLS`.
         mask: the mask, one of `MASKS`.
         rows: the pieces of documents in each row.
     """
@@ -60,13 +60,15 @@ class Scores(Drawing):
 
         Args:
             lengths: `(B,)` the lengths of the documents, or a `Layout`.
-            row_size: the number of time steps in a row. By default, all documents are in one row, one after another;
-                with the strategy `"padded"`, each has a row as long as the longest document, as in a padded batch.
-            strategy: the strategy that fills the rows, one of `pv.batches.FILLS`.
+            row_size: the number of time steps in a row. By default, all documents are in one row, one after another.
+                With the strategy `"padded"`, each document instead has a row of its own, as in a padded batch, and
+                all rows are as long as the longest document.
+            strategy: the strategy for filling the rows, one of `pv.batches.FILLS`.
             mask: the mask, one of `MASKS`.
 
         Raises:
-            ValueError: a length is not valid or exceeds `row_size`, or the strategy or the mask is unknown.
+            ValueError: a length is not valid; a length exceeds `row_size` and the strategy never cuts documents;
+                `row_size` is less than 1; or the strategy or the mask is unknown.
         """
         layout = Layout(lengths)
         one_of("strategy", strategy, FILLS)
@@ -78,7 +80,7 @@ class Scores(Drawing):
 
     @property
     def padding(self) -> int:
-        """The number of time steps in all rows that do not belong to any document."""
+        """The number of time steps, over all rows, that do not belong to any document."""
         return len(self.rows) * self.row_size - self.layout.n_valid
 
     @property
@@ -93,12 +95,12 @@ class Scores(Drawing):
 
     @cached_property
     def needed(self) -> int:
-        """The number of scores between queries and keys of the same document, or the same piece of a cut document."""
+        """The number of scores whose query and key are in the same document or, if it is cut, in the same piece."""
         return sum(map(self._needed, self.rows))
 
     @cached_property
     def cross_document(self) -> int:
-        """The number of scores between queries and keys of different documents that the mask does not hide."""
+        """The number of scores that the mask does not hide although their query and key are in different documents."""
         if self.mask in (DOCUMENT, BOTH):
             return 0
         return sum(self._square(_real(row)) for row in self.rows) - self.needed
@@ -114,20 +116,20 @@ class Scores(Drawing):
         return self.mask in (CAUSAL, BOTH)
 
     def summary(self) -> str:
-        """Returns the counts in sentences, with the number of scores of a padded batch for comparison."""
+        """Returns sentences with the numbers of rows, cells and scores, and the number of scores of a padded batch."""
         many, cells = len(self.rows), len(self.rows) * self.row_size
-        cut = f" {self.cut:,} of {text.count(self.layout.batch_size, 'document')} cut." if self.strategy == CUT else ""
+        cut = f" Cut documents: {self.cut:,} of {self.layout.batch_size:,}." if self.strategy == CUT else ""
         padded = self.layout.batch_size * self._square(self.layout.max_len)
         return (
             f"{text.count(many, 'row')} of {text.count(self.row_size, 'time step')}: {text.count(cells, 'cell')},"
             f" {self.layout.n_valid:,} real,"
             f" {self.padding:,} padding ({text.percent(self.padding, cells)} wasted).{cut}"
             f" Attention computes {text.count(self.computed, 'score')}: {self.needed:,} needed,"
-            f" {self.cross_document:,} of other documents, {self.wasted:,} wasted. A padded batch computes {padded:,}."
+            f" {self.cross_document:,} across documents, {self.wasted:,} wasted. A padded batch takes {padded:,}."
         )
 
     def to_text(self) -> str:
-        """Returns the counts, the rows (only some of them if there are many), and grids of scores if rows are small."""
+        """Returns the counts, the rows (only some if there are many) and, if the rows are short, grids of scores."""
         table = []
         for i, row in enumerate(self.rows):
             real, needed = _real(row), f"{self._needed(row):,}"
@@ -140,14 +142,14 @@ class Scores(Drawing):
             for i in range(min(len(self.rows), _GRIDS)):
                 marks = {"# needed": True, "x another document's": self.cross_document, "· wasted": self.wasted}
                 names = ", ".join(mark for mark, there in marks.items() if there)
-                lines += ["", f"row {i}, a line for each query, a column for each key ({names})", *self._marks(i)]
+                lines += ["", f"row {i}: each line is a query, and each column is a key ({names})", *self._marks(i)]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the rows, with a colour for each document, and, below them, grids with the scores of the first rows."""
+        """Draws the rows, with a colour for each document. Grids below them show the scores of the first rows."""
         sheet, many = Sheet(theme, self.to_text()), len(self.rows)
-        computed = f"attention computes {text.count(self.computed, 'score')}, {self.needed:,} of them needed"
-        y = sheet.title(f"{text.count(many, 'row')} of {self.row_size:,}: {computed}") + 10
+        computed = f"attention computes {text.count(self.computed, 'score')} and needs {self.needed:,}"
+        y = sheet.title(f"In {text.count(many, 'row')} of {self.row_size:,}, {computed}") + 10
         y = self._draw_rows(sheet, y) + 56 + _STRIP
         side, left = (_SIDE, _STRIP + 4) if many > 1 else (1.5 * _SIDE, _LEFT)
         lefts = [left + i * (side + _STRIP + _GAP) for i in range(min(many, _GRIDS))]
@@ -158,9 +160,9 @@ class Scores(Drawing):
             self._lines(sheet, x, y, side)
         sheet.layer()
         self._key(sheet, y + side + 12)
-        notes = ["A line of a grid is a query, a column a key."]
+        notes = ["In a grid, each line is a query, and each column is a key."]
         if many > _GRIDS:
-            notes[0] += f" Drawn are those of the first {_GRIDS} of {many:,} rows."
+            notes[0] += f" The grids show the first {_GRIDS} of {many:,} rows."
         if (each := stride(many, _TALL)) > 1:
             notes.append(one_in(each, many, "rows"))
         y = sheet.paragraph(4, y + side + 30, notes, size=11, ink=sheet.colours.muted)
@@ -168,7 +170,7 @@ class Scores(Drawing):
         return sheet
 
     def _draw_rows(self, sheet: Sheet, y: float) -> float:
-        """Draws the contents of each row, and returns the y below."""
+        """Draws the contents of each row, and returns the y-coordinate below the rows."""
         each = stride(len(self.rows), _TALL)
         rows, wide = self.rows[::each], min(36.0, (_WIDTH - _LEFT - 8) / self.row_size)
         grid = CellGrid(sheet, len(rows), self.row_size, wide, min(TALL, _TALL / len(rows)), _LEFT, y)
@@ -180,7 +182,7 @@ class Scores(Drawing):
         return grid.foot
 
     def _fills(self, sheet: Sheet, i: int, x: float, y: float, side: float) -> None:
-        """Draws the scores of a row as squares: one for all steps, one for real ones, and one for each document."""
+        """Draws the scores of a row as squares: one for all steps, one for real steps, and one for each document."""
         each, row = side / self.row_size, self.rows[i]
         sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
         label = f"{self._needed(row):,} of {self._square(self.row_size):,} needed"
@@ -201,7 +203,7 @@ class Scores(Drawing):
             sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=sheet.colours.ground)
 
     def _lines(self, sheet: Sheet, x: float, y: float, side: float) -> None:
-        """Draws lines between the cells of a grid if the cells are large enough, and blanks out the future."""
+        """Draws lines between cells if the cells are large enough, and blanks out the future if the mask is causal."""
         steps = self.row_size
         each = side / steps
         if each >= 6:
@@ -209,7 +211,7 @@ class Scores(Drawing):
             d = "".join(f"M{n(x)} {n(y + end)}h{n(side)}M{n(x + end)} {n(y)}v{n(side)}" for end in ends)
             sheet.path(d, stroke=sheet.colours.line, width=0.5)
         if self.is_causal and steps > 1:
-            some = ceil(2 / each)  # time steps per stair: as many as 2 px, but at least one
+            some = ceil(2 / each)  # time steps per stair, which is at least 2 px wide
             stairs = "".join(f"V{n(y + i * each)}H{n(x + (i + 1) * each)}" for i in range(some, steps, some))
             d = f"M{n(x + side)} {n(y)}H{n(x + each)}{stairs}V{n(y + side - each)}H{n(x + side)}z"
             sheet.path(d, fill=sheet.colours.ground, stroke=sheet.colours.ground, width=2)
@@ -222,7 +224,7 @@ class Scores(Drawing):
         x = sheet.key(4, y, compress(parts, (True, self.cross_document, self.wasted)))
         if self.is_causal:
             sheet.box(x, y, 14, 12, stroke=sheet.colours.muted, thick=1, dash="2 3")
-            sheet.text(x + 20, y + 10, "the future: not computed")
+            sheet.text(x + 20, y + 10, "the future, not computed")
 
     def _square(self, size: int) -> int:
         """Returns the number of scores among `size` time steps."""
@@ -233,7 +235,7 @@ class Scores(Drawing):
         return sum(self._square(piece.size) for piece in row)
 
     def _marks(self, i: int) -> list[str]:
-        """Returns the grid of a row as lines of text."""
+        """Returns the grid of a row's scores as lines of text."""
         owners = [f"{sequence_name(b)}{t}" for b, first, size in self.rows[i] for t in range(first, first + size)]
         which = [j for j, (_, _, size) in enumerate(self.rows[i]) for _ in range(size)]
         which += [-1] * (self.row_size - len(which))

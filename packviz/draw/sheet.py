@@ -1,8 +1,8 @@
 """Renders all SVG pictures: a sheet collects boxes, lines and words, and writes them as one string.
 
-A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on another sheet. Shapes
-with the same look become one path, so that 512 × 512 cells need only a few shapes and kilobytes. The same calls always
-produce the same string.
+A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on another sheet. In each
+layer, shapes of the same style become one path, which keeps pictures small. The same calls always produce the same
+string.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ HATCHED = "hatched"
 Point = tuple[float, float]
 
 _THIN = 4.0  # px
-_APART = 6 * math.sqrt(2)  # px along an axis between neighbouring diagonals, which are 6 px apart
+_APART = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Sheet:
     """A drawing in progress.
 
-    Shapes and words are painted in layers. In each layer, words are painted over shapes, and shapes of the same style
-    together, in the order in which the styles were first used. `layer` starts the next layer, which is painted over the
-    others.
+    Shapes and words are painted in layers. In each layer, words are painted over shapes. Shapes of the same style
+    are painted together, in the order in which their styles were first used. `layer` starts the next layer, which is
+    painted over the earlier ones.
 
     Attributes:
         theme: the name of the theme, one of the keys in `palette.THEMES`.
@@ -63,7 +63,7 @@ class Sheet:
         self._layers: list[str] = []
         self._paths: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}
-        self._hatched: dict[str, list[tuple[float, float, float, float]]] = {}  # boxes by the look of their path
+        self._hatched: dict[str, list[tuple[float, float, float, float]]] = {}  # boxes, by their SVG attributes
         self._right = self._foot = 0.0
         self._size: tuple[float, float] | None = None
 
@@ -103,12 +103,13 @@ class Sheet:
         """Draws a rectangle.
 
         Args:
-            x: the x of the rectangle's left edge in px.
-            y: the y of the rectangle's top edge in px.
+            x: the x-coordinate of the rectangle's left edge in px.
+            y: the y-coordinate of the rectangle's top edge in px.
             width: the width of the rectangle in px.
             height: the height of the rectangle in px.
             fill: a colour, `"none"`, or `HATCHED`.
-            stroke: the colour of the outline. Defaults to the theme's colour for lines. If empty, there is no outline.
+            stroke: the colour of the outline. Defaults to the theme's colour for lines. An empty string means
+                no outline.
             thick: the width of the outline in px.
             dash: the dashes of the outline as in SVG; may be empty.
         """
@@ -121,9 +122,10 @@ class Sheet:
         self.reach(x + width, y + height)
 
     def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
-        """Draws a box with a label in it. `look` contains options of `text`. The default ink contrasts with the fill.
+        """Draws a box with a label in it. `look` contains options of `text` for the label.
 
-        A thin box has no outline, because an outline would hide its colour.
+        By default, the label's colour contrasts with the fill. A thin box has no outline, because the outline would
+        hide its colour.
         """
         self.box(x, y, width, height, fill, stroke=None if min(width, height) >= _THIN else "")
         if label:
@@ -142,10 +144,10 @@ class Sheet:
         dash: str = "",
         outlined: bool = False,
     ) -> None:
-        """Draws a line through points. The line is interrupted at NaN, and a single point becomes a dot.
+        """Draws a line through points. The line is interrupted at each NaN, and a point on its own becomes a dot.
 
         Args:
-            points: `(x, y)` in px. `y` may be NaN.
+            points: the points, each as `(x, y)` in px. A `y` may be NaN.
             stroke: the colour of the line. Defaults to the theme's colour for lines.
             width: the thickness of the line in px.
             dash: the dashes of the line as in SVG; may be empty.
@@ -187,8 +189,8 @@ class Sheet:
         """Writes a line of text.
 
         Args:
-            x: the start of the line in px, or its middle or end, depending on `anchor`.
-            y: the baseline in px.
+            x: the x-coordinate of the line's start, middle or end in px, depending on `anchor`.
+            y: the y-coordinate of the baseline in px.
             text: the text to write.
             anchor: the point of the line that is at `x`: `"middle"`, `"end"`, or empty for the start.
             size: the font size in px.
@@ -203,21 +205,27 @@ class Sheet:
         self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(text, size), y + 4)
 
     def title(self, text: str) -> float:
-        """Writes the title at the top left, and returns the y below it."""
+        """Writes the title at the top left, and returns the y-coordinate below it."""
         self.text(4, 16, text, bold=True)
         return 24.0
 
     def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
-        """Writes lines of text from `y` downwards, keeping their indentation, and returns the y below them."""
+        """Writes lines of text with their indentation from `y` downwards, and returns the y-coordinate below them."""
         for line in lines:
             words = line.lstrip(" ")
-            columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
+            columns = words.replace("  ", "\xa0\xa0")  # because a browser draws several blanks as one
             self.text(x + CHAR * size / 12 * (len(line) - len(words)), y + size, columns, size=size, ink=ink)
             y += size + 5
         return y
 
     def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
-        """Draws a key to fills, each given as `(fill, words)`, with its top at `y`, and returns the x after the key."""
+        """Draws a key that explains fills, and returns the x-coordinate after the key.
+
+        Args:
+            x: the x-coordinate of the key's left edge in px.
+            y: the y-coordinate of the key's top edge in px.
+            parts: the fills, each with its meaning, as `(fill, words)`.
+        """
         for fill, label in parts:
             self.box(x, y, 14, 12, fill)
             self.text(x + 20, y + 10, label)
@@ -240,7 +248,7 @@ class Sheet:
         self._paths, self._words, self._hatched = {}, {}, {}
 
     def place(self, other: Sheet, x: float, y: float) -> None:
-        """Paints a finished sheet over this one, with its top left corner at `(x, y)`."""
+        """Paints another sheet over this one, with the top left corner of the other sheet at `(x, y)`."""
         self.layer()
         other.layer()
         self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{"".join(other._layers)}</g>')
@@ -305,18 +313,18 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
 
 
 def width_of(text: str, size: float = 12) -> float:
-    """Returns an upper bound, in px, for the width of text. Wide characters, such as Chinese ones, count as two."""
+    """Returns an upper bound, in px, for the width of text. A wide character, such as a Chinese one, counts as two."""
     columns = len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
     return CHAR * size / 12 * columns
 
 
 def escape(text: str) -> str:
-    """Escapes text for an element or an attribute. Characters that XML does not allow are replaced."""
+    """Escapes text for an XML element or attribute, and replaces characters that XML does not allow."""
     return html.escape(_NOT_XML.sub("\ufffd", text))
 
 
 def n(value: float) -> str:
-    """Returns a coordinate with at most two decimals and no trailing zeros."""
+    """Returns a coordinate as text, with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -336,9 +344,9 @@ def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
     """Returns the diagonal lines that hatch boxes `(x, y, width, height)`, as an SVG path.
 
-    An SVG pattern would need a name. If two pictures on a page use the same name, a browser may take the pattern from
-    the wrong one, which may be hidden. All lines belong to one evenly spaced set for the whole sheet, so they
-    continue through boxes that touch.
+    An SVG pattern would need a name. If two pictures on a page used the same name, a browser might take the pattern
+    from the wrong picture, which might be hidden. All lines belong to one evenly spaced set for the whole sheet, so
+    they continue through boxes that touch.
     """
     x, y, width, height = np.array(boxes).T
     right, foot = x + width, y + height
@@ -346,7 +354,7 @@ def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
     counts = np.maximum(np.floor((right + foot) / _APART).astype(int) - first + 1, 0)
     box = np.repeat(np.arange(len(boxes)), counts)
     line = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    # On line i, x + y = i * _APART. In a box, it runs from the left or lower side to the top or right side.
+    # On line i, x + y = i * _APART. In a box, the line runs from the left or lower side to the top or right side.
     starts = np.maximum(x[box], line * _APART - foot[box])
     ends = np.minimum(right[box], line * _APART - y[box])
     inside = np.flatnonzero(ends > starts)

@@ -1,4 +1,4 @@
-"""Draws the staircase of rectangles that covers a padded batch, and what each number of rectangles costs.
+"""Draws a staircase of rectangles that covers the real cells of a batch, and the cost of other numbers of rectangles.
 
 `packviz.core.cuts` computes the best cuts.
 """
@@ -45,7 +45,7 @@ class Stairs(Drawing):
 
     @property
     def calls(self) -> int:
-        """The number of rectangles. Each rectangle is one call to the kernel."""
+        """The number of rectangles. Each rectangle needs one call of the kernel."""
         return len(self.rectangles)
 
     @property
@@ -59,7 +59,7 @@ class Stairs(Drawing):
         return self.cells - self.layout.n_valid
 
     def summary(self) -> str:
-        """Returns the counts in a sentence."""
+        """Returns a sentence with the numbers of rectangles and of computed, real and padding cells."""
         share = text.percent(self.wasted, self.cells)
         return (
             f"{text.count(self.calls, 'rectangle')}: {text.count(self.cells, 'cell')} computed,"
@@ -85,14 +85,14 @@ class Stairs(Drawing):
         order, muted = layout.sorted_indices[::each].tolist(), sheet.colours.muted
         wide, tall = min(30.0, _WIDE / layout.max_len), min(22.0, _TALL / len(order))
         grid = CellGrid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, 11)
-        what = "one rectangle, the padded batch" if self.calls == 1 else f"{self.calls:,} rectangles"
-        sheet.title(f"{what}: {text.percent(self.wasted, self.cells)} of what is computed is padding")
+        what = "one rectangle, the padded batch," if self.calls == 1 else f"{self.calls:,} rectangles"
+        sheet.title(f"{text.percent(self.wasted, self.cells)} of the cells in {what} are padding")
         sheet.box(_LEFT, _TOP, grid.right - _LEFT, grid.foot - _TOP, stroke=muted, thick=1, dash="2 3")
         boxes = [(grid.x(a), _TOP, (b - a) * wide, -(-many // each) * tall) for a, b, many in self.rectangles]
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
         label = partial(text.cell_label, None) if text.is_few(layout) else None
-        fill = palette.REAL if grid.is_low else ""  # a sequence has its colour where its name is
+        fill = palette.REAL if grid.is_low else ""  # a sequence has its own colour only if its name is shown
         grid.draw(real_cells(layout, b, label, fill) for b in order)
         spacing, accent = (grid.right - _LEFT) / self.calls, sheet.colours.accent
         if spacing < 6:  # too narrow to be outlined one by one
@@ -113,7 +113,7 @@ class Stairs(Drawing):
         return sheet
 
     def _axis(self, grid: CellGrid) -> None:
-        """Writes as many time steps of the cuts as fit, and, below the grid, the sizes of the rectangles if all fit."""
+        """Writes the cuts above the grid, as many as fit, and the rectangles' sizes below it, if all of them fit."""
         sheet, muted = grid.sheet, grid.sheet.colours.muted
         sheet.text(_LEFT - 14, _TOP - 8, "cuts", anchor="end", size=11, ink=muted)
         for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
@@ -163,12 +163,12 @@ class TradeOff(Drawing):
         return "\n".join(text.table(rows, ">10>14>16<"))
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the time against the number of rectangles, and the wasted cells below."""
+        """Draws two plots against the number of rectangles: the time and, below it, the wasted cells."""
         at, calls, plots = self.calls.index(self.at), tuple(self.calls), list[list[Plot]]()
         none = len(COLOURS) - 1  # a colour that no method has
         found = [(k, *self.measured[k]) for k in sorted(self.measured)]
         for what, values, label in (
-            ("time, as a multiple of one rectangle", self.ratios, f"{self.ratios[at]:.2f}"),
+            ("time relative to one rectangle", self.ratios, f"{self.ratios[at]:.2f}"),
             ("wasted cells", self.wasted, text.short(self.wasted[at])),
         ):
             curves = [Curve("", none, 0, calls, values)]
@@ -177,13 +177,13 @@ class TradeOff(Drawing):
                 curves.append(Curve("measured here", none, 1, x, middle, low, high, hollow=True))
             cursor = {label: ((self.at, 0.0), (self.at, values[at]))}
             plots.append([Plot(what, curves, [self.at], cursor, "", log_x=True)])
-        title = f"Predicted to be fastest: {text.count(self.best, 'rectangle')}"
-        axis = f"rectangles: 1 is padding, {calls[-1]:,} have none" if calls[-1] > 1 else "rectangles"
+        title = f"The predicted time is lowest with {text.count(self.best, 'rectangle')}"
+        axis = f"rectangles (1: padded, {calls[-1]:,}: no padding)" if calls[-1] > 1 else "rectangles"
         whole = Sweep(title, plots, (), (), "", axis, 230).sheet(theme)
         whole.description = self.to_text()
         return whole
 
 
 def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
-    """Draws a staircase and, to its right, the trade-off that it belongs to."""
+    """Draws a staircase and, to its right, its trade-off between wasted cells and calls."""
     return row([stairs.sheet(theme), trade_off.sheet(theme)], theme)

@@ -17,10 +17,10 @@ from packviz.draw import palette, text
 _WRONG = "#b3402a"
 LOOKS = {
     "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold;"
-    f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # neighbours stay apart
+    f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # keeps adjacent cells apart
     "–": "opacity:.75",
 }
-"""The look of cells that begin with one of these signs. The colour only repeats what the sign means."""
+"""The CSS of cells that begin with one of these signs. The colour only repeats the meaning of the sign."""
 
 _SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
@@ -43,10 +43,10 @@ class Tabled(HasText):
         return self.table.to_html()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the table to a file that ends in `.html` or `.txt`.
+        """Writes the table to a file whose name ends in `.html` or `.txt`.
 
         Raises:
-            ValueError: the file has another suffix.
+            ValueError: the name has a different suffix.
             OSError: the file cannot be written.
         """
         page = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
@@ -66,7 +66,7 @@ class Table(Tabled):
         title: the title above the table; may be empty.
         notes: lines of text below the table.
         folded: a summary, followed by lines that a notebook shows when the summary is clicked; may be empty.
-        form: the alignment of the columns as in `text.table`, but without `.`.
+        form: the alignment of the columns, as in `text.table`, except that `.` is not allowed.
     """
 
     rows: Sequence[Sequence[str]]
@@ -83,7 +83,7 @@ class Table(Tabled):
         return self
 
     def to_text(self) -> str:
-        """Returns the table as lines of text, with the notes below."""
+        """Returns the table as lines of text, with the notes below it."""
         lines = [self.title] if self.title else []
         lines += text.table([self.head, *self.rows] if self.head else self.rows, self.form)
         notes = [*self.notes, *self.folded]

@@ -12,14 +12,14 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, sequence_name
 
 Labels = Sequence[Sequence[str]]
-"""The labels of cells, sequence by sequence. A row may extend into the padding; a missing label is left blank."""
+"""The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing labels are blank."""
 
 EXPLAINED = {
     "padding": "hatched: padding",
     "order": "packed: the longest sequence comes first",
     "batch_sizes": "batch_sizes: how many sequences reach each step",
     "stretch": "each column is one stretch of data",
-    "data": "data and batch_sizes: these make a PackedSequence",
+    "data": "data and batch_sizes together make a PackedSequence",
 }
 """A line about each part of a picture."""
 
@@ -32,7 +32,7 @@ FEW = 16
 
 
 def summary(layout: Layout) -> str:
-    """Returns the counts in a sentence."""
+    """Returns a sentence with the size of a batch and its numbers of cells, real cells and padding cells."""
     sequences = count(layout.batch_size, "sequence")
     return (
         f"{sequences} padded to {count(layout.max_len, 'time step')}: {count(layout.n_cells, 'cell')},"
@@ -43,7 +43,7 @@ def summary(layout: Layout) -> str:
 def describe(
     layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None, part: str = WHOLE
 ) -> str:
-    """Describes the padded batch and the packed data, or one of `PARTS`. A small batch is described cell by cell."""
+    """Describes the padded batch and the packed data, or only one `part`. Small batches are described cell by cell."""
     if not is_few(layout):
         return "\n".join([summary(layout), "", *_outline(layout, part)])
     lines = [summary(layout)]
@@ -60,25 +60,25 @@ def describe(
 def at_step(layout: Layout, t: int) -> str:
     """Describes the rows that the RNN reads at time step `t`, and their place in `data`."""
     size, start = layout.batch_sizes[t], layout.offsets[t]
-    line = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
+    line = f"At step {t}, the RNN reads {size} of {count(layout.batch_size, 'sequence')}, so batch_sizes[{t}] = {size}."
     where = f"data[{start}:{start + size}]"
     if not is_few(layout):
-        return f"{line} They fill {where}."
+        return f"{line} The step fills {where}."
     cells = " ".join(cell_label(None, b, t) for b in layout.sorted_indices[:size])
-    return f"{line} Packed here: {cells}, as {where}."
+    return f"{line} {where} contains {cells}."
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
     """Describes the order that people often expect in `data`, and where the rows of time step `t` would be in it."""
     rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
-    message = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
+    message = f"data does not hold one sequence after another. If it did, step {t} would have rows {rows}."
     if not is_few(layout):
         return message
     return f"{message}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
 
 
 def flat(layout: Layout) -> str:
-    """Returns a line that describes the flat rows."""
+    """Returns a line that describes the flat rows, in which the sequences follow one another."""
     return f"flat: {count(layout.n_valid, 'row')}, one sequence after another"
 
 
@@ -98,37 +98,43 @@ def is_few(layout: Layout) -> bool:
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
-    """Returns a number with its noun: `1 cell`, `1,024 cells`."""
+    """Returns a number with its noun, such as `1 cell` or `1,024 cells`."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def percent(part: float, whole: float = 1) -> str:
-    """Returns a share as a percentage with three digits: `29.7 %`. If the whole is 0, the share is `0 %`."""
+    """Returns a share as a percentage with at most three significant digits, such as `29.7 %`.
+
+    If both the part and the whole are 0, the share is `0 %`.
+    """
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
 def short(n: int) -> str:
-    """Returns a count, rounded if it has more than seven digits: `7,654,321`, `76.5 M`, `1.2 G`, `3.02 T`."""
+    """Returns a count, rounded if it has more than seven digits, such as `7,654,321`, `76.5 M`, `1.2 G` or `3.02 T`."""
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
 
 
 def size(n: float) -> str:
-    """Returns a number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
+    """Returns a number of bytes with at most three significant digits, such as `96 B`, `1.23 kB` (1230 B) or `3 MB`."""
     return f"{_scaled(n)}B"
 
 
 def difference(value: float) -> str:
-    """Returns a difference with at most two significant digits: `0.038`, `1.7`, `NaN`."""
+    """Returns a difference with at most two significant digits, such as `0.038`, `1.7` or `NaN`."""
     return "NaN" if math.isnan(value) else f"{value:.2g}"
 
 
 def share(value: float) -> str:
-    """Returns a share as a percentage, usually with two significant digits: `0.038%`, `17%`, `NaN`."""
+    """Returns a share as a percentage, such as `0.038%`, `17%` or `NaN`.
+
+    The percentage has at most two significant digits or, from 99.5 % upwards, at most three.
+    """
     return "NaN" if math.isnan(value) else f"{100 * value:.2g}%" if 100 * value < 99.5 else f"{100 * value:.3g}%"
 
 
 def short_share(value: float) -> str:
-    """Returns a share as a percentage of at most five characters: `0.43%`, `17%`, `<.1%`, `3e12%`."""
+    """Returns a share as a percentage in at most five characters, such as `0.43%`, `17%`, `<.1%` or `3e12%`."""
     if 100 * value < 0.095:
         return "<.1%"
     return f"{100 * value:.0e}%".replace("+0", "").replace("+", "") if value >= 9.995 else share(value)
@@ -138,10 +144,11 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     """Returns the lines of a table, without trailing blanks.
 
     Args:
-        rows: the cells of each row, including the head. If a row ends early, its last cell spans the other columns.
+        rows: the cells of each row, including the head. If a row ends early, its last cell spans the remaining
+            columns.
         form: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at the decimal point), followed
-            by a minimum width if there is one, as in `<24>9`. Other characters are written between the cells. All
-            further columns are aligned like the last one.
+            by a minimum width if there is one, as in `<24>9`. Any other characters are written between the cells.
+            Columns beyond those in `form` are aligned like its last column.
     """
     columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
     many = max(map(len, rows), default=0)
@@ -164,7 +171,7 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
 
 
 def _decimals(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[list[str]]:
-    """Returns the cells, with aligned decimal points in columns whose alignment is `.`.
+    """Returns the cells, padded so that decimal points are aligned in columns whose alignment is `.`.
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
@@ -194,7 +201,11 @@ def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | Non
 
 
 def value(value: Any) -> str:
-    """Returns the contents of a cell as text: whole numbers and words as they are, other numbers with two digits."""
+    """Returns the contents of a cell as text.
+
+    Integers and printable words stay as they are. Other numbers have at most two significant digits, except that whole
+    numbers below a million keep all their digits. Lists and vectors become `…`.
+    """
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
@@ -214,7 +225,7 @@ def numbers(values: IntArray, limit: int = 24) -> str:
 
 
 def _scaled(n: float) -> str:
-    """Returns a number with three digits, a space and the prefix for a power of 1000: `96 `, `1.23 k`, `33.6 M`."""
+    """Returns a number with at most three significant digits, and the prefix for a power of 1000, such as `1.23 k`."""
     value, signs = float(n), ["", "k", "M", "G", "T", "P"]
     while abs(float(f"{value:.3g}")) >= 1000 and len(signs) > 1:
         value, signs = value / 1000, signs[1:]
@@ -243,7 +254,7 @@ def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
 
 
 def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:
-    """Returns a row for each time step: its batch size, its rows of data, and its cells."""
+    """Returns a row for each time step, with its batch size, its rows of data and its cells."""
     rows = []
     for t, size in enumerate(layout.batch_sizes):
         cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])

@@ -1,6 +1,6 @@
 """Stores the theme of the reader's page, light or dark, and calls functions when it changes.
 
-A panel on the page (`explorers.panel`) announces the theme. Plotly charts follow it in this way, because a style sheet
+A widget on the page (`explorers.panel.Companion`) announces the theme. Plotly charts need this, because a style sheet
 cannot change their colours.
 """
 
@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable
 
 _dark = False
-_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # only the latest: a cell that runs again shows new charts
+_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # only the latest: a cell that runs again makes new ones
 
 
 def is_dark() -> bool:
-    """Returns whether the last announced theme is dark. Before the first announcement, the theme is light."""
+    """Returns whether the last announced theme is dark, or False if no theme has been announced."""
     return _dark
 
 
 def announce(dark: bool) -> None:
-    """Stores the theme, and calls every follower if it has changed."""
+    """Stores the theme and, if it has changed, calls the functions registered with `follow`."""
     global _dark
     if dark != _dark:
         _dark = dark
@@ -28,5 +28,8 @@ def announce(dark: bool) -> None:
 
 
 def follow(notify: Callable[[bool], None]) -> None:
-    """Registers a function to call at every change from now on. Its argument is True if the new theme is dark."""
+    """Registers a function to call at every change of theme. The function gets True if the new theme is dark.
+
+    Only the 64 functions that were registered last are called.
+    """
     _followers.append(notify)

@@ -1,4 +1,4 @@
-"""Contains the live panels, whose pictures follow their controls. Only these and the lessons use widgets.
+"""Provides the live panels, whose pictures change with their controls. Only the panels and the lessons use widgets.
 
 Examples:
     >>> import packviz as pv

@@ -1,4 +1,4 @@
-"""Shows alignment in a panel: move the padding to the other side, by the lengths or by guessing from zeros."""
+"""Shows alignment in a panel: move the padding to either side, and see what guessing from zeros gets wrong."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ZEROS = ("none", "at the start", "at the end")
 
 
 class AlignExplorer(Panel):
-    """A small batch whose padding is moved according to the lengths and, beside it, by guessing from zeros.
+    """A small batch whose padding is moved according to the lengths and, for comparison, by guessing from zeros.
 
     Attributes:
         typed: the text field for the lengths.
         source_side: the drop-down list for the side of the padding in the batch.
         padding_side: the drop-down list for the side of the padding in the result.
-        zeros: the drop-down list for the place of zeros that are data, if any: two in each sequence, or fewer in a
-            short one.
+        zeros: the drop-down list for zeros among the data: none, or two at the start or at the end of each sequence.
+            Short sequences have fewer zeros.
         wrong_cells: the number of cells in the picture that the guess gets wrong.
     """
 
@@ -45,10 +45,10 @@ class AlignExplorer(Panel):
         """Makes the panel.
 
         Args:
-            lengths: your lengths: at most 16 sequences of at most 16 steps.
+            lengths: your lengths, at most 16 sequences of at most 16 steps.
             source_side: the side of the padding in the batch, `"left"` or `"right"`.
             padding_side: the side of the padding in the result, `"left"` or `"right"`.
-            zeros: the place of zeros that are data, one of `ZEROS`.
+            zeros: where to put zeros among the data, one of `ZEROS`.
 
         Raises:
             ValueError: a length is not valid, or a choice is unknown.
@@ -60,7 +60,7 @@ class AlignExplorer(Panel):
         super().__init__(row(self.typed, self.zeros, self.source_side, self.padding_side))
 
     def view(self) -> View:
-        """Returns the batch, and the results of both methods."""
+        """Returns a view of the batch and of the results of both methods."""
         from torch import tensor  # noqa: PLC0415 - takes a second or two when the first panel opens
 
         from packviz.ops.masks import align  # noqa: PLC0415
@@ -81,7 +81,7 @@ class AlignExplorer(Panel):
             drawn(guess, padding_side=after, title=f"{mark} guessed from zeros", like=moved),
         ]
         wrong = text.count(self.wrong_cells, "cell")
-        summary = f"Guessed from zeros, {wrong} of {layout.n_cells} are wrong."
+        summary = f"Guessing from zeros gets {wrong} of {layout.n_cells} wrong."
         if not self.wrong_cells:
             summary = "Here the guess happens to be right in every cell."
         return View(
@@ -92,7 +92,7 @@ class AlignExplorer(Panel):
 
 
 def guessed(x: Any, padding_side: str) -> Any:
-    """Rotates each row until all zeros at its ends are on one side, as code without lengths does.
+    """Rotates each row until all zeros at its ends are on one side, as code that ignores lengths does.
 
     Args:
         x: a tensor `(B, T)` of numbers, padded with zeros.
@@ -108,7 +108,7 @@ def guessed(x: Any, padding_side: str) -> Any:
 
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, with zeros as data at its start or end."""
+    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, except for zeros at its start or end."""
     x = np.zeros(layout.mask.shape, dtype=np.int64)
     for cells, n in zip(x, layout.lengths, strict=True):
         counted, few = np.arange(1, n + 1), min(2, n - 1)

@@ -13,21 +13,21 @@ from packviz.explorers.lengths import MOST, TYPED, LengthsPicker
 from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
 
 _CELLS = ("real cells", "padding", "padding")
-_TOKENS = ("works on", "waits, in tokens", "waiting")
+_TOKENS = ("tokens", "waiting, in tokens", "waiting")
 
 
 class BatchingExplorer(Panel):
     """An epoch of batches from your lengths, with the padding of each batch and the share of each worker.
 
     Attributes:
-        picker: the controls that choose the lengths. Its seed also determines how batches are shuffled.
+        picker: the controls for choosing the lengths. Their seed also determines how batches are shuffled.
         batch_size: the slider for the number of sequences per batch.
         order: the drop-down list for the order in which sequences are put into batches.
         window: the slider for the number of batches that are sorted together to form buckets.
         workers: the slider for the number of workers that share a batch.
         strategy: the drop-down list for the way to divide a batch among workers.
         load: the `Load` of the batches in the picture.
-        tokens: `(S, W)` number of tokens for each batch and worker.
+        tokens: `(S, W)` number of tokens in each of `S` batches for each of `W` workers.
     """
 
     load: Load
@@ -44,15 +44,15 @@ class BatchingExplorer(Panel):
         order: str = buckets.SHUFFLED,
         workers: int = 2,
     ) -> None:
-        """Makes the panel with your lengths or, if there are none, with a distribution.
+        """Makes the panel with your lengths or, if you give none, with lengths from a distribution.
 
         Args:
             lengths: your lengths, at most 5,000.
-            kind: the distribution to use if there are no lengths.
+            kind: the distribution to use if you give no lengths.
             many: number of sequences in the distribution, from 8 to 2,000.
             longest: greatest length in the distribution, up to 512 time steps.
             batch_size: number of sequences per batch, up to 128.
-            order: the order in which sequences are put into batches, one of `packviz.batches.ORDERS`.
+            order: the order in which sequences are put into batches, one of `pv.batches.ORDERS`.
             workers: number of workers, from 1 to 8.
 
         Raises:
@@ -69,7 +69,7 @@ class BatchingExplorer(Panel):
         super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.strategy, self.workers))
 
     def view(self) -> View:
-        """Returns the batches of an epoch, and the shares of the workers."""
+        """Returns a view of the batches of an epoch and of the workers' shares."""
         n = self.picker.lengths().lengths
         order, seed = self.order.value, self.picker.seed.value
         several = n.size > self.batch_size.value and bool(n.min() < n.max())
@@ -95,11 +95,11 @@ class BatchingExplorer(Panel):
         def draw(theme: str) -> Sheet:
             drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]
             if len(shares) > 1:
-                title = "Tokens of each worker, and tokens of waiting for the slowest"
+                title = "Each worker's tokens, and its wait for the slowest, in tokens"
                 drawings.append(bars.totals(title, shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 
         lines = [summary, "", f"real cells of each batch  {text.numbers(load.real)}"]
         lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
-        lines += [f"{name}: {own:,} tokens, waits for {idle:,}" for name, (own, idle) in shares.items()]
+        lines += [f"{name} has {own:,} tokens and waits for {idle:,}" for name, (own, idle) in shares.items()]
         return View(draw, summary, lambda: "\n".join(lines))

@@ -18,7 +18,7 @@ from packviz.studies.benchmark import Benchmark, BenchmarkPoint
 YOURS, NOTHING = "yours", "nothing"
 _PRESETS = {"quick": experiment.QUICK, "full": experiment.FULL}
 _SETUPS = {"A": ["A"], "B": ["B"], "A and B": ["A", "B"]}
-_ROUNDS = 25  # the most rounds; a point is done as soon as its ratios are known
+_ROUNDS = 25  # the largest number of rounds; a point ends earlier if its ratios are known
 _PAUSE = 0.5  # seconds between two messages, because showing them slows down the measurement
 
 
@@ -31,12 +31,12 @@ class BenchmarkExplorer(Panel):
     Attributes:
         device: the drop-down list of the devices of this machine.
         setups: the drop-down list for setup A, B or both.
-        size: the drop-down list that sets the sliders for the quick or the full benchmark.
+        size: the drop-down list that sets the sliders to the sizes of the quick or the full benchmark.
         batch_size: the slider for the number of sequences.
         shortest: the slider for the smallest number of time steps.
         longest: the slider for the largest number of time steps.
         step: the slider for the difference between successive sizes, in time steps.
-        beside: the drop-down list of recorded files to draw beside your results.
+        beside: the drop-down list for the recorded file that is drawn beside your results.
         job: the buttons and the progress bar.
         result: the last result, or `None` if there is none yet.
     """
@@ -56,24 +56,24 @@ class BenchmarkExplorer(Panel):
         methods: str = "padded, packed",
         beside: str | None = "",
     ) -> None:
-        """Makes the panel. A number that is `None` is taken from the quick or the full benchmark.
+        """Makes the panel. If a number is `None`, the panel takes it from the quick or the full benchmark.
 
         Args:
             device: the device to run on.
-            quick: whether to start with the quick sizes. The strings `"true"` and `"false"` are accepted, too, because
-                papermill's `-p quick false` passes a string.
+            quick: whether to start with the sizes of the quick benchmark. The strings `"true"` and `"false"` are
+                accepted, too, because papermill's `-p quick false` passes a string.
             setups: the setups to measure, `"A"`, `"B"` or `"A and B"`.
             batch_size: number of sequences.
             shortest: smallest number of time steps.
             longest: largest number of time steps.
             step: difference between successive sizes, in time steps.
             methods: names from `packviz.studies.benchmark.METHODS`, separated by commas.
-            beside: the name of a recorded file, or `None` for no file. If it is empty, the panel takes a file whose
-                name contains this kind of device, or else the first file.
+            beside: the name of a recorded file, or `None` for no file. If the name is empty, the panel takes a file
+                whose name contains the kind of device, such as `cuda`, or else the first file.
 
         Raises:
             ValueError: this machine does not have the device, the recorded file does not exist, or another argument is
-                out of its range.
+                not valid.
         """
         self.result = None
         self._methods = tuple(method.strip() for method in methods.split(","))
@@ -105,7 +105,7 @@ class BenchmarkExplorer(Panel):
         )
 
     def view(self) -> View:
-        """Returns the plan of the benchmark and the curves measured so far."""
+        """Returns a view of the benchmark's plan and of the curves measured so far."""
         points, parameters = self._plan()
         sizes = [*dict.fromkeys(point.steps for point in points)]
         shown: dict[str, Benchmark | None] = {YOURS: self.result}
@@ -116,10 +116,10 @@ class BenchmarkExplorer(Panel):
             shown["recorded"] = beside = self._loaded[name].only(self._methods)
             here, there = (_kind(device) for device in (self.device.value, beside.provenance.get("device")))
             if here != there:
-                notes.append(f"The recorded run is from another kind of device: {there}, not {here}.")
+                notes.append(f"The recorded run is from a different kind of device: {there}, not {here}.")
         plan = (
             f"Start measures {parameters['batch_size']} sequences of {_listed(sizes)} time steps, setup"
-            f" {self.setups.value}, on {self.device.value}: up to {parameters['rounds']} rounds, until the ratios are"
+            f" {self.setups.value}, on {self.device.value}, in up to {parameters['rounds']} rounds, until ratios are"
             " known to about 5 %."
         )
         setups = _SETUPS[self.setups.value]
@@ -170,7 +170,7 @@ class BenchmarkExplorer(Panel):
 
 
 def _devices(device: str) -> list[tuple[str, str]]:
-    """Returns the label and the value of each device of this machine."""
+    """Returns the label and the value of each device of this machine, including `device`."""
     import torch  # noqa: PLC0415
 
     found = [("cpu", "cpu")]

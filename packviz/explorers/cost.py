@@ -1,4 +1,4 @@
-"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs it needs for the batch."""
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs the RNN needs for the batch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CostExplorer(Panel):
         super().__init__(row(self.typed, self.mode, self.bidirectional, self.input_grad), *sizes)
 
     def view(self) -> View:
-        """Returns the FLOPs of the RNN on the batch."""
+        """Returns a view of the RNN's FLOPs on the batch."""
         mode, hidden_size = self.mode.value, self.hidden_size.value
         self.proj_size.max = max(hidden_size - 1, 1)  # moves the slider back if it is beyond the range
         may_project = mode == "LSTM" and hidden_size > 1
@@ -60,5 +60,5 @@ class CostExplorer(Panel):
         def draw(theme: str) -> Sheet:
             return stack(count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme)
 
-        summary = f"A forward pass: {count.padded:,} GEMM FLOPs padded, {count.packed:,} packed; {saved} saved."
+        summary = f"A forward pass takes {count.padded:,} GEMM FLOPs padded and {count.packed:,} packed, {saved} less."
         return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(layout)}")

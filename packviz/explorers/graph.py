@@ -1,4 +1,4 @@
-"""Shows the autograd graph in a panel: choose steps and distinct lengths, and see what the backward pass writes."""
+"""Shows the autograd graph in a panel: choose lengths, and see what the backward pass of packing or padding writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GraphExplorer(Panel):
         super().__init__(row(self.steps, self.distinct, self.operation))
 
     def view(self) -> View:
-        """Returns the graph of the operation for the batch."""
+        """Returns a view of the operation's graph for the batch."""
         self.distinct.max = self.steps.value  # moves the slider back if it is beyond the range
         profile = _profile(self.steps.value, self.distinct.value)
         self.counted = counted = getattr(profile, OPERATIONS[self.operation.value])
@@ -58,8 +58,8 @@ class GraphExplorer(Panel):
             f" lengths {text.numbers(np.unique(layout.lengths)[::-1])}"
         )
         summary = (
-            f"Backward: {text.count(counted.nodes, 'node')}, {text.count(counted.backward.kernels, 'kernel')},"
-            f" {text.size(counted.backward.bytes)} written."
+            f"The backward pass of {text.count(counted.nodes, 'node')} runs"
+            f" {text.count(counted.backward.kernels, 'kernel')} and writes {text.size(counted.backward.bytes)}."
         )
         return View(
             draw=lambda theme: stack(batch, [graph.sheet(theme)], theme),

@@ -18,29 +18,30 @@ _ONE_AT_A_TIME = threading.Lock()  # a measurement would slow down any other
 class Job(widgets.HBox):
     """A button that starts some work, a progress bar, a button that stops the work, and a message.
 
-    The button runs the work in a thread, so that the notebook stays responsive. `run` runs it in the calling thread.
-    Only one job runs at a time. Making or starting another job asks the running one to stop, and a job that is started
-    waits until it has stopped.
+    The first button runs the work in a thread, so that the notebook stays responsive. `run` does the work in the
+    calling thread. Only one job runs at a time. Making or starting another job asks the running job to stop, and a new
+    job starts its work only when the running job has stopped.
 
     Attributes:
         start: the button that starts the work.
         stop: the button that asks the work to stop.
         bar: the progress bar.
         message: the label that shows the result of the work, or its error.
-        complaint: the error message if the work failed, or an empty string.
+        complaint: the error message if the work failed; otherwise an empty string.
         thread: the thread that the button started last, or `None` if there is none yet.
     """
 
     _stop_last: ClassVar[threading.Event] = threading.Event()  # asks the job that was started last to stop
 
     def __init__(self, description: str, work: Callable[[Progress, Stop], str]) -> None:
-        """Makes the button that starts some work.
+        """Makes the buttons, the progress bar and the message.
 
         Args:
-            description: the label of the button.
-            work: called with two functions. The first reports progress: it takes the number of parts that are done and
-                the number of all parts. The second returns whether the work should stop. The work returns the message
-                to show at the end. If it raises an error, the error message is shown.
+            description: the label of the button that starts the work.
+            work: the function that does the work. Its arguments are two functions. The first one reports progress: call
+                it with the number of parts that are done and the total number of parts. The second one returns whether
+                the work should stop. `work` returns the message to show at the end. If `work` raises an error, the
+                error message is shown.
         """
         self._work, self._asked = work, threading.Event()
         self.complaint = ""

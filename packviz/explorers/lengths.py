@@ -1,4 +1,4 @@
-"""Provides the controls for a panel's lengths: a text field, sliders, distributions, a list and a file."""
+"""Provides the controls for a panel's lengths, which you type, set with sliders, draw from a distribution or upload."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MOST_CELLS = 2048
 
 
 def lengths_field(lengths: Sequence[int], **options: Any) -> widgets.Text:
-    """Returns a text field with these lengths. It passes `options` to `ipywidgets.Text`."""
+    """Returns a text field with these lengths. The `options` are passed to `ipywidgets.Text`."""
     return widgets.Text(value=_listed(require_steps(Layout(lengths))), description="lengths", **options)
 
 
 def read(source: str | TextIO, most_cells: int | None = None) -> Layout:
-    """Reads lengths from a text, or from an open file.
+    """Reads lengths from a string or an open file.
 
     Raises:
         ValueError: the text is not a list of lengths, or their padded batch has more than `most_cells` cells.
@@ -39,19 +39,19 @@ def read(source: str | TextIO, most_cells: int | None = None) -> Layout:
     layout = require_steps(Layout(sources.read(io.StringIO(source) if isinstance(source, str) else source)))
     if most_cells and layout.n_cells > most_cells:
         raise ValueError(
-            f"these lengths make {layout.n_cells:,} cells; the panel runs an RNN at every change and takes at most"
+            f"these lengths make {layout.n_cells:,} cells; the panel runs an RNN at every change, so give at most"
             f" {most_cells:,}"
         )
     return layout
 
 
 class LengthsPicker(widgets.VBox):
-    """The controls that choose lengths. Those without an effect are hidden.
+    """The controls for choosing lengths. Controls without an effect are hidden.
 
     Attributes:
-        kind: the drop-down list for the source of the lengths, one of `KINDS`.
+        kind: the drop-down list for the source of the lengths. Its choices are `KINDS`.
         few: the slider for the number of sequences, if each has a slider of its own.
-        sliders: the sliders for the lengths of these sequences.
+        sliders: one slider for the length of each of these sequences.
         many: the slider for the number of sequences in a distribution.
         longest: the slider for the greatest length in a distribution, in time steps.
         seed: the slider for the seed of random lengths.
@@ -74,12 +74,13 @@ class LengthsPicker(widgets.VBox):
 
         Args:
             lengths: your lengths, or `None` for an example. Up to 8 sequences of up to 12 steps have a slider each.
-            kind: the source of the lengths, one of `KINDS`. Defaults to your lengths.
+            kind: the source of the lengths, one of `KINDS`. Defaults to sliders if your lengths fit on them, and
+                otherwise to a list.
             many: the number of sequences to draw from a distribution.
             longest: the greatest length in a distribution, up to 512 time steps.
             seed: the seed of random lengths, up to 99.
             sizes: the smallest and the largest value that `many` may have.
-            most: the largest number of lengths in a list or a file; `None` if there is no limit.
+            most: the largest number of lengths that a list or a file may contain; `None` for no limit.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
@@ -114,8 +115,8 @@ class LengthsPicker(widgets.VBox):
         """Returns the lengths that the controls describe.
 
         Raises:
-            ValueError: a list or a file contains too many lengths or something other than lengths, or no file has been
-                chosen yet.
+            ValueError: the list or the file contains too many lengths or something other than lengths, or no file has
+                been chosen yet.
         """
         kind = self.kind.value
         self._fit_longest()
@@ -152,7 +153,7 @@ def _listed(layout: Layout) -> str:
 def _uploaded(files: Sequence[Any]) -> io.TextIOWrapper:
     """Returns the last file that was uploaded, opened as text."""
     if not files:
-        raise ValueError("no file was chosen yet; choose one with the button")
+        raise ValueError("no file has been chosen yet; choose one with the button")
     content = io.BytesIO(files[-1]["content"])
     content.name = files[-1]["name"]
     return io.TextIOWrapper(content, encoding="utf-8-sig")

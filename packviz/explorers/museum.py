@@ -16,14 +16,14 @@ class MuseumExplorer(Panel):
     """A search for exhibits by an error message, with or without its traceback, or by a few words.
 
     Attributes:
-        pasted: the field for the text.
+        pasted: the field for the text to search for.
         found: the exhibits in the picture, the best match first.
     """
 
     found: museum.Matches
 
     def __init__(self, pasted: str = "") -> None:
-        """Makes the panel with this text."""
+        """Makes the panel, with this text in the field."""
         self.pasted = widgets.Textarea(
             value=pasted,
             description="error text",
@@ -33,7 +33,7 @@ class MuseumExplorer(Panel):
         super().__init__(self.pasted)
 
     def view(self) -> View:
-        """Returns the cards of the exhibits that match the text."""
+        """Returns a view of the exhibits that match the text."""
         asked = self.pasted.value.strip()
         self.found = found = museum.explain(asked)
         summary = found.summary if asked else f"{len(museum.EXHIBITS)} exhibits."

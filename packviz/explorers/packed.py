@@ -1,4 +1,4 @@
-"""Shows a packed sequence in a panel: go through the time steps, and see where every cell goes."""
+"""Shows a packed sequence in a panel: step through time, and see where every cell goes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from packviz.explorers.panel import Panel, View, row, show, slider, tick
 
 
 class PackedExplorer(Panel):
-    """A packed sequence, with the cells that one time step takes and their places in `data`.
+    """A packed sequence, with the cells of one time step and their places in `data`.
 
     The layout is read from a `PackedSequence` that torch has packed, so the order and the error messages are torch's.
 
     Attributes:
         typed: the text field for the lengths.
         t: the slider for the time step.
-        play: the button that goes through the time steps.
-        enforce_sorted: the checkbox for torch's option of that name. With it, torch rejects lengths that are not
-            sorted.
+        play: the button that steps through time.
+        enforce_sorted: the checkbox for torch's option of that name. If it is ticked, torch rejects lengths that are
+            not sorted.
         mistaken: the checkbox that shows the order that many people expect, one sequence after another.
-        indices: the checkbox that shows `sorted_indices` and `unsorted_indices`, each entry in its row.
-        states: the checkbox that shows, for a small batch, the states of a small RNN after this step, padded and
-            packed.
+        indices: the checkbox that shows `sorted_indices` and `unsorted_indices`, each entry next to its row.
+        states: the checkbox that shows, for a small batch, the padded and the packed states of a small RNN after step
+            `t`.
         shown: the `Layout` in the picture.
     """
 
@@ -50,7 +50,7 @@ class PackedExplorer(Panel):
         last = start.max_len - 1
         self.typed = lengths_field(lengths)
         self.t = slider("time step t", t, 0, last)
-        self.play = widgets.Play(value=t, min=0, max=last, interval=900, description="walk the steps")
+        self.play = widgets.Play(value=t, min=0, max=last, interval=900, description="play the steps")
         widgets.jslink((self.play, "value"), (self.t, "value"))
         self.enforce_sorted = tick("enforce_sorted")
         self.mistaken = tick("show the common mistake")
@@ -60,7 +60,7 @@ class PackedExplorer(Panel):
         super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
-        """Returns the picture of the chosen time step."""
+        """Returns a view of the chosen time step."""
         self.shown = layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
         self.t.max = self.play.max = layout.max_len - 1  # moves the sliders back if they are beyond the range
         t, mistaken = self.t.value, self.mistaken.value
@@ -87,10 +87,10 @@ def _states(layout: Layout, t: int) -> list[cells.Aligned]:
         torch.manual_seed(0)
         rnn, x = torch.nn.RNN(3, 4).double(), torch.randn(layout.max_len, layout.batch_size, 3, dtype=torch.float64)
         outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
-    last = torch.tensor(layout.lengths - 1).clamp(max=t)  # up to its end, a padded row is right
+    last = torch.tensor(layout.lengths - 1).clamp(max=t)  # before its sequence ends, a padded row is right
     real = layout.mask[:, [t] * 4]
     runs = [
-        (f"padded: h after step {t} (hatched: has read padding)", outputs[t], real),
+        (f"padded: h after step {t} (hatched if it has read padding)", outputs[t], real),
         (f"packed: h after step {t} (kept after the end)", outputs[last, range(len(last))], real | True),
     ]
     return [
@@ -101,10 +101,10 @@ def _states(layout: Layout, t: int) -> list[cells.Aligned]:
 
 @lru_cache(8)
 def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
-    """Returns the layout as torch packs it.
+    """Packs a batch of this layout with torch, and returns the resulting layout.
 
     Raises:
-        ValueError: torch rejects the lengths. The message is torch's.
+        ValueError: torch rejects the lengths. The message is the one that torch gives.
     """
     import torch  # noqa: PLC0415 - takes a second or two when the first panel opens
 

@@ -14,7 +14,7 @@ class PaddingExplorer(Panel):
     """A batch of your choice, padded and packed, with the cells that padding wastes.
 
     Attributes:
-        picker: the controls that choose the lengths.
+        picker: the controls for choosing the lengths.
         shown: the `Layout` in the picture.
     """
 
@@ -29,12 +29,12 @@ class PaddingExplorer(Panel):
         longest: int = 128,
         seed: int = 0,
     ) -> None:
-        """Makes the panel with these lengths, or with a distribution.
+        """Makes the panel with these lengths or, if `kind` names a distribution, with lengths from it.
 
         Args:
             lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.
-            kind: a distribution to start with instead: one of the keys of `pv.lengths.DISTRIBUTIONS`, such as
-                `"triangle"`.
+            kind: the name of a distribution that replaces your lengths at the start, such as `"triangle"`. See
+                `pv.lengths.DISTRIBUTIONS`.
             batch_size: number of sequences in the distribution, up to 512.
             longest: greatest length in the distribution, up to 512 time steps.
             seed: the seed of a random distribution, up to 99.
@@ -43,7 +43,7 @@ class PaddingExplorer(Panel):
         super().__init__(self.picker)
 
     def view(self) -> View:
-        """Returns the picture of the lengths."""
+        """Returns a view of the batch with the chosen lengths."""
         self.shown = layout = self.picker.lengths()
         return View(
             draw=lambda theme: layouts.draw(layout, theme=theme),

@@ -38,14 +38,14 @@ class Companion(anywidget.AnyWidget):
 
 @dataclass(frozen=True)
 class View:
-    """The picture and the words for one state of a panel's controls."""
+    """The picture and the texts for one state of a panel's controls."""
 
     draw: Callable[[str], Sheet | str]
     """Draws the picture in a theme."""
     summary: str
     """The counts in one or two sentences."""
     describe: Callable[[], str]
-    """Returns the picture in words."""
+    """Describes the picture as text."""
     kind: str = "image/svg+xml"
     """The MIME type of the picture: `image/svg+xml` or `text/html`."""
 
@@ -56,9 +56,9 @@ class View:
 
 
 class Panel(widgets.VBox):
-    """Controls, and the picture that follows them.
+    """Controls, and a picture that changes with them.
 
-    A subclass makes its controls, calls `super().__init__(…)`, and returns a `View` of them from `view`. If `view`
+    A subclass makes its controls, calls `super().__init__(…)`, and defines `view`, which returns a `View`. If `view`
     raises an error, the panel shows the message, and the last good picture stays. `view` may move a control or change
     its range. In that case, the panel shows a note until the control is back at the value that the reader chose. The
     text of the panel includes all messages.
@@ -67,8 +67,8 @@ class Panel(widgets.VBox):
         picture: the widget that shows the picture.
         summary: the widget that shows the counts.
         error: the widget that shows an error message.
-        note: the widget that names the controls that were moved.
-        as_text: the button that shows the picture in words.
+        note: the widget that names the controls that `view` has moved.
+        as_text: the button that shows a description of the picture.
     """
 
     def __init__(self, *controls: widgets.Widget, quiet: Sequence[widgets.Widget] = ()) -> None:
@@ -76,7 +76,7 @@ class Panel(widgets.VBox):
 
         Args:
             *controls: the widgets above the picture, from top to bottom.
-            quiet: widgets among these controls, or inside them, whose `value` does not change the picture.
+            quiet: the controls, or widgets inside a control, whose `value` does not change the picture.
         """
         self.picture, self.summary, self.error, self.note, self._words = (widgets.HTML() for _ in range(5))
         for name in ("picture", "summary", "error", "note"):
@@ -106,7 +106,7 @@ class Panel(widgets.VBox):
         """
 
     def to_text(self) -> str:
-        """Returns all messages, followed by the picture in words."""
+        """Returns all messages, followed by a description of the picture."""
         failed = " ".join(child.complaint for child in _within(self.children) if isinstance(child, Job))
         picture = self._view.describe() if self._view else ""
         return "\n\n".join(filter(None, (self._complaint, failed, self._moved, picture)))
@@ -179,10 +179,10 @@ def row(*children: widgets.Widget) -> widgets.Box:
 
 
 def slider(description: str, value: int, low: int, high: int, narrow: bool = False) -> widgets.IntSlider:
-    """Returns a slider for a whole number. A narrow slider has a one-letter label.
+    """Returns a slider for a whole number. A narrow slider only has room for a one-letter label.
 
     Raises:
-        ValueError: `value` is out of its range.
+        ValueError: `value` is not a whole number from `low` to `high`.
     """
     if value not in range(low, high + 1):
         raise ValueError(f"{description} is {value!r}; give a whole number from {low:,} to {high:,}")
@@ -202,7 +202,7 @@ def tick(description: str, value: bool = False) -> widgets.Checkbox:
 
 
 def dropdown(name: str, value: str, choices: Sequence[str], description: str = "", **layout: str) -> widgets.Dropdown:
-    """Returns a drop-down list. Its label is `description` or, if that is empty, the name of the panel's argument.
+    """Returns a drop-down list. Its label is `description` or, if that is empty, `name`.
 
     Raises:
         ValueError: `value` is not among the choices.
@@ -212,5 +212,5 @@ def dropdown(name: str, value: str, choices: Sequence[str], description: str = "
 
 
 def show(control: widgets.Widget, visible: bool) -> None:
-    """Shows a control, or hides it if it has no effect."""
+    """Shows or hides a control."""
     control.layout.display = None if visible else "none"

@@ -1,4 +1,4 @@
-"""Shows in a panel how documents fill rows: choose a strategy and a mask, and see the scores attention computes."""
+"""Shows in a panel how documents fill rows: choose a strategy and a mask, and see which scores attention computes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from packviz.explorers.lengths import MOST, LengthsPicker
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
 
 LEAST, TIMES = 16, 4
-"""The slider for the row size ends at 16 time steps, or at 4 times the longest document if that is more."""
+"""The slider ends at 16 time steps, the initial row size, or 4 times the longest document, whichever is greatest."""
 
 
 class RowExplorer(Panel):
     """Documents of your choice in rows of equal size, and the scores that attention computes in these rows.
 
     Attributes:
-        picker: the controls that choose the lengths.
+        picker: the controls for choosing the lengths.
         row_size: the slider for the number of time steps in a row.
         strategy: the drop-down list of rules for filling rows.
         mask: the drop-down list of attention masks.
@@ -37,12 +37,12 @@ class RowExplorer(Panel):
         strategy: str = FIRST_FIT_DECREASING,
         mask: str = NONE,
     ) -> None:
-        """Makes the panel with these lengths, or with a distribution.
+        """Makes the panel with these lengths or, if `kind` names a distribution, with lengths from it.
 
         Args:
             lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a slider each.
-            kind: a distribution to start with instead: one of the keys of `pv.lengths.DISTRIBUTIONS`, such as
-                `"sentences"`.
+            kind: the name of a distribution that replaces your lengths at the start, such as `"sentences"`. See
+                `pv.lengths.DISTRIBUTIONS`.
             many: number of documents to draw from the distribution, up to 512.
             longest: greatest length in the distribution, up to 512 time steps.
             row_size: number of time steps in a row.
@@ -60,7 +60,7 @@ class RowExplorer(Panel):
         super().__init__(self.picker, row(self.row_size, self.strategy, self.mask))
 
     def view(self) -> View:
-        """Returns the rows and their scores."""
+        """Returns a view of the rows and their scores."""
         layout, strategy = self.picker.lengths(), self.strategy.value
         longest = int(layout.lengths.max())
         # The range grows first, so that it is never empty. Then a value outside of it moves to the nearest end.

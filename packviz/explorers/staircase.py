@@ -1,4 +1,4 @@
-"""Shows staircases in a panel: choose how many rectangles, see the wasted cells, and predict and measure the time."""
+"""Shows staircases in a panel: choose a number of rectangles, see the wasted cells, and predict and measure times."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ EACH = 12
 """The slider offers every number of rectangles up to this one, and some larger numbers."""
 
 ROUNDS = 25
-"""The largest number of rounds in a measurement, after two warm-up rounds. The measurement stops earlier if the ratio
-is known to about 5 %."""
+"""The most rounds of a measurement after two warm-up rounds. It stops earlier if the ratio is known to about 5 %."""
 
 Cuts = tuple[int, ...]
 
@@ -35,19 +34,20 @@ _CELLS = Rates(fixed=0, call=0, step=0, cell=1)
 class StaircaseExplorer(Panel):
     """The best staircase with a chosen number of rectangles, from padding (one rectangle) to packing.
 
-    The best places to cut are those that waste the fewest cells, so they depend on the lengths alone. The best number
-    of rectangles depends on what a call costs compared with a cell, and therefore on the RNN.
+    For a given number of rectangles, the best cuts are those that waste the fewest cells, so they depend only on the
+    lengths. The best number of rectangles depends on the cost of a call compared with the cost of a cell, and therefore
+    on the RNN.
 
     Attributes:
-        picker: the controls that choose the lengths.
+        picker: the controls for choosing the lengths.
         mode: the drop-down list for the kind of RNN.
         input_size: the slider for the input size of the RNN.
         hidden_size: the slider for the hidden size of the RNN.
         rectangles: the slider for the number of rectangles.
-        job: the job that times the staircase in the picture against one rectangle. `job.run()` does so in the calling
+        job: the job that times the staircase in the picture against one rectangle. `job.run()` runs it in the calling
             thread.
         shown: the `Stairs` in the picture.
-        trade_off: the `TradeOff` beside the `Stairs`.
+        trade_off: the `TradeOff` beside the `Stairs` in the picture.
         timing: the last measurement, or `None` if there is none yet.
     """
 
@@ -67,17 +67,17 @@ class StaircaseExplorer(Panel):
         hidden_size: int = 32,
         rectangles: int = 4,
     ) -> None:
-        """Makes the panel with your lengths or, if there are none, with a distribution.
+        """Makes the panel with your lengths or, if you give none, with lengths from a distribution.
 
         Args:
             lengths: your lengths.
-            kind: the distribution to use if there are no lengths.
+            kind: the distribution to use if you give no lengths.
             many: number of sequences in the distribution, up to 512.
             longest: greatest length in the distribution, up to 512 time steps.
             mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
             input_size: input size of the RNN.
             hidden_size: hidden size of the RNN.
-            rectangles: number of rectangles at the start, or the nearest number that the lengths allow.
+            rectangles: number of rectangles at the start. The panel takes the nearest number that the slider offers.
         """
         self.picker = LengthsPicker(lengths, kind if lengths is None else TYPED, many=many, longest=longest)
         self.mode = dropdown("mode", mode, [*GATES], "RNN", width="210px")
@@ -93,7 +93,7 @@ class StaircaseExplorer(Panel):
         super().__init__(self.picker, *rows, quiet=(self.job,))
 
     def view(self) -> View:
-        """Returns the staircase, and its cost beside those of other staircases."""
+        """Returns a view of the staircase, with its cost beside the costs of other staircases."""
         layout, spec = self.picker.lengths(), self._spec()
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
@@ -110,7 +110,7 @@ class StaircaseExplorer(Panel):
         ratio = trade_off.ratios[trade_off.calls.index(at)]
         return View(
             draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle.",
+            summary=f"{stairs.summary()} The predicted time is {ratio:.2f} times that of one rectangle.",
             describe=lambda: f"{spec}, forward and backward\n{stairs.to_text()}\n\n{trade_off.to_text()}",
         )
 
@@ -156,11 +156,11 @@ class StaircaseExplorer(Panel):
 
 @lru_cache(32)
 def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
-    """Returns the best cuts for every small number of rectangles, for some large ones, and for packing."""
+    """Returns the best cuts for all small and some larger numbers of rectangles, and the cuts for packing."""
     packing = every_cut(lengths)
     most = len(packing) - 1
     found = {k: best_cuts(lengths, _CELLS, k) for k in range(1, min(most, EACH) + 1)}
-    # The more a call costs, the fewer rectangles are best, so each price leads to a different staircase.
+    # The more a call costs, the fewer rectangles are best, so other prices lead to other staircases.
     price = float(max(lengths) * len(lengths))
     while price > 1 and most > EACH:
         cuts = best_cuts(lengths, Rates(fixed=0, call=price, step=0, cell=1))

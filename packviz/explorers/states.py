@@ -21,7 +21,7 @@ CELLS = ("LSTM", "GRU", "RNN")
 
 
 class StatesExplorer(Panel):
-    """A small RNN of your choice, run padded and packed, with the differences between its hidden states.
+    """A small RNN of your choice, run on padded and on packed data, with the differences between its hidden states.
 
     Attributes:
         typed: the text field for the lengths.
@@ -30,8 +30,8 @@ class StatesExplorer(Panel):
         layers: the slider for the number of layers.
         bidirectional: the checkbox for an RNN that also reads the sequences backwards.
         direction: the drop-down list for the direction whose hidden state is drawn.
-        number: the drop-down list for what to draw: the distance between the hidden state and the packed one, or one
-            unit.
+        number: the drop-down list for the number to draw: the distance between the padded and the packed hidden state,
+            or one unit of both states.
         seed: the slider for the seed of the weights and the data.
         result: the `StatesComparison` in the picture.
     """
@@ -76,7 +76,7 @@ class StatesExplorer(Panel):
         )
 
     def view(self) -> View:
-        """Returns the hidden states over time, and the differences between all padded and packed results."""
+        """Returns a view of the hidden states over time and of the differences between padded and packed results."""
         from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch
 
         layout = read(self.typed.value, MOST_CELLS)
@@ -87,7 +87,7 @@ class StatesExplorer(Panel):
         path = trajectory(result, direction, self.number.index - 1 if self.number.index else None)
 
         def draw(theme: str) -> Sheet:
-            where = grids.draw(result.panels(), "Where they differ:", theme)
+            where = grids.draw(result.panels(), "Where padded and packed differ:", theme)
             return stack(str(result.rnn), [path.sheet(theme), where], theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")

@@ -1,4 +1,4 @@
-"""Shows static graphs in a panel: type a forward pass, and see where its PackedSequence goes and what breaks."""
+"""Shows static graphs in a panel: choose or type a forward pass, and see which lines fail in a captured graph."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _HINT = (
 
 
 class StaticExplorer(Panel):
-    """The data flow of a forward pass that you choose or type, and the places where it breaks with fixed shapes.
+    """A forward pass that you choose or type, with the results of `check_static` and marks at the lines that fail.
 
     Attributes:
         network: the drop-down list of networks. It shows `OWN` if the code has been changed.
-        code: the field for the code of its `forward`.
+        code: the field for the code of the network's `forward`.
         lengths: the text field for the lengths of the batch that the code runs on.
         result: the `StaticCheck` in the picture.
     """
@@ -56,7 +56,7 @@ class StaticExplorer(Panel):
 
         Args:
             network: the name of the network, one of `NETWORKS`.
-            lengths: the lengths of a batch that has at most 2,048 cells when it is padded.
+            lengths: your lengths, whose padded batch may have at most 2,048 cells.
 
         Raises:
             ValueError: `network` is unknown, or a length is not valid.
@@ -75,7 +75,7 @@ class StaticExplorer(Panel):
         super().__init__(row(self.network, self.lengths), self.code, widgets.HTML(_LOOK + _HINT), quiet=(self.network,))
 
     def view(self) -> View:
-        """Returns the verdict on the code."""
+        """Returns a view of the code with the verdict on it."""
         code = self.code.value
         self.network.value = next((name for name in NETWORKS if _source(name) == code), OWN)
         self.result = _check(code, read(self.lengths.value, MOST_CELLS))
@@ -120,7 +120,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
 
 
 def _run(run: Callable[[], Any]) -> Any:
-    """Runs the reader's code, and turns every error into one that names the line."""
+    """Runs code that you typed, and turns every error into a `ValueError`, which names the line if it is known."""
     try:
         return run()
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""Checks the exercises. A check returns a verdict in words, with a drawing of the reader's own result."""
+"""Provides the parts that all checks of exercises share. A check returns a verdict, with drawings of the answer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Verdict(Drawing):
 
     Attributes:
         solved: whether the answer is right in every case.
-        message: the result in words, with a hint if the answer is not right yet.
-        drawings: the reader's own result, beside the target if there is one.
+        message: the result as text, with a hint if the answer is not right yet.
+        drawings: drawings of the reader's own result, and of the target if there is one.
     """
 
     solved: bool
@@ -38,16 +38,16 @@ class Verdict(Drawing):
 
     @property
     def headline(self) -> str:
-        """The message after a mark: ✓ if the exercise is solved, ○ if it was not tried yet, and ✗ otherwise."""
+        """A mark and the message. The mark is ✓ for a solved exercise, ○ for a missing answer, and ✗ otherwise."""
         mark = "✓" if self.solved else "○" if self.message.startswith("Not solved yet") else "✗"
         return f"{mark} {self.message}"
 
     def to_text(self) -> str:
-        """Returns the verdict in words."""
+        """Returns the headline, followed by the drawings as text."""
         return "\n\n".join([self.headline, *(drawing.to_text() for drawing in self.drawings)])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the headline, and the drawings below it."""
+        """Draws the headline, with the drawings below it."""
         return stack(self.headline, [drawing.sheet(theme) for drawing in self.drawings], theme)
 
 
@@ -57,8 +57,8 @@ class Comparison(Drawing):
 
     Attributes:
         title: a name for the entries that are compared.
-        yours: the reader's entries: numbers, letters or tensors, kept as strings.
-        target: the right entries, kept as strings.
+        yours: the reader's entries (numbers, letters or tensors), which are converted to strings.
+        target: the right entries, which are converted to strings.
     """
 
     title: str
@@ -66,13 +66,13 @@ class Comparison(Drawing):
     target: Any
 
     def __post_init__(self) -> None:
-        """Turns the entries into strings."""
+        """Converts the entries to strings."""
         for name in ("yours", "target"):
             entries = [str(getattr(v, "item", lambda v=v: v)()) for v in getattr(self, name)]
             object.__setattr__(self, name, entries)
 
     def to_text(self) -> str:
-        """Returns both rows, with a caret below every entry that differs."""
+        """Returns both rows as text, with a caret below every entry of the reader's that differs."""
         width = max(map(len, [*self.yours, *self.target]), default=1)
         rows = [" ".join(entry.rjust(width) for entry in row) for row in (self.yours, self.target)]
         carets = " ".join(("^" if self._differs(i) else "").rjust(width) for i in range(len(self.yours)))
@@ -98,15 +98,15 @@ class Comparison(Drawing):
 
 
 def hint_for(answer: Any, mistakes: Iterable[tuple[Any, str]], otherwise: str) -> str:
-    """Returns the hint for the mistake that leads to this answer, or `otherwise` if there is no such mistake."""
+    """Returns the hint for the mistake that leads to this answer, or `otherwise` if none of the mistakes does."""
     return next((hint for wrong, hint in mistakes if wrong == answer), otherwise)
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
-    """Wraps a check so that it always returns a verdict, or raises an error in strict mode.
+    """Wraps a check so that it returns a verdict for every answer.
 
-    If the answer is still a stub, returns nothing or raises an error, the verdict says so. If the environment contains
-    `PACKVIZ_STRICT=1`, every exercise that is not solved raises `NotSolvedError`.
+    If the answer is still a stub, returns nothing or raises an error, the verdict says so. In strict mode, which the
+    environment variable `PACKVIZ_STRICT=1` switches on, an exercise that is not solved raises `NotSolvedError`.
     """
     judge: Callable[..., Verdict] = check
 
@@ -131,9 +131,9 @@ class _UnsolvedError(Exception):
 
 
 def answering(answer: Any) -> Any:
-    """Wraps the reader's function or network so that it raises an error if it returns nothing.
+    """Wraps the reader's function or network so that a call that returns nothing raises an error.
 
-    An answer of any other kind is returned unchanged.
+    An answer that is not callable is returned unchanged.
     """
     if not callable(answer):
         return answer
@@ -148,7 +148,7 @@ def answering(answer: Any) -> Any:
 
 
 def _describe(error: Exception) -> str:
-    """Returns a description of what is missing or went wrong, with the line if it is in the reader's own code."""
+    """Returns a text that says what is missing or what went wrong, with the line if it is in the reader's own code."""
     if isinstance(error, _UnsolvedError):
         return str(error)
     theirs = next((line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None)

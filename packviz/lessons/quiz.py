@@ -77,14 +77,14 @@ class Quiz(widgets.VBox):
 
 
 def ask(name: str) -> Quiz:
-    """Returns the quiz with this name from quizzes.toml.
+    """Returns the quiz with the given name from `quizzes.toml`.
 
     Raises:
         ValueError: the name is unknown.
     """
     quizzes = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
     if name not in quizzes:
-        raise ValueError(f"there is no quiz {name!r}; there are {', '.join(map(repr, quizzes))}")
+        raise ValueError(f"there is no quiz {name!r}; choose one of {', '.join(map(repr, quizzes))}")
     return Quiz(**quizzes[name])
 
 

@@ -1,1 +1,1 @@
-"""Functions on tensors that need only torch: helpers, drop-in packing, and fast ways to run an RNN."""
+"""Provides drop-in packing, helpers for padded batches, and fast ways to run an RNN. Needs only torch and NumPy."""

@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
-    """Returns the largest difference between two tensors, relative to the largest finite value of `theirs`.
+    """Returns the largest difference between two tensors, relative to the largest finite absolute value in `theirs`.
 
-    The result is infinite if a value is NaN, or is infinite in only one of the two tensors.
+    The result is infinite if either tensor contains NaN, or contains an infinity where the other has a different value.
     """
     if not theirs.numel():
         return 0.0
@@ -30,12 +30,14 @@ def relative_error(
 
     Args:
         ours: the results to check.
-        theirs: the results they should equal.
-        allowed: a function that takes the dtype of a result, and returns the largest error that rounding explains.
+        theirs: the results that `ours` should equal.
+        allowed: a function that takes a dtype and returns the largest error that rounding can explain.
 
     Returns:
-        A pair: the largest `relative_difference` and `None`; or, if some results differ by more than is allowed, the
-        largest difference among them and the index of the first.
+        A difference and an index. If no pair differs by more than is allowed, these are the largest
+        `relative_difference` of all pairs and `None`. Otherwise, they are the largest difference among the pairs that
+        differ by more, and the index of the first of these pairs. The difference between results of different shapes is
+        infinite.
     """
     pairs = list(zip(ours, theirs, strict=True))
     errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
@@ -44,12 +46,12 @@ def relative_error(
 
 
 def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
-    """Returns CPU copies of the tensors in nested tuples, lists and dicts, by names such as `result[0]['loss']`.
+    """Returns CPU copies of the tensors in nested tuples, lists and dicts, under names such as `result[0]['loss']`.
 
     Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is left out.
 
     Raises:
-        TypeError: `nested` contains anything else.
+        TypeError: `nested` contains something that cannot become a tensor.
     """
     if nested is None:
         return {}
@@ -71,14 +73,15 @@ def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[
     """Checks that several functions return the same results as the first of them.
 
     Args:
-        results: the name of each function, and its result in the form that `leaves` returns.
-        allowed: a function that takes the dtype of a result, and returns the largest error that rounding explains.
+        results: the result of each function, by the function's name, in the form that `leaves` returns.
+        allowed: a function that takes a dtype and returns the largest error that rounding can explain.
 
     Returns:
-        The largest relative error.
+        The largest `relative_difference` from the results of the first function.
 
     Raises:
-        ValueError: two results disagree. The error names the first part that differs, and by how much.
+        ValueError: the results of two functions disagree. The message names the first part that differs, and describes
+            the difference.
     """
     (first, right), *others = results.items()
     largest = 0.0
@@ -87,13 +90,13 @@ def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[
         for part in {**right, **found}:
             if part not in right or part not in found:
                 has, lacks = (name, first) if part in found else (first, name)
-                raise ValueError(f"{said}{part} is returned by {has} and not by {lacks}")
+                raise ValueError(f"{said}{part} is returned by {has} but not by {lacks}")
         error, wrong = relative_error([found[part] for part in right], [*right.values()], allowed)
         if wrong is not None:
             part, wanted = [*right.items()][wrong]
             if found[part].shape != wanted.shape:
-                raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, and not {tuple(wanted.shape)}")
+                raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, not {tuple(wanted.shape)}")
             off, most = relative_difference(found[part], wanted), allowed(wanted.dtype)
-            raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value, and {most:.2g} is allowed")
+            raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value; only {most:.2g} is allowed")
         largest = max(largest, error)
     return largest

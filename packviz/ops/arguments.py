@@ -1,4 +1,4 @@
-"""Checks that an RNN, a padded batch and an initial state fit together, for every function that runs an RNN."""
+"""Provides checks that an RNN, a padded batch and an initial state fit together."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from packviz.core.padded import order, reading
 
 
 def require_rnn(rnn: Any) -> None:
-    """Requires one of torch's three RNNs.
+    """Checks that `rnn` is one of torch's three RNNs.
 
     Raises:
-        TypeError: `rnn` is not one of them.
+        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
     """
     if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
         raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
 
 
 def require_padded(x: Any) -> None:
-    """Requires a tensor.
+    """Checks that `x` is a tensor.
 
     Raises:
-        TypeError: `x` is not a tensor. For a packed batch, the error explains how to pad it.
+        TypeError: `x` is not a tensor. If it is a packed batch, the message explains how to unpack it.
     """
     if isinstance(x, PackedSequence):
-        raise TypeError("x is a PackedSequence: unpack it with pad_packed_sequence, and give x and its lengths")
+        raise TypeError("x is a PackedSequence: unpack it with pad_packed_sequence, and give the tensor and lengths")
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
 
 
 def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
-    """Requires three dimensions, the last of which is the RNN's `input_size`.
+    """Checks that a shape has three dimensions, and that the last one equals the RNN's `input_size`.
 
     Raises:
         ValueError: the shape does not fit.
@@ -47,10 +47,10 @@ def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
 
 
 def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
-    """Requires an initial state that fits the RNN, the batch `x` and the number of sequences.
+    """Checks that an initial state fits the RNN, the batch `x` and the number of sequences.
 
     Raises:
-        ValueError: the state does not fit. torch itself would accept a state with too many rows, and drop some of them.
+        ValueError: the state does not fit. torch itself may accept, and partly ignore, a state for too many sequences.
     """
     rows = rnn.num_layers * (1 + rnn.bidirectional), batch
     shapes = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
@@ -63,6 +63,6 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
         raise ValueError(f"hx must be {expected}, got {got}")
     for state in states:
         if state.device != x.device:
-            raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
+            raise ValueError(f"hx is on {state.device}, but x is on {x.device}; move hx to {x.device}")
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}: convert it")
+            raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}; convert hx to {x.dtype}")

@@ -1,10 +1,11 @@
 """Uses a small model to predict how long each method takes to run a batch, and chooses a method.
 
 A run spends time on each layer and direction, and within these on every kernel call, time step and cell. Some of these
-times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures them. On a CPU, it
-measures each number of torch threads separately, because two threads halve the time of a large matrix product, but not
-that of a step or a copy. The model uses the constants that were measured with the nearest number of threads. They come
-from the files in `packviz/ops`, until `Costs.use` replaces them. Without measured constants, nothing is predicted.
+times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures these times, on a CPU
+separately for each number of torch threads, because two threads halve the time of a large matrix product, but not the
+time of a step or a copy. The measurements yield the constants of the model, which uses those for the number of threads
+that is nearest to the current one. The constants come from files in `packviz/ops`, until `Costs.use` replaces them.
+Without measured constants, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
 
 Term = tuple[str, Callable[[Spec], int]]
-"""The two factors by which a constant of the model is multiplied. The first is a count, named by a field of `Rates`:
-the run itself (always 1), its calls, its steps, its cells, or steps times cells. The second is a function of the RNN.
-It returns 1, the number of layers times directions, the number of weights, or the number of gates, which is `G · H` for
-each layer and direction."""
+"""The two factors by which a constant of the model is multiplied. The first is a count, given by the name of a field of
+`Rates`: 1 for the whole run, or the number of calls, of steps, of cells, or of steps times cells. The second is a
+function of the RNN's sizes. It returns 1, the number of layers times directions, the number of weights, or the number
+of gates, which is `G · H` for each layer and direction."""
 
 
 def _layers(spec: Spec) -> int:
@@ -59,8 +60,9 @@ all cells at every step, and cuDNN, which works on several layers and directions
 them."""
 
 NEAR = 1.05
-"""The factor within which predicted times count as equal, because predictions are off by a few per cent. Of the methods
-this close to the fastest, the simplest is chosen: torch's own kernel on the whole batch, if that is one of them."""
+"""The factor within which predicted times count as equal, because predictions are off by a few per cent. If several
+methods are this close to the fastest, the simplest of them is chosen. From simple to complex, the methods are
+`"packed"`, `"padded"`, `"staircase"` and `"split"`. But if all lengths are equal, `"padded"` is the simplest."""
 
 _VERSION = 1
 
@@ -72,8 +74,8 @@ class Costs(HasText):
     Attributes:
         device: `"cpu"` or `"cuda"`.
         seconds: for each key, such as `"fused LSTM training"`, the constants by the names in `TERMS`; a constant that
-            is left out is 0. A key consists of the way in which the RNN runs (see `key`), its mode, and `training` if
-            there is a backward pass, or otherwise `forward`.
+            is left out is 0. A key consists of the way in which the RNN runs (see `key`), the RNN's mode, and
+            `training` if there is a backward pass, or `forward` otherwise.
         provenance: the machine and conditions of the measurement; empty if nothing was measured.
     """
 
@@ -87,7 +89,10 @@ class Costs(HasText):
         return int(self.provenance.get("threads", 0)) if self.device == "cpu" else 0
 
     def measured_on(self, mode: str) -> Mapping[str, Any]:
-        """Returns the provenance of a mode's constants. `calibrate` may copy the constants of some modes."""
+        """Returns the provenance of the constants for an RNN's mode, such as `"LSTM"`.
+
+        It differs from `provenance` if `calibrate` did not measure this mode, but copied older constants.
+        """
         taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(mode, self.provenance)
         return taken_over
 
@@ -95,7 +100,7 @@ class Costs(HasText):
         """Makes `method="auto"` use these constants for the rest of this process.
 
         They replace the constants measured with the same number of threads. If the number of threads does not matter,
-        they replace all constants.
+        they replace all constants for this kind of device.
         """
         known = _known(self.device)
         if not self.threads:
@@ -128,15 +133,15 @@ class Costs(HasText):
         raise ValueError(f"{os.fspath(path)} does not contain the costs of a run")
 
     def to_text(self) -> str:
-        """Returns a line for each key, with the constants that are not 0, in nanoseconds."""
-        lines = [f"{self.device}, nanoseconds for each"]
+        """Returns a heading, the non-zero constants of each key in nanoseconds, and the origin of the constants."""
+        lines = [f"{self.device}, constants in nanoseconds"]
         for name, row in self.seconds.items():
             lines.append(f"{name}: {'; '.join(f'{term} {1e9 * row[term]:.3g}' for term in row if row[term])}")
         return "\n".join([*lines, origin(self.provenance) if self.provenance else "not measured"])
 
 
 def origin(provenance: Mapping[str, Any]) -> str:
-    """Describes the machine on which constants were measured, and whether this machine has a different processor."""
+    """Names the machine on which constants were measured, and says if this machine has a different processor."""
     on_cpu = not str(provenance.get("device", "cpu")).startswith("cuda")
     name, threads, date = (str(provenance.get(name, "")) for name in ("device_name", "threads", "date"))
     parts = [f"constants measured on {name}", f"torch threads: {threads}" if on_cpu else "", date[:10]]
@@ -146,20 +151,20 @@ def origin(provenance: Mapping[str, Any]) -> str:
 
 
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
-    """Computes how often each of `TERMS` counts in a run, from the calls, time steps and cells of each layer."""
+    """Returns the factor of each constant for a run with these numbers of calls, time steps and cells in each layer."""
     counts = {"fixed": 1, "call": calls, "step": steps, "cell": cells, "square": steps * cells}
     return {name: share(spec) * counts[rate] for name, (rate, share) in TERMS.items()}
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(HasText):
-    """The method chosen for a batch, and the reason for it.
+    """The method chosen for a batch, and the reason for the choice.
 
     Attributes:
         method: the method to use.
         cuts: the time steps at which the method cuts the batch, including 0 and `T`; `(0, T)` if it does not cut the
             batch.
-        seconds: the predicted time of each method that may be the fastest; empty if a rule decides.
+        seconds: the predicted time, in seconds, of each method that may be the fastest; empty if a rule decides.
         reason: the rule that decides, or the machine on which the constants behind the predictions were measured.
     """
 
@@ -169,7 +174,7 @@ class Plan(HasText):
     reason: str
 
     def to_text(self) -> str:
-        """Returns the predicted times, shortest first, the method, and the reason."""
+        """Returns the predicted times (shortest first), the method and the reason."""
         times = sorted(self.seconds.items(), key=lambda pair: pair[1])
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
         lines = [f"{method:9} {float(f'{1e3 * seconds:.2g}'):8g} ms predicted" for method, seconds in times]
@@ -182,11 +187,12 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 
     Args:
         method: the name of the method. `"packed"` and `"split"` have their own constants, and so does `"whole"`, which
-            stands for a padded batch without any padding. The rectangles of `"padded"` and `"staircase"` run on the
-            `fused` kernel, or on torch's other kernels, whose constants are called `rectangles`.
+            stands for a padded batch without any padding. `"padded"` and `"staircase"` share their constants. The key
+            of these constants begins with `fused` if a kernel that accepts only padded data can run the RNN, and with
+            `rectangles` otherwise.
         spec: the RNN.
         training: whether there is a backward pass.
-        fused: whether torch has a kernel for padded data (see `rates`).
+        fused: whether torch has a kernel that accepts only padded data (see `rates`).
         device: `"cpu"` or `"cuda"`.
     """
     if method in ("padded", "staircase"):
@@ -198,20 +204,21 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 def rates(
     spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
 ) -> Mapping[str, Rates]:
-    """Returns the cost of calls, steps and cells for each method, summed over all layers and directions of an RNN.
+    """Returns what calls, steps and cells cost with each method, summed over all layers and directions of an RNN.
 
     Args:
         spec: the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: whether torch has a kernel that accepts only padded data, for sizes that suit it. On a CPU this is
-            oneDNN's LSTM in float32; on CUDA it is cuDNN's kernel for small `H`, except in float64.
+        fused: whether torch has a kernel that accepts only padded data, even if the RNN's sizes do not suit it. On a
+            CPU, this kernel is oneDNN's LSTM in float32; on CUDA, it is cuDNN's kernel for small `H`, in any dtype but
+            float64.
         threads: number of torch threads; it matters only on a CPU.
 
     Returns:
-        The rates by method, named as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"`
-        and `"split"` they are the distinct lengths, because the number of sequences changes after each. The result is
-        empty if the constants of a method have not been measured.
+        The rates by method, under the names that `key` accepts. For `"padded"` and `"staircase"`, each rectangle is a
+        call. For `"packed"` and `"split"`, each distinct length counts as a call, because the number of sequences
+        changes after it. The result is empty if the constants of any method have not been measured.
     """
     known, found, one = in_force(device, threads), {}, amounts(spec, 1, 1, 1)
     names = {name: key(name, spec, training, fused, device) for name in _METHODS}
@@ -236,10 +243,13 @@ def choose(
     """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that is about as fast.
 
     The choice is deterministic, and nothing is measured. In three cases, torch's own kernel runs the batch, and nothing
-    is predicted: if all lengths are equal, because there is nothing to pack; if a GRU runs on a CPU without a backward
-    pass, because running it step by step gains nothing; and if no constants have been measured. For the GRU, running
-    step by step took 0.92 to 1.27 times as long as torch's kernel for packed data on 23 ragged batches, with a median
-    of 1.00.
+    is predicted:
+
+    * All lengths are equal, so there is nothing to pack, and either there is no backward pass or oneDNN's LSTM runs the
+      batch on a CPU.
+    * A GRU runs on a CPU without a backward pass. The method `"split"` would gain nothing: on 23 ragged batches, it
+      took 0.92 to 1.27 times as long as torch's kernel for packed data, with a median of 1.00.
+    * No constants have been measured for such an RNN on this kind of device.
 
     Args:
         rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may grow without bound in
@@ -247,7 +257,7 @@ def choose(
         lengths: `(B,)` lengths in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: whether torch has a kernel for padded data (see `rates`).
+        fused: whether torch has a kernel that accepts only padded data (see `rates`).
         threads: number of torch threads; it matters only on a CPU.
     """
     steps = max(lengths)
@@ -255,7 +265,7 @@ def choose(
     if steps == min(lengths) and (on_fused or not training):
         return _by_rule("padded", steps, "all lengths are equal, so there is nothing to pack")
     if rnn.mode == "GRU" and device == "cpu" and not training:
-        return _by_rule("packed", steps, "in a GRU's forward pass on a CPU no other method is faster")
+        return _by_rule("packed", steps, "in a GRU's forward pass on a CPU, no other method is faster")
     return weighed(Spec.of(rnn), lengths, training, device, fused, threads, rnn.mode == "RNN_RELU")
 
 
@@ -273,7 +283,7 @@ def weighed(
     each = rates(spec, training, device, fused, threads)
     if not each:
         remedy = f"packviz.calibrate({device!r}).use() measures them"
-        rule = f"no constants have been measured on {_PLACE[device]} for such an RNN; {remedy}"
+        rule = f"no constants have been measured on {_PLACE[device]} for this kind of RNN; {remedy}"
         return _by_rule("padded" if equal else "packed", steps, rule)
     real, changes = sum(lengths), len(set(lengths))
     packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
@@ -283,7 +293,7 @@ def weighed(
     if equal:
         method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
-    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # else padding does not pay
+    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # otherwise, never pad
         padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
         if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # otherwise a staircase cannot be fastest
@@ -299,9 +309,10 @@ def weighed(
 
 
 def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, ...]:
-    """Returns the cuts of the staircase that should be fastest. `place` stands for the later arguments of `choose`.
+    """Returns the cuts of the staircase that should be fastest.
 
-    Without measured constants, this is the staircase with the fewest cells among those with at most four rectangles.
+    If no constants have been measured, the staircase has at most four rectangles, with as few cells as possible.
+    `place` stands for the arguments of `choose` that follow `lengths`.
     """
     if each := rates(spec, *place):
         return best_cuts(lengths, each["staircase"])
@@ -310,7 +321,7 @@ def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, .
 
 @functools.lru_cache(maxsize=64)
 def in_force(device: str, threads: int = 1) -> Costs:
-    """Returns the constants that `choose` uses on a kind of device: the shipped ones, or those from `Costs.use`.
+    """Returns the constants that `choose` uses for a kind of device: the shipped ones, or those set by `Costs.use`.
 
     Args:
         device: `"cpu"` or `"cuda"`.
@@ -318,7 +329,7 @@ def in_force(device: str, threads: int = 1) -> Costs:
             the nearest number, by ratio, are used.
 
     Returns:
-        The constants, which are empty if nothing was measured.
+        The constants; if nothing was measured, an empty `Costs`.
     """
     known = _known(device)
     nearest = min(known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0)
@@ -347,7 +358,7 @@ def _gpu_name() -> str:
 
 
 def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
-    """Returns whether the kernel that accepts only padded data can run such an RNN."""
+    """Returns whether an RNN's mode and sizes suit the kernel that accepts only padded data."""
     if spec.proj_size:
         return False
     return spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
@@ -356,9 +367,9 @@ def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
 _METHODS = ("packed", "padded", "staircase", "split", "whole")
 _PLACE = {"cpu": "a CPU", "cuda": "a GPU"}
 
-# The largest `H` for which torch uses cuDNN's kernel for small weights, for each mode: without and with a backward
-# pass. The kernel keeps the weights on a GPU's cores from step to step, and takes a fraction of the time that the other
-# kernels take. See `use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`.
+# For each mode, the largest `H` for which torch uses cuDNN's kernel for small weights: first without a backward pass,
+# then with one. This kernel keeps the weights on a GPU's cores from step to step, and takes a fraction of the time that
+# the other kernels take. See `use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`.
 _SMALL = {"RNN": (384, 256), "GRU": (192, 128), "LSTM": (192, 128)}
 
 

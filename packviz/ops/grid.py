@@ -15,24 +15,24 @@ from packviz.core.padded import Padded
 from packviz.ops.index import mapped, placed
 
 MOST_SHAPES = 4
-"""The number of padded shapes for which the indices of a batch are kept."""
+"""The largest number of padded shapes for which the indices of one batch are kept."""
 
 
 class _Cells:
-    """Rectangles of cells whose rows may be anywhere in a tensor."""
+    """The rectangles of a staircase, whose cells may be anywhere in a padded tensor."""
 
     def __init__(self, rectangles: Sequence[tuple[int, int, Tensor, Tensor]], n_rows: int) -> None:
         """Stores the rectangles, and the number of rows of the tensor.
 
         Args:
             rectangles: for each rectangle, the number of time steps `t`, the number of sequences `n`, the tensor rows
-                that its cells occupy (`t · n` different numbers), and the indices of the cells that are padding.
+                that its cells occupy (`t · n` different numbers), and the indices of the padding among these cells.
             n_rows: number of rows of the tensor.
         """
         self._rectangles, self._n_rows = rectangles, n_rows
 
     def take(self, x: Tensor, features: int) -> list[Tensor]:
-        """Takes the rectangles `(t, n, F)` out of a tensor, with zeros at padding."""
+        """Returns copies of the rectangles, `(t, n, F)` each, with zeros at padding."""
         flat, taken = x.reshape(-1, features), []
         for steps, sequences, rows, waste in self._rectangles:
             cells = flat.index_select(0, rows)
@@ -41,15 +41,18 @@ class _Cells:
         return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
-        """Returns a tensor of this shape with the rectangles in their places, and `padding_value` elsewhere."""
+        """Returns a tensor of the given shape with the real cells in their places, and `padding_value` elsewhere."""
         padding = values[0].new_full((1, values[0].shape[-1]), padding_value)
         cells = torch.cat([*(value.flatten(0, 1) for value in values), padding])
         # A gather is faster than a scatter, because it writes in order and fills the padding in the same pass.
-        return cells.index_select(0, self._origin).view(shape)
+        # Autograd lets nobody change a view made here in place, so the result gets its shape first.
+        out = cells.new_empty(shape)
+        torch.index_select(cells, 0, self._origin, out=out.view(self._n_rows, -1))
+        return out
 
     @cached_property
     def _origin(self) -> Tensor:
-        """`(n_rows,)` the index of the cell that goes to each row of the tensor; for padding, the number of cells."""
+        """`(n_rows,)` the index of the cell that goes to each row of the tensor; at padding, the number of cells."""
         with torch.inference_mode(False):  # otherwise autograd could not save it
             rows = torch.cat([own for _, _, own, _ in self._rectangles])
             cells, start = torch.arange(len(rows), device=rows.device), 0
@@ -62,25 +65,25 @@ class _Cells:
 class _Whole:
     """Rectangles that are slices of a padded batch, because each contains every sequence, in the caller's order.
 
-    It has the same methods as `_Cells`. If there is only one rectangle, a tensor may hold the features of two
-    directions.
+    The methods are the same as those of `_Cells`. If there is only one rectangle, a tensor may contain the features of
+    two directions side by side.
     """
 
     def __init__(
         self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]
     ) -> None:
-        """Stores the shape of the batch and the time steps of each rectangle.
+        """Stores the shape of the batch, the time steps of each rectangle, and the places of the padding.
 
         Args:
             shape: the shape of the batch.
-            spans: the first time step of each rectangle, and the step after its last one.
-            padding: the indices of the cells that are padding in the batch `(t, B)`, where `t` is its longest length.
-            waste: for each rectangle, the indices of the cells that are padding.
+            spans: for each rectangle, its first time step and the step after its last one.
+            padding: the indices of the padding among the cells `(t, B)`, where `t` is the longest length.
+            waste: for each rectangle, the indices of the padding among its cells.
         """
         self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
 
     def take(self, x: Tensor, features: int) -> list[Tensor]:
-        """Takes the rectangles out of a tensor, as in `_Cells`. Rectangles without padding are views."""
+        """Returns the rectangles, as in `_Cells`. Rectangles without padding are views of the tensor."""
         taken = []
         for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
             for (start, end), waste in zip(self._spans, self._waste, strict=True):
@@ -113,21 +116,21 @@ class _Whole:
 class Grid:
     """The cells of a staircase, rectangle by rectangle.
 
-    Each rectangle is time-major, with the longest sequences first. But if every rectangle contains all sequences, they
-    stay in the caller's order, because nothing has to be sorted.
+    Each rectangle is time-major, with the longest sequences first. However, if every rectangle contains all sequences,
+    they stay in the caller's order, because nothing has to be sorted.
 
     Attributes:
-        rectangles: `(first step, step after the last, sequences)` for each rectangle.
-        waste: for each rectangle, the indices of the cells that are padding.
-        ends: for each rectangle, the last cells of the sequences that end in it, and the number of sequences that
-            continue.
-        order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are in the caller's
-            order.
-        rank: `(B,)` the rank of each sequence. This is the inverse of `order`.
+        rectangles: for each rectangle, `(first step, step after the last, number of sequences)`.
+        waste: for each rectangle, the indices of the padding among its cells.
+        ends: for each rectangle, the indices (among its cells) of the last cells of the sequences that end in it, and
+            the number of sequences that continue.
+        order: `(B,)` the caller's index of each sequence, longest sequence first; `None` if the sequences stay in the
+            caller's order.
+        rank: `(B,)` the position of each of the caller's sequences in `order`; `None` if `order` is `None`.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
-        """Computes the staircase with these cuts. See `cuts.rectangles`."""
+        """Computes the staircase of a batch with these lengths and cuts. See `packviz.core.cuts.rectangles`."""
         self.rectangles, n = rectangles(lengths, cuts), np.array(lengths)
         is_ordered = self.rectangles[-1][2] < len(n)
         self._device, self._order = device, np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n))
@@ -147,7 +150,10 @@ class Grid:
         self._cells: dict[tuple[Padded, range, int], _Cells | _Whole] = {}
 
     def mark(self, i: int, like: Tensor) -> Tensor:
-        """Returns a column `(t, n, 1)` that is 1 at the padding of a rectangle and 0 elsewhere."""
+        """Returns a column `(t, n, 1)` that is 1 at the padding of rectangle `i` and 0 elsewhere.
+
+        The column has the same `t`, `n`, dtype and device as `like`, which is the input of the rectangle.
+        """
         return (
             like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
         )
@@ -160,7 +166,7 @@ class Grid:
         return self._found(shape, range(direction, direction + 1), 1)
 
     def target(self, shape: Padded, directions: int) -> _Cells | _Whole:
-        """Locates the cells of all directions, one direction after the other, in a padded batch `(…, …, D)`."""
+        """Locates the cells of all directions, one after the other, in a padded batch with `D` rows per cell."""
         return self._found(shape, range(directions), directions)
 
     def _found(self, shape: Padded, which: range, directions: int) -> _Cells | _Whole:
@@ -192,14 +198,14 @@ class Grid:
 
 
 def taken(x: Tensor, features: int, cells: _Cells | _Whole) -> Sequence[Tensor]:
-    """Calls `cells.take` in a way that can be differentiated any number of times."""
+    """Calls `cells.take` so that the result can be differentiated any number of times."""
     take, shape = (lambda x: tuple(cells.take(x, features))), x.shape
     found: Sequence[Tensor] = mapped(take, take, lambda *values: cells.put(values, shape, 0.0), x)
     return found
 
 
 def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: _Cells | _Whole, padding_value: float) -> Tensor:
-    """Calls `cells.put` in a way that can be differentiated any number of times."""
+    """Calls `cells.put` so that the result can be differentiated any number of times."""
     features = values[0].shape[-1]
     found: Tensor = mapped(
         lambda *values: cells.put(values, shape, padding_value),

@@ -1,8 +1,8 @@
-"""Finds every place that holds a function, and replaces the function in attributes and dicts.
+"""Finds the places that hold a function, and replaces the function in attributes and dicts.
 
 `from module import function` creates another reference to the function. Attributes, default arguments, closures and
-containers hold references, too. The garbage collector knows all of them. A place is named after the module, class,
-function or object that leads to it.
+containers hold references, too. The garbage collector helps to find all of these references. A place is named after the
+module, class, function or object that leads to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class _Place(NamedTuple):
 
     Attributes:
         name: the name of the place, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
-        owner: a function that returns the object or the dict that holds the function, without keeping an object alive.
+        owner: a callable that returns the object or dict that holds the function. If possible, it does not keep that
+            object alive.
         key: the name of the attribute, or the key of the entry; `None` if the function cannot be replaced.
     """
 
@@ -55,7 +56,10 @@ class _Place(NamedTuple):
 
 @contextlib.contextmanager
 def thawed() -> Iterator[None]:
-    """Makes objects that `gc.freeze()` has frozen visible to the search, and freezes everything again afterwards."""
+    """Makes objects that `gc.freeze()` has frozen visible to the search.
+
+    If any objects were frozen, all objects are frozen again afterwards.
+    """
     frozen = gc.get_freeze_count()
     gc.unfreeze()
     try:
@@ -66,18 +70,18 @@ def thawed() -> Iterator[None]:
 
 
 def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
-    """Returns the places that hold each function, except those in packviz, as pairs of a function and a place.
+    """Returns the places outside of packviz that hold the functions, each as a pair of a function and a place.
 
-    In torch itself, it finds only attributes of modules. It does not find local variables of running functions.
+    In torch itself, only attributes of modules are found. Local variables of running functions are not found.
     """
-    gc.collect()  # garbage needs no name
+    gc.collect()  # the result must not contain garbage
     search = _Search(functions)
     return [(function, place) for function in functions for place in search.places(function)]
 
 
 class _Search:
     def __init__(self, functions: list[FunctionType]) -> None:
-        self._above: dict[int, list[Any]] = {}  # by the id of an object: the objects that hold it
+        self._above: dict[int, list[Any]] = {}  # for the id of each object, the objects that hold it
         self._known: dict[int, list[str]] = {}
         frontier: list[Any] = functions
         holders: list[Any] = []
@@ -101,7 +105,10 @@ class _Search:
                         yield _Place(min(names, key=len) + step, _weakly(owner), key)
 
     def _called(self, one: Any) -> list[str]:
-        """Returns an object's own name, or the names of the places that hold it. Places in packviz have no name."""
+        """Returns an object's own name, or the names of the places that hold it.
+
+        The list is empty if `_root` leaves the object out.
+        """
         root = _root(one)
         if root is None and id(one) not in self._known:
             self._known[id(one)] = []  # ends the search where an object leads back to itself
@@ -111,10 +118,10 @@ class _Search:
 
 
 def _root(one: Any) -> str | None:
-    """Returns the name of a module, a class, a function or an object, or an empty string if it is left out.
+    """Returns the name of a module, class, function or object, or an empty string if the search leaves it out.
 
     The result is `None` for containers, and for functions and objects that torch or the standard library creates for
-    other code. These are named after the objects that hold them.
+    other code. All of these are named after the objects that hold them.
     """
     if isinstance(one, dict):
         module = name = str(one["__name__"]) if "__name__" in one and {"__builtins__", "__spec__"} & one.keys() else ""
@@ -133,9 +140,10 @@ def _root(one: Any) -> str | None:
 
 
 def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
-    """Returns how an object holds a value: what to add to the object's name, and the key if the value can be replaced.
+    """Returns the ways in which an object holds a value.
 
-    It does not run the user's properties or `__setattr__`.
+    Each way is a pair: the text to append to the object's name, and the key (`None` if the value cannot be replaced).
+    The search never runs properties or the `__getattr__` of the user's classes.
     """
     if isinstance(owner, (list, tuple)):
         return [(f"[{i}]", None) for i, each in enumerate(owner) if each is value]
@@ -148,12 +156,15 @@ def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
 
 
 def _is_namespace(names: dict[Any, Any], owner: Any) -> bool:
-    """Returns whether a dict holds the attributes of an object. A class offers only a view of its dict."""
+    """Returns whether a dict holds the attributes of an object.
+
+    For a class, the keys are compared, because Python offers only a view of a class's dict.
+    """
     return names.keys() == vars(owner).keys() if isinstance(owner, type) else _names(owner) is names
 
 
 def _names(one: Any) -> Any:
-    """Returns a dict itself, or an object's attributes without calling `__getattr__`, which may import a module."""
+    """Returns a dict as it is, or an object's attributes, without calling `__getattr__`, which may import a module."""
     if isinstance(one, (dict, type)):
         return one if isinstance(one, dict) else vars(one)
     try:

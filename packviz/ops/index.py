@@ -1,8 +1,8 @@
 """Converts between a padded batch and its packed data, using a linear map and its transpose.
 
-torch copies block by block, with a kernel for each distinct length. A `Route` gathers with an index tensor, which takes
-one kernel in each direction, and no extra time to reorder the sequences. An `Index` builds the routes of a batch, and
-is kept for the next function that handles the batch.
+torch copies block by block, with a kernel for each distinct length. A `Route` needs one gather in each direction, with
+an index tensor that also puts the sequences in order. An `Index` builds the routes of a batch, and is kept for the next
+function that handles the batch.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether operators on a tensor run immediately: on a supported device, outside of CUDA graph capture.
+    """Returns whether a tensor is on a supported device, and no CUDA graph is being captured.
 
-    A captured graph would keep reading indices at addresses that are valid only for the next few batches.
+    A captured graph would go on reading indices from memory that is reused after a few batches.
     """
     return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
 
 
 def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
-    """Returns indices as tensors on a device, copied there all at once without waiting for the device."""
+    """Returns arrays of indices as tensors on a device. They are copied all at once, without waiting for the device."""
     with torch.inference_mode(False):  # otherwise autograd could not save them
         if device.type == "cpu":
             return [torch.from_numpy(each) for each in values]
@@ -47,7 +47,7 @@ class Route:
     """A gather in each direction, between packed rows `(N, …)` and the cells of a flat tensor `(n_cells, …)`.
 
     Attributes:
-        rows: `(N,)` the cell of each packed row.
+        rows: `(N,)` the index of the cell that belongs to each packed row.
         n_cells: number of cells, which is more than `N` if there is padding.
     """
 
@@ -60,7 +60,7 @@ class Route:
         return cells.index_select(0, self.rows)
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
-        """Converts packed rows `(N, …)` to cells `(n_cells, …)`."""
+        """Converts packed rows `(N, …)` to cells `(n_cells, …)`, with `padding_value` at padding."""
         if self._cells is None:  # the packed row of each cell; N at padding
             with torch.inference_mode(False):  # otherwise autograd could not save it
                 numbers = torch.arange(len(self.rows), device=self.rows.device)
@@ -90,12 +90,12 @@ def needs_grad(x: Tensor) -> bool:
 
 
 def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Callable[..., Any], *inputs: Tensor) -> Any:
-    """Calls an affine map in a way that can be differentiated any number of times.
+    """Calls an affine map so that the result can be differentiated any number of times.
 
     Args:
         call: the map.
-        linear: the linear part of the map, which is also the gradient of `transpose`.
-        transpose: the gradient of the map.
+        linear: the linear part of the map.
+        transpose: the transpose of `linear`. It computes the gradients of the inputs from the gradient of the result.
         inputs: the tensors that the map takes.
 
     Returns:
@@ -107,18 +107,20 @@ def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Call
 
 
 def packed_rows(cells: Tensor, route: Route) -> Tensor:
-    """Calls `route.pack` in a way that can be differentiated any number of times."""
+    """Calls `route.pack` so that the result can be differentiated any number of times."""
     return mapped(route.pack, route.pack, lambda rows: route.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
 
 
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
-    """Calls `route.pad` in a way that can be differentiated any number of times."""
+    """Calls `route.pad` so that the result can be differentiated any number of times."""
     found: Tensor = mapped(lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows)
     return found
 
 
 class Index:
     """A ragged batch on one device, and the routes to its cells. Building a route never waits for the device.
+
+    The *rank* of a sequence is its position in the packed batch, where the longest sequence comes first.
 
     Attributes:
         sizes: `(max(lengths),)` number of sequences at each time step.
@@ -161,7 +163,7 @@ class Index:
 
 
 def is_falling(values: list[int]) -> bool:
-    """Returns whether numbers never increase and are at least 1, like sorted lengths or the sizes of time steps."""
+    """Returns whether a list is not empty, contains only numbers of at least 1, and never increases."""
     return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
 
 
@@ -175,18 +177,18 @@ def falling_sizes(packed: PackedSequence) -> list[int]:
 
 
 def is_moved(order: Tensor | None, batch_size: int) -> bool:
-    """Returns whether an order of the sequences, on the CPU, differs from 0, 1, 2, …, `batch_size - 1`."""
+    """Returns whether `order`, which must be on the CPU, differs from 0, 1, 2, …, `batch_size - 1`."""
     return order is not None and order.tolist() != list(range(batch_size))
 
 
 def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | None, device: torch.device) -> Index:
-    """Returns the index of a batch to be packed.
+    """Returns the `Index` of a batch that is to be packed.
 
     Args:
         ranked: `(B,)` lengths on the CPU, longest first (see `is_falling`).
-        order: `(B,)` the caller's index of each sequence in `ranked`, on the CPU; `None` if the caller passed them in
-            this order.
-        sorted_indices: the same as `order`, on the device.
+        order: `(B,)` the caller's index of each sequence in `ranked`, on the CPU; `None` if the caller's sequences are
+            already sorted.
+        sorted_indices: the same indices as `order`, but on `device`.
         device: the device of the batch.
     """
     lengths = ranked.clone()
@@ -197,7 +199,7 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, or a new one. The `batch_sizes` must never increase.
+    """Returns the index that was kept for a packed batch, or builds a new one. The `batch_sizes` must never increase.
 
     The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is not on the same device as
     the data.
@@ -209,7 +211,7 @@ def of_packed(packed: PackedSequence) -> Index | None:
     lengths = torch.from_numpy(np.searchsorted(-values, -np.arange(values[0])))  # the number of steps at each rank
     order = None
     if ranks is not None:
-        there = ranks.cpu()  # torch waits for them, too
+        there = ranks.cpu()  # torch waits for the device, too
         if ranks.device != device or sorted(there.tolist()) != list(range(len(lengths))):
             return None
         lengths = lengths[there]
@@ -225,14 +227,14 @@ def kept(packed: PackedSequence) -> Index | None:
 
 
 def keep(index: Index, packed: PackedSequence) -> None:
-    """Keeps an index as long as the `batch_sizes` tensor exists. An RNN passes this tensor on from input to output."""
+    """Keeps an index as long as the tensor `batch_sizes` exists. An RNN passes this tensor on to its output."""
     versions = _versions(packed)
     if versions is not None:
         _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Returns counters that grow with every in-place change, or `None` if torch does not count such changes."""
+    """Returns numbers that grow when a batch's indices are changed in place, or `None` if torch keeps no count."""
     found = tuple(0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices))
     return None if None in found else found
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from packviz.ops import private
 
 Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's padded output, its `h_n` `(D, B, P)` and, for an LSTM, its `c_n` `(D, B, H)`, in the caller's order."""
+"""A layer's padded output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None` without one, in the caller's order."""
 
 
 class Layer(NamedTuple):
@@ -22,8 +22,8 @@ class Layer(NamedTuple):
     Attributes:
         mode: the RNN's `mode`.
         bias: whether the layer has biases.
-        weights: for each direction, the weights of the input and of the state, the two biases, and the weights of the
-            projection, in torch's order.
+        weights: for each direction, in torch's order, the weights of the input and of the state, then the two biases
+            and the weights of the projection, if there are any.
     """
 
     mode: str
@@ -37,16 +37,16 @@ class Layer(NamedTuple):
 
     @property
     def output_size(self) -> int:
-        """`P`, the number of features in one direction's output: the size of the projection, if any, or `H`."""
+        """`P`, the number of output features of each direction: the size of the projection, if any, or `H`."""
         return self.weights[0][1].shape[1]
 
     @property
     def flat(self) -> tuple[Tensor, ...]:
-        """The weights of all directions."""
+        """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
     def holding(self, flat: Sequence[Tensor]) -> Layer:
-        """Returns the same layer with other weights."""
+        """Returns the same layer with other weights, in the order of `flat`."""
         each = len(self.weights[0])
         return self._replace(weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each)))
 
@@ -64,7 +64,7 @@ def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) ->
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
-    """Returns a module's current weights in the order of `flat_names`. Parametrised weights are computed."""
+    """Returns a module's current weights in the order of `flat_names`. Parametrised weights are computed first."""
     own = private.parameters(rnn)  # asking the module is slower, because it looks in other places first
     return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
 
@@ -86,7 +86,7 @@ def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
 
 
 def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> bool:
-    """Returns whether a kind of device has a kernel that accepts only padded data and can run data like `x`.
+    """Returns whether a kind of device has a kernel that accepts only padded data and can process data like `x`.
 
     The device is `"cpu"` or `"cuda"`. See `costs.rates`.
     """
@@ -96,9 +96,12 @@ def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> boo
 def rectangle(
     mode: str, bias: bool, weights: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None, reverse: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Runs one direction on a rectangle `(t, n, I)`. Returns its output, h `(n, P)` and, for an LSTM, c `(n, H)`.
+    """Runs one direction of a layer on a rectangle `(t, n, I)`.
 
-    With `reverse`, it runs from the last step to the first, which only the fused kernel supports.
+    If `reverse` is True, the layer runs from the last step to the first, which only the fused kernel supports.
+
+    Returns:
+        The output, the final `h` `(n, P)` and, for an LSTM, the final `c` `(n, H)`.
     """
     grad = torch.is_grad_enabled()
     if c is None:
@@ -113,7 +116,7 @@ def rectangle(
 
 
 def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Returns one direction's weights in the layout that cuDNN needs: one after the other in one piece of memory.
+    """Returns one direction's weights in the layout that cuDNN needs, one after the other in one piece of memory.
 
     Modules lay out the weights of all layers in this way. Without this layout, torch shows a warning and copies the
     weights at every call. cuDNN needs the projection before the biases, and space for biases even if there are none.
@@ -135,15 +138,16 @@ def gradients_again(
     inputs: Sequence[Tensor | None],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """Computes the gradients of a function within a `backward`, with operators that can be differentiated again.
+    """Computes a function's gradients inside a `backward` method, with operators that can be differentiated again.
 
     Args:
-        function: a function that recomputes the results from the inputs, with such operators.
+        function: a function that recomputes the results from the inputs, using only operators that can be
+            differentiated repeatedly.
         inputs: the inputs of the function.
         gradients: the gradients of the function's results.
     """
     # One input may be computed from another, such as a state from the weights. With views of the inputs, gradients
-    # reach each input through this function only, so nothing is counted twice.
+    # reach each input only through this function, so nothing is counted twice.
     inputs = [x if x is None else x.view_as(x) for x in inputs]
     pairs = [(o, g) for o, g in zip(function(*inputs), gradients, strict=True) if o is not None and g is not None]
     outs, grads = zip(*pairs, strict=True)
@@ -157,7 +161,10 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        """Runs the kernel on `x` `(t, n, I)` from `h` and `c`, both `(n, H)`. Returns the output and both states."""
+        """Runs the kernel on `x`, `(t, n, I)`, from the states `h` and `c`, `(n, H)`.
+
+        Returns the output and the final states.
+        """
         ctx.set_materialize_grads(False)
         ctx.reverse, train = reverse, any(ctx.needs_input_grad)
         out, h_n, c_n, space = _fused(train, reverse, x, h, c, *weights)
@@ -181,7 +188,7 @@ class _Fused(torch.autograd.Function):
 def _fused(
     train: bool, reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the output, the final states, and the workspace for the backward pass."""
+    """Runs the kernel. Returns the output, both final states, and the workspace for the backward pass."""
     options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
     arguments = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN ignores strides
     with torch.set_grad_enabled(train):  # otherwise the operator saves nothing for its backward pass
@@ -189,7 +196,7 @@ def _fused(
 
 
 def _plain(reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-    """Computes the same results with torch's kernel for packed data, which can be differentiated repeatedly."""
+    """Computes the results of `_Fused` with torch's kernel for packed data, which can be differentiated repeatedly."""
     along, sizes = x.flip(0) if reverse else x, torch.full((x.shape[0],), x.shape[1], device="cpu")
     options = len(weights) == 4, 1, 0.0, True, False
     with torch.autocast("cpu", enabled=False):

@@ -1,11 +1,12 @@
-"""Provides the everyday helpers for a padded batch: a mask, a loss and an alignment.
+"""Provides helpers for padded batches. They build a mask, compute a loss, or move the padding to one side.
 
-The helpers take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and
-never guess the lengths from zeros. A sequence may be empty.
+The helpers take and return tensors on any device, with any number of further dimensions. They rely on the lengths or a
+mask, and never guess the lengths from zeros in the data. A sequence may be empty.
 
-Nothing here waits for an accelerator, except `align` with `check_padding`. The helpers read sizes only from shapes. The
-values of lengths and masks are checked only if reading them is free: in a list, or on the CPU outside of compilation.
-The docstrings describe the result for values that are out of range but could not be checked.
+Nothing here waits for an accelerator, except `align` with `check_padding`. The helpers take sizes from shapes, not from
+values on an accelerator. The values of lengths and masks are checked only if reading them costs nothing: in a list or
+on the CPU, and not while compiling. The docstrings describe the result for values that are out of range but could not
+be checked.
 """
 
 from __future__ import annotations
@@ -28,25 +29,28 @@ from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_den
 Lengths = Tensor | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that `read_lengths` accepts.
 
-Whole floats are accepted if reading them is free: in a list, or on the CPU outside of compilation.
+Floats that are whole numbers are accepted in a list, and on the CPU while nothing is being compiled.
 """
 
 Side = Literal["right", "left"]
-"""The side of the padding, named as in tokenizers: with `"right"` the data comes first, with `"left"` the padding."""
+"""The side of the padding, as in tokenizers. With `"right"` the data comes first; with `"left"` the padding does."""
 
 
 def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     """Returns a mask that is True at the real cells of a padded batch.
 
-    torch's attention modules expect the opposite, True at padding; a loss expects this mask:
+    torch's attention modules expect the opposite mask, which is True at padding. To select the real cells of a loss,
+    use the mask itself:
 
         attention(x, x, x, key_padding_mask=~pv.real_mask(lengths, T))
         loss[pv.real_mask(lengths, T)].mean()  # loss is (B, T), computed with reduction="none"
 
     Args:
-        lengths: `(B,)` whole numbers, each at least 0. The mask is on their device, or on the CPU for a list.
-        max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`. It is required for lengths on an
-            accelerator and while compiling, because finding the longest would wait for the device.
+        lengths: `(B,)` whole numbers, each at least 0. The mask is on the same device as the lengths, or on the CPU for
+            a list.
+        max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`, or to the `max_len` of a `Layout`.
+            `max_len` is required for lengths on an accelerator and while compiling, because finding the longest length
+            would wait for the device.
 
     Returns:
         `(B, T)` booleans, True at real cells, for a batch with the padding on the right. With the padding on the left,
@@ -81,7 +85,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
 
 
 LossFunction = Callable[..., Tensor]
-"""A function of tensors that takes `reduction="none"`, such as `F.cross_entropy`."""
+"""A function of tensors that accepts `reduction="none"`, such as `F.cross_entropy`."""
 
 Reduction = Literal["mean", "sum", "sequence"]
 
@@ -104,33 +108,34 @@ def masked_loss(
     Args:
         loss: a function from `torch.nn.functional`, such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or
             `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
-            It can also be the result of such a function, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other
-            numbers, one or more per cell, such as `(prediction == target).float()` for an accuracy. Sequences start at
-            step 0.
-        *tensors: for a function, the predictions and the targets (and any other tensors it takes); then, in both ways
-            of calling, the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets
-            them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the third dimension, as in
-            logits `(B, T, C)` and targets `(B, T)`.
+            `loss` can also be a tensor of floats, with one or more per cell: `(T, B, …)`, or `(B, T, …)` with
+            `batch_first`. For example, pass the result of such a function, or `(prediction == target).float()` to
+            compute the accuracy. The sequences must start at step 0.
+        *tensors: if `loss` is a function, the predictions and the targets (and any other tensors that it takes). In
+            both ways of calling, the lengths come last. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`.
+            The function receives them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the
+            third dimension, as in logits `(B, T, C)` and targets `(B, T)`.
         lengths: `(B,)` whole numbers, each from 0 to `T`. They can be passed by position or by name.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
             equals `T` (but not while compiling).
-        reduction: `"mean"` divides the sum over all real cells by their number, so every token has the same weight,
-            whichever sequence it is in. `"sum"` returns the sum; with several workers, add up the sums and divide by
-            the tokens of all of them. `"sequence"` returns the mean of each sequence. For class indices, the means of
-            `F.cross_entropy` and `F.nll_loss` are weighted, as in torch: cells with `ignore_index` do not count, and
-            others count with the `weight` of their class.
+        reduction: `"mean"` returns the mean over all real cells, so every token has the same weight, whichever sequence
+            it is in. `"sum"` returns the sum; to average over several workers, add up their sums, and divide by the
+            number of all their tokens. `"sequence"` returns the mean of each sequence. If the targets are class
+            indices, the means of `F.cross_entropy` and `F.nll_loss` are weighted, as in torch: cells with
+            `ignore_index` do not count, and the others count with the `weight` of their class.
         **options: arguments of the function, such as `weight`, `ignore_index` or `label_smoothing`.
 
     Returns:
-        A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. For an empty sequence, or if all sequences are
-        empty, it is 0 with zero gradient. A length over `T` that could not be checked counts as `T`.
+        A scalar, or `(B,)` for `"sequence"`, with the dtype of the loss. The loss of an empty sequence, or of a batch
+        of empty sequences, is 0 with zero gradient. A length over `T` that could not be checked counts as `T`.
 
         The padding has no influence, even if it contains NaN, infinity or a class that does not exist, and its gradient
-        is exactly zero. If `loss` is a tensor, this covers only the loss itself: where a *prediction* is NaN, most
-        losses turn that zero gradient into NaN again. To avoid this, pass the function.
+        is exactly zero. If `loss` is a tensor, only its own gradient is sure to be zero: where a *prediction* in the
+        padding is NaN, the backward pass of most loss functions turns this zero into NaN. To avoid this, pass the
+        function.
 
     Raises:
-        TypeError: `loss` is neither a function nor a tensor, or the arguments after it do not fit it.
+        TypeError: `loss` is neither a function nor a tensor, or an argument after it is missing or not allowed.
         ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do not fit together, or
             `reduction` is unknown.
 
@@ -156,7 +161,8 @@ def masked_loss(
         values, weights = _per_element(loss, tensors, mask, options)
 
     def summed(cells: Tensor) -> Tensor:
-        # Fill, never multiply, because 0 × NaN is NaN. Half precision is summed in float32, as float16 ends at 65,504.
+        # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is summed in float32,
+        # because the largest number in float16 is 65,504.
         exact = torch.float32 if cells.dtype in (torch.float16, torch.bfloat16) else cells.dtype
         real = cells.masked_fill(~_widened(mask, cells.ndim), 0).to(exact)
         if reduction != "sequence":
@@ -177,7 +183,7 @@ _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, bat
 
 
 def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: Any, options: Any) -> None:
-    """Raises an error for a loss, or for arguments after it, that `masked_loss` does not accept."""
+    """Raises an error if `masked_loss` does not accept the loss, or the arguments that follow it."""
     if is_function:
         if len(tensors) < 2 or lengths is None:
             raise TypeError(f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}")
@@ -210,7 +216,7 @@ def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: A
 def _per_element(
     function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """Returns the loss of each cell, and the weights of the cells in a mean, which are `None` if all are 1."""
+    """Returns the loss of each cell, and the weights of the cells in a mean (`None` if all weights are 1)."""
     while isinstance(function, partial) and not function.args:
         function, options = function.func, {**function.keywords, **options}
     # Padding is filled with zeros, because NaN would give a gradient of NaN, and a class there may not exist.
@@ -251,28 +257,29 @@ def align(
             at real cells, such as a tokenizer's `attention_mask`. Like the result of `real_mask`, a mask is batch
             first, whatever the order of `x`. With a mask, the real cells may be anywhere: they keep their order, and
             gaps between them are closed.
-        padding_side: the side of the padding in the result: `"right"` (data first, as packing needs it) or `"left"`.
-        source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`, so aligning twice loses
-            data (`check_padding` detects this). If both sides are equal, only the padding and the width change. Don't
-            pass `source_side` with a mask.
+        padding_side: the side of the padding in the result: `"right"` (data first, as for packing) or `"left"`.
+        source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`, so aligning a batch
+            twice to the same side loses data (`check_padding` detects this). If both sides are the same, only the
+            padding value and the width change. Don't pass `source_side` with a mask.
         max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
             `B` equals `T` (but not while compiling).
-        padding_value: value that fills the padding of the result: for token ids, the tokenizer's `pad_token_id`. Values
-            in the padding of `x`, including NaN, have no effect.
-        check_padding: the value that fills the padding of `x`. If it is passed, `align` checks that in each sequence
-            all cells in the padding have this value, and that the first and last cell of the data do not. The check
-            waits for the device. Without it, nothing is read from an accelerator.
+        padding_value: value that fills the padding of the result, such as the tokenizer's `pad_token_id` for token ids.
+            Values in the padding of `x`, including NaN, have no effect.
+        check_padding: the value that fills the padding of `x`. If it is passed, `align` checks that all cells in the
+            padding have this value, and that the first and last real cells of each sequence do not. The check waits for
+            the device. Without `check_padding`, nothing is read from an accelerator.
 
     Returns:
         `x` with its padding moved, and with `max_len` time steps. A sequence whose length is over `max_len`, but could
-        not be checked, loses steps: the last ones if the padding is on the right, and the first ones if it is on the
-        left. In a mask that could not be checked, anything but 0 counts as 1.
+        not be checked, loses steps: the last ones if `padding_side` is `"right"`, and the first ones if it is `"left"`.
+        In a mask that could not be checked, anything but 0 counts as 1.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
         ValueError: a side is unknown; the lengths or the mask do not fit `x` or `max_len`; or `check_padding` found
-            cells that would be lost, or padding that would be moved as data. The message names the sequences.
+            cells that would be lost, or padding that would be moved as data. If `check_padding` fails, the message
+            names the sequences.
 
     Examples:
         >>> import packviz as pv, torch
@@ -291,7 +298,7 @@ def align(
         lengths = lengths.cpu() if isinstance(lengths, Tensor) else lengths
     lengths, mask = _parted(lengths)
     if mask is not None and source_side is not None:
-        raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is: leave it out")
+        raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is; omit source_side")
     source_side = source_side or ("left" if padding_side == "right" else "right")
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
     width = batch.steps if max_len is None else time_steps(max_len, "max_len")
@@ -300,10 +307,10 @@ def align(
     if check_padding is not None:
         _check_padding(x, n, batch, mask, source_side, check_padding)
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
-    step = column if padding_side == "right" else column - width + n.unsqueeze(1)  # in its own sequence, (B, width)
+    step = column if padding_side == "right" else column - width + n.unsqueeze(1)  # within each sequence, (B, width)
     real = (step >= 0) & (step < n.unsqueeze(1))
-    # A rotation, or a sort, takes the padding from many cells. (It is overwritten, so any cells will do.) If it came
-    # from a single cell, all gradients would be added up there, which is slow.
+    # A rotation, or a sort, reads the padding from many cells. Any cells will do, because the padding is overwritten.
+    # If it were read from a single cell, all gradients would be added up there, which is slow.
     if mask is None or batch.steps == 0:
         now = (step if source_side == "right" else step + batch.steps - n.unsqueeze(1)).remainder(max(batch.steps, 1))
     else:
@@ -316,7 +323,7 @@ def align(
 
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns the lengths, and the mask, too, if `lengths` is a mask, which has two dimensions."""
+    """Returns the lengths and a mask. If `lengths` has two dimensions, it is the mask; otherwise the mask is `None`."""
     require_dense("lengths", lengths)
     try:
         values = _as_tensor(lengths)
@@ -325,7 +332,7 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     if values is None or values.ndim != 2:
         return whole_numbers(lengths), None
     if values.is_floating_point() or values.is_complex():
-        raise ValueError(f"a mask of {values.dtype} is ambiguous; give booleans, or 0 and 1 as integers: mask.bool()")
+        raise ValueError(f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers 0 and 1")
     if _is_readable(values) and (wrong := (values != 0) & (values != 1)).any():
         b, t = wrong.nonzero()[0].tolist()
         raise ValueError(f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at padding")
@@ -337,12 +344,14 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     """Checks that each sequence extends exactly from the first to the last cell that differs from the padding.
 
     Raises:
-        ValueError: some sequence does not.
+        TypeError: `value` is not a number.
+        ValueError: a sequence begins or ends elsewhere.
     """
     if not isinstance(value, Real) or (isinstance(value, bool) and x.dtype != torch.bool):
         raise TypeError(f"check_padding is {value!r}; give the value of the padding, such as 0")
     cells = (x if batch.batch_first else x.transpose(0, 1)).detach().cpu()
-    # Fractions are compared in the precision of x, as in 0.1. Whole numbers are not: in uint8, 300 would become 44.
+    # In a batch of floats, value is compared in their precision, so that 0.1 is found. In a batch of integers, it is
+    # compared in float64, because in uint8, 300 would become 44.
     dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.float64
     equal = cells.isnan() if math.isnan(value) else cells.to(dtype).eq(torch.tensor(value, dtype=dtype))
     data = ~(equal if equal.ndim == 2 else equal.flatten(2).all(2))
@@ -372,7 +381,10 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
 
 
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
-    """Returns `rows[index]` where `real` is True, and padding elsewhere. It and its gradient copy whole rows."""
+    """Returns `rows[index]` where `real` is True, and padding elsewhere.
+
+    Both the forward and the backward pass copy whole rows.
+    """
     if rows.shape[0] == 0:
         return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
     taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
@@ -380,7 +392,7 @@ def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float)
 
 
 def _is_real(n: Tensor, steps: int) -> Tensor:
-    # This file never uses n[:, None], which also slices: torch 2.7 cannot export a slice of a dynamic dimension.
+    # This file never uses n[:, None], which also slices, because torch 2.7 cannot export slices of dynamic dimensions.
     return torch.arange(steps, device=n.device) < n.unsqueeze(1)
 
 
@@ -392,7 +404,7 @@ def _widened(mask: Tensor, ndim: int) -> Tensor:
 def _fitted(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Padded]:
-    """Returns the lengths, moved to the device of `x`, and the order and sizes of its dimensions."""
+    """Checks that lengths, or a mask, fit `x`. Returns the lengths on the device of `x`, and the dimensions of `x`."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     require_dense(name, x)
@@ -419,7 +431,7 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     """Returns `(B,)` lengths as an int64 tensor on their own device, or on the CPU for a list.
 
     Raises:
-        ValueError: the lengths are not whole numbers, or not one-dimensional.
+        ValueError: the lengths are not whole numbers, or are not one-dimensional.
     """
     if torch.compiler.is_compiling():
         lengths = _as_tensor(lengths)
@@ -465,14 +477,14 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
         if value < 0:
             raise ValueError(f"lengths[{b}] is {value}; a sequence has at least 0 time steps")
         if value > most:
-            raise ValueError(f"{name}[{b}] is {value}, more than {limit}, {most}")
+            raise ValueError(f"{name}[{b}] is {value}, more than {limit} ({most})")
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether values can be read at once: on the CPU, and not in a tracer's subclass without values."""
+    """Returns whether a tensor's values can be read: it is plain and on the CPU, and nothing is being compiled."""
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:
-    """Moves a tensor to a device without waiting for it. When it moves to the CPU, torch has to wait."""
+    """Moves a tensor to a device. torch waits only if the tensor moves from an accelerator to the CPU."""
     return n.to(device, non_blocking=device.type != "cpu")

@@ -32,21 +32,22 @@ _TAKEN = (
 
 
 class Ragged(nn.Module):
-    """An RNN that takes a padded batch and its lengths, and does the same as `run`, without a graph break.
+    """An RNN that takes a padded batch and its lengths, and returns what `run` returns, without a graph break.
 
-    It replaces the RNN: write `self.lstm = pv.Ragged(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN → pad.
-    It has the RNN's parameters under the RNN's names, so a checkpoint of either loads into the other. It also has the
-    RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
+    To use this module, write `self.lstm = pv.Ragged(nn.LSTM(…))`, and replace pack → RNN → pad with
+    `self.lstm(x, lengths)`. Its parameters are those of the RNN and have the same names, so a checkpoint of either
+    module loads into the other. It also has the RNN's attributes and methods, such as `hidden_size` and
+    `flatten_parameters()`.
 
-    Under `torch.compile` and `torch.export` it is one operator, or one per layer if there is dropout between layers. A
-    model that contains it compiles with `fullgraph=True`, and exports with dynamic batch and time dimensions. Once
-    compiled, it always uses the method `"auto"`, and under autocast it computes in the dtype of its weights. The
-    backward pass repeats the forward pass, and cannot be differentiated again. Import `packviz.ops.operator` before you
-    load a saved program.
+    Under `torch.compile` and `torch.export`, the module is one operator, or one per layer if there is dropout between
+    layers. A model that contains a `Ragged` can be compiled with `fullgraph=True`, and exported with dynamic batch and
+    time dimensions. Once compiled, the module always uses the method `"auto"`, and under autocast it computes in the
+    dtype of its weights. The compiled backward pass repeats the forward pass, and cannot be differentiated again.
+    Import `packviz.ops.operator` before you load an exported program.
 
     Attributes:
         rnn: the RNN.
-        method: the method that `run` uses.
+        method: the method that `run` uses while the module is not compiled.
 
     Examples:
         >>> import packviz as pv, torch
@@ -67,7 +68,7 @@ class Ragged(nn.Module):
         require_rnn(rnn)
         check_method(method)
         # The RNN is not a submodule, because its parameters must keep their names. A compiler cannot trace through it,
-        # so the parameters and settings that it needs are copied here.
+        # so this module shares its parameters and copies its settings.
         self.__dict__["rnn"] = rnn
         self.method, self.training, self._plain = method, rnn.training, is_plain(rnn)
         self._settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
@@ -85,13 +86,13 @@ class Ragged(nn.Module):
     ) -> tuple[Any, State]:
         """Runs the RNN. The arguments, results and errors are the same as those of `run`.
 
-        While compiling or exporting, the width of the output must be known, so it is `T`. If the longest sequence of a
-        batch is shorter, this is an error unless you pass `total_length`, such as `x.shape[1]`. With `total_length`,
-        the results are also the same as without a compiler.
+        While compiling or exporting, the width of the output must be known, so by default it is `T`. The compiled
+        program then raises a ValueError for a batch whose longest sequence is shorter than `T`. To avoid this, pass
+        `total_length`, such as `x.shape[1]`. The results are then the same with and without a compiler.
 
         Raises:
-            RuntimeError: the module is exported to ONNX, which has no such operator; or, while compiling, the RNN has
-                hooks or its own `forward`.
+            RuntimeError: the module is exported to ONNX, which has no such operator; or the module is compiled, but the
+                RNN has hooks or its own `forward`.
         """
         how: Any = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
         if not torch.compiler.is_compiling():
@@ -129,12 +130,12 @@ class Ragged(nn.Module):
         return x, (h_n, c_n) if own["mode"] == "LSTM" else h_n
 
     def _weight(self, name: str) -> Tensor:
-        """Returns a weight without accessing the RNN."""
+        """Returns a weight without accessing the RNN, which a compiler cannot trace."""
         own = parameters(self)
         return own[name] if name in own else self.parametrizations[name]()  # type: ignore[no-any-return]
 
     def _apply(self, *args: Any, **options: Any) -> Ragged:
-        """Moves the RNN. This also puts its weights into one piece of memory, as cuDNN requires."""
+        """Converts or moves the RNN's weights. This also puts them into one piece of memory, as cuDNN requires."""
         self.rnn._apply(*args, **options)
         return self
 
@@ -153,7 +154,7 @@ class Ragged(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(self.__dict__["rnn"], name)
+            return getattr(self.__dict__.get("rnn"), name)  # a copy has none until its state is set
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _SETTINGS:
@@ -172,13 +173,13 @@ _SETTINGS = ("mode", "num_layers", "bias", "batch_first", "bidirectional", "drop
 
 
 def _run(x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tensor], *settings: Any) -> list[Tensor]:
-    """Runs the RNN. Returns the output, `h_n` and, for an LSTM, `c_n`."""
+    """Runs an RNN with these weights. Returns the output, `h_n` and, for an LSTM, `c_n`."""
     *kind, total_length, is_longest, padding_value = settings
     n, width = lengths.cpu(), int(total_length)
     if is_longest and len(n) and (longest := int(n.max())) < width:
         raise ValueError(
             f"the longest length is {longest}, but x has T = {width}, and the output of a compiled program has T time"
-            " steps: pass total_length=x.shape[…], so that the output has this width without a compiler, too, or cut x"
+            " steps; pass total_length=x.shape[…], so that the output has this width without a compiler, too, or cut x"
         )
     state: Any = h_0 if c_0 is None else (h_0, c_0)
     with (
@@ -191,7 +192,7 @@ def _run(x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tenso
 
 @contextmanager
 def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) -> Iterator[Any]:
-    """Provides an RNN whose weights are these tensors, without a copy and without an `nn.Parameter`."""
+    """Provides an RNN whose weights are these tensors, without copying them or turning them into parameters."""
     rows, columns = weights[0].shape
     hidden, state = rows // GATES.get(mode, 1), weights[1].shape[1]
     projection = 0 if state == hidden else state
@@ -201,7 +202,7 @@ def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) 
     names = flat_names(rnn)
     for name, weight in zip(names, weights, strict=True):
         setattr(rnn, name, weight)
-    rnn.train(any(weight.requires_grad for weight in weights))  # cuDNN's backward pass needs it; dropout is 0
+    rnn.train(any(weight.requires_grad for weight in weights))  # cuDNN's backward pass needs training mode
     try:
         yield rnn
     finally:
@@ -211,7 +212,7 @@ def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) 
 
 @functools.lru_cache(maxsize=64)
 def _hollow(thread: int, mode: str, projection: int, *sizes: Any) -> nn.RNNBase:
-    """Returns an RNN without weights. Each thread has its own."""
+    """Returns an RNN without weights. Each thread gets its own RNN."""
     kind, _, nonlinearity = mode.partition("_")
     settings: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     settings |= {"proj_size": projection} if projection else {}
@@ -256,7 +257,7 @@ def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     schema=f"(Tensor output, Tensor h_n, Tensor c_n, {_TAKEN}) -> Tensor[]",
 )
 def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
-    """Computes the gradients of x, the initial states and the weights with torch's autograd."""
+    """Computes the gradients of `x`, the initial states and the weights with torch's autograd."""
     gradients, (x, lengths, h_0, c_0, weights, *settings) = taken[:3], taken[3:]
     own: Any = [t if t is None else t.detach().requires_grad_() for t in (x, h_0, c_0, *weights)]
     x, h_0, c_0, *weights = own

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torch.nn.utils import rnn
 
 NAMES = ("pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "unpack_sequence")
-"""The names of the four functions."""
+"""The names of torch's four functions for packing and unpacking."""
 
 
 def offered() -> dict[str, Any]:
-    """Returns the names that `from torch.nn.utils.rnn import *` imports, with torch's own four functions."""
+    """Returns what `from torch.nn.utils.rnn import *` imports, by name. The functions in `NAMES` are torch's own."""
     return {name: globals().get(name, getattr(rnn, name)) for name in rnn.__all__}
 
 

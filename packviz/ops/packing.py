@@ -2,14 +2,15 @@
 
 Four functions take the same arguments as their namesakes in `torch.nn.utils.rnn`, and return the same results, bit for
 bit. The `PackedSequence` is torch's own, so you can mix packviz's functions and torch's. There is **one difference**: a
-length greater than the input's number of time steps raises a ValueError. torch accepts it and returns less data than
-`batch_sizes` states, which leads to various errors later.
+length greater than the input's number of time steps raises a ValueError. torch accepts such a length and returns fewer
+rows of data than `batch_sizes` promises, which leads to various errors later.
 
-torch's own functions do the work if they are faster (on a CPU without a gradient, or for a small batch), and if they
-reject the input, so that the error is torch's. They also do the work in cases that the functions here don't support:
-tracing, scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of `Tensor`, complex numbers, CUDA
-graph capture, and devices other than CPU and CUDA. Nothing here waits for a GPU, except unpacking a batch that was not
-packed here. Under `torch.compile` each of the four is a graph break, as in torch. `unpack_to_length` pads to any width.
+torch's own functions do the work if they are faster (usually on a CPU without gradients, or for a small batch). They
+are also used for input that they reject, so that the error is torch's, and in cases that the functions here don't
+support: tracing, scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of `Tensor`, complex
+numbers, CUDA graph capture, and devices other than CPU and CUDA. Nothing here waits for a GPU, except unpacking a batch
+that was not packed here. Under `torch.compile` each of the four functions causes a graph break, as torch's own
+functions do. A fifth function, `unpack_to_length`, unpacks to any number of time steps.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ def pack_padded_sequence(
 
     Args:
         input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
-        lengths: `(B,)` whole numbers from 1 to `T`, in a list or on the CPU.
+        lengths: `(B,)` whole numbers from 1 to `T`, in a list or in a tensor on the CPU.
         batch_first: whether the batch is the first dimension of `input`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort puts them in this
-            order.
+        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own sort puts them in
+            this order.
 
     Returns:
-        The same result as torch's, bit for bit.
+        What torch's function returns, bit for bit.
 
     Raises:
-        ValueError: a length is greater than `T`, which torch accepts.
+        ValueError: a length is greater than `T`; torch accepts such a length.
         RuntimeError: torch rejects the input. All errors except the ValueError above are torch's own, with the same
             text.
 
@@ -69,7 +70,7 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Unpacks into a padded batch, as `torch.nn.utils.rnn.pad_packed_sequence` does.
+    """Unpacks a packed batch into a padded one, as `torch.nn.utils.rnn.pad_packed_sequence` does.
 
     Args:
         sequence: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
@@ -78,12 +79,12 @@ def pad_packed_sequence(
         total_length: number of time steps in the result. Defaults to the length of the longest sequence.
 
     Returns:
-        The same result as torch's, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, with the sequences in
-        their order before packing, and their lengths `(B,)` on the CPU.
+        What torch's function returns, bit for bit: the padded batch, `(T, B, …)`, or `(B, T, …)` with `batch_first`;
+        and the lengths, `(B,)`, on the CPU. The sequences are in the order that they had before packing.
 
     Raises:
-        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are also
-            torch's.
+        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are
+            also torch's own.
 
     Examples:
         >>> import packviz as pv, torch
@@ -98,18 +99,20 @@ def pad_packed_sequence(
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs sequences, as `torch.nn.utils.rnn.pack_sequence` does, but without a padded batch in between.
+    """Packs sequences, as `torch.nn.utils.rnn.pack_sequence` does.
+
+    Unlike torch's function, this function builds a padded batch in between only if that is faster.
 
     Args:
         sequences: tensors `(L, …)`, each with its own length `L`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If not, torch's own sort puts them in this
-            order.
+        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own sort puts them in
+            this order.
 
     Returns:
-        The same result as torch's, bit for bit.
+        What torch's function returns, bit for bit.
 
     Raises:
-        RuntimeError: torch rejects the input. This error and any others are torch's.
+        RuntimeError: torch rejects the input. This error and all others are torch's own.
 
     Examples:
         >>> import packviz as pv, torch
@@ -124,13 +127,15 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """Unpacks into sequences, as `torch.nn.utils.rnn.unpack_sequence` does, but without a padded batch in between.
+    """Unpacks a packed batch into sequences, as `torch.nn.utils.rnn.unpack_sequence` does.
+
+    Unlike torch's function, this function builds a padded batch in between only if that is faster.
 
     Args:
         packed_sequences: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
 
     Returns:
-        The same result as torch's, bit for bit: tensors `(L, …)` in their order before packing.
+        What torch's function returns, bit for bit: tensors `(L, …)` in the order that they had before packing.
 
     Examples:
         >>> import packviz as pv, torch
@@ -151,22 +156,22 @@ def unpack_to_length(
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks to exactly `total_length` time steps, for code that needs a fixed shape.
+    """Unpacks a packed batch to exactly `total_length` time steps, for code that needs a fixed shape.
 
-    It returns the same tensor as `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]`, and can
-    also truncate. It compares only the widths, so nothing waits for the device. Under `torch.compile(fullgraph=True)`
-    the batch must have been packed with `enforce_sorted=False`.
+    The result is the same as `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]`, but this
+    function can also truncate. It checks only the number of time steps, so nothing waits for the device. Under
+    `torch.compile(fullgraph=True)`, the batch must have been packed with `enforce_sorted=False`.
 
     Args:
-        packed: a `PackedSequence` that an RNN returned, or that was built by hand.
+        packed: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
         total_length: number of time steps in the result. Beyond the longest sequence, the result is padding.
         batch_first: whether the batch is the first dimension of the result, as in torch.
         padding_value: value that fills the padding.
-        truncate: whether `total_length` may be less than the longest length, so that later steps are dropped. By
+        truncate: whether `total_length` may be less than the longest length, in which case later steps are dropped. By
             default, this is an error, because a loss over a truncated output ignores the end of long sequences.
 
     Returns:
-        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
+        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, with the sequences in the caller's order.
 
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
@@ -185,7 +190,7 @@ def unpack_to_length(
     width, longest = time_steps(total_length, "total_length"), len(packed.batch_sizes)
     if width < longest and not truncate:
         raise ValueError(
-            f"total_length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
+            f"total_length is {width}, but the longest sequence has {longest} time steps: give at least {longest}, or"
             " truncate=True to drop the later steps"
         )
     data, rank = packed.data, packed.unsorted_indices
@@ -200,9 +205,9 @@ def unpack_to_length(
     return padded_rows(data, index, real, padding_value)
 
 
-# From these sizes on, an index is faster, as measured with one thread of a server CPU. They affect only the time.
+# An index is faster from these sizes on. They were measured with one thread of a server CPU, and affect only the time.
 _MANY_STEPS = 16  # torch's gradient of packing makes a copy per time step
-_MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient, an index pays only much later
+_MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient, 16 times this size applies
 _MANY_SEQUENCES = 16  # torch packs and unpacks a list one sequence at a time
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -249,12 +254,13 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
 
 
 def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool) -> PackedSequence:
-    """Packs a batch whose lengths are valid.
+    """Packs a batch whose lengths are known to be valid.
 
     Args:
         x: the padded batch.
         ranked: `(B,)` the lengths, longest first.
-        order: `(B,)` the sequence at each rank; `None` if the sequences are already sorted.
+        order: `(B,)` the caller's index of each sequence in `ranked`; `None` if the caller's sequences are already
+            sorted.
         batch_first: whether the batch is the first dimension of `x`.
     """
     batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
@@ -262,7 +268,7 @@ def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_firs
     if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
         packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
-        if not x.is_cpu:  # padding then need not read an order from the device
+        if not x.is_cpu:  # so that padding need not read an order from the device
             indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
         return packed
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
@@ -358,24 +364,24 @@ def _is_moved(packed: PackedSequence, batch: int) -> bool:
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error for empty `batch_sizes`, with which older releases of torch, such as 2.9, crash."""
+    """Raises torch's error for empty `batch_sizes`, which make older releases of torch, such as 2.9, crash."""
     steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
     if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
         raise RuntimeError("batch_sizes can not be empty")
 
 
 def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a function outside of torch.compile, with a graph break, as torch's own functions do."""
+    """Calls a function outside of `torch.compile`, which causes a graph break, as torch's own functions do."""
     result: R = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
 
 
 def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
-    """Returns whether a tensor has values that are available now, and needs no derivatives other than gradients."""
+    """Returns whether packviz can pack or unpack a tensor. If it cannot, torch's own functions are used."""
     return (
         type(x) in _PLAIN
         and is_at_hand(x)
-        and not x.is_complex()  # torch cannot differentiate packing these
+        and not x.is_complex()  # torch cannot differentiate the packing of these
         and isinstance(batch_first, bool)  # torch accepts nothing else
         and not is_tracing()  # type: ignore[no-untyped-call]
         and not may_derive_otherwise()
@@ -383,12 +389,12 @@ def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
 
 
 def may_pay(x: Tensor) -> bool:
-    """Returns whether these functions may do more than call torch's own."""
+    """Returns whether packviz's functions may do more with a tensor than pass it on to torch's own."""
     return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MANY_NUMBERS
 
 
 def _wants_index(x: Tensor) -> bool:
-    """Returns whether an index is faster for sequences that are unsorted or on a GPU."""
+    """Returns whether an index is faster than torch's functions, for sequences that are unsorted or on a GPU."""
     if is_tracing():  # type: ignore[no-untyped-call]
         return False
     if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
@@ -399,7 +405,8 @@ def _wants_index(x: Tensor) -> bool:
 def _pays_to_join(sequences: Any) -> bool:
     """Returns whether an index is faster for packing a list of sequences.
 
-    It is faster for many sequences, or on a GPU, unless torch would have to convert some of them.
+    An index is faster on a GPU, and on a CPU for many sequences with gradients. The result is False if the sequences
+    differ in dtype, device or features.
     """
     if not isinstance(sequences, (list, tuple)) or not sequences:
         return False

@@ -1,4 +1,4 @@
-"""Replaces torch's functions with packviz's, and restores them later."""
+"""Replaces torch's functions for packing and padding with packviz's, and restores torch's functions later."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ class Patch(HasText):
     If the patch is used as a context manager, it ends with the block.
 
     Attributes:
-        everywhere: whether it also replaces functions outside of torch.
-        replaced: the places in which this call put packviz's function, such as `torch.nn.utils.rnn.pack_sequence`.
+        everywhere: whether the patch also replaces torch's functions in places outside of torch.
+        replaced: the places in which this patch put one of packviz's functions, such as
+            `torch.nn.utils.rnn.pack_sequence`.
         foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor packviz's, and were left
             unchanged.
-        unreached: places outside of torch that still refer to torch's function, such as `train.Tagger.pack` or
+        unreached: places outside of torch that still refer to one of torch's functions, such as `train.Tagger.pack` or
             `train.forward.__defaults__[0]`.
     """
 
     def __init__(self, everywhere: bool = False) -> None:
-        """Replaces the functions in torch's modules, or everywhere."""
+        """Replaces torch's functions in torch's modules and, if `everywhere` is True, in other places."""
         with _lock, holders.thawed():
             self.everywhere = everywhere
             done: dict[str, bool] = {}  # by name, which several places may share
@@ -52,8 +53,8 @@ class Patch(HasText):
     def undo(self) -> None:
         """Ends the patch. When the last of several patches ends, torch's functions are restored.
 
-        If the patch was already undone, this does nothing. A place that was given a third function in the meantime
-        keeps that function.
+        If the patch was already undone, this does nothing. If other code has put a different function in a place since
+        then, that function stays.
         """
         with _lock:
             if self.is_in_force:
@@ -76,26 +77,26 @@ class Patch(HasText):
         self.undo()
 
     def to_text(self) -> str:
-        """Returns the names of the places that were replaced, and of those that were not, one per line."""
+        """Returns the names of the changed and the unchanged places, one per line."""
         before = ("(an earlier patch put them there)",) if len(self.foreign) < len(original.NAMES) else ()
         lines = []
         for head, names in (
-            ("packviz's functions are in place of torch's:", self.replaced or before),
-            ("Left alone, because they are neither torch's nor packviz's:", self.foreign),
+            ("packviz's functions replace torch's in these places:", self.replaced or before),
+            ("Left unchanged, because they are neither torch's nor packviz's:", self.foreign),
             (f"{_STILL}:", self.unreached),
         ):
             lines += [head, *(f"  {name}" for name in names)] if names else []
         if self.unreached:
             lines.append(self._advice)
-        return "\n".join(lines if self.is_in_force else ["Undone. While it was in force:", *lines])
+        return "\n".join(lines if self.is_in_force else ["This patch was undone. While it was in force:", *lines])
 
     @property
     def _advice(self) -> str:
         option = "" if self.everywhere else " pass everywhere=True,"
-        return f"To reach them,{option} call patch_torch() before they are imported, or start with `packviz patched`."
+        return f"To change them,{option} call patch_torch() before these imports, or run `packviz patched`."
 
 
-_STILL = "Still torch's functions, imported before"
+_STILL = "These places still refer to torch's functions"
 _FEW = 12
 
 
@@ -103,8 +104,8 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     """Replaces torch's packing and padding with packviz's, for code that calls torch's functions.
 
     From then on, `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and
-    `unpack_sequence` are packviz's functions. They return the same results, and their backward pass takes linear time
-    (see `packviz.ops.packing`). Call `patch_torch` first, before your own modules are imported:
+    `unpack_sequence` are packviz's functions. These return the same results as torch's, and their backward pass takes
+    linear time (see `packviz.ops.packing`). Call `patch_torch` first, before your own modules are imported:
 
         import packviz as pv
         pv.patch_torch()  # import the model after this line
@@ -112,26 +113,26 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     To patch only temporarily, use `with pv.patch_torch(): …`. For a program that you don't want to change, use the
     command `packviz patched train.py`.
 
-    Code that ran earlier may have its own reference to torch's function, as after `from torch.nn.utils.rnn import
-    pack_padded_sequence`. All such places are found, and named in `.unreached` and in a warning: attributes of modules,
-    classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. With
-    `everywhere=True`, attributes and the entries of dicts are replaced as well, and only the others are named. Local
-    variables of running functions are neither found nor replaced. Code that imports the functions while the patch is in
-    force keeps packviz's functions afterwards. If an object that refers to one of them, such as a whole model with an
-    attribute `pack`, is pickled while the patch is in force, it can be loaded only where packviz is installed. A
-    `state_dict` contains no such reference.
+    Code that ran earlier may have its own reference to one of torch's functions, for example after
+    `from torch.nn.utils.rnn import pack_padded_sequence`. All such references are found, whether they are in attributes
+    of modules, classes or objects, default arguments, closures, partials, or entries of dicts, lists or tuples. Their
+    places are named in `.unreached` and in a warning. With `everywhere=True`, the references in attributes and dicts
+    are replaced as well, and only the other places are named. Local variables of running functions are neither found
+    nor replaced. Code that imports the functions while the patch is in force keeps packviz's functions afterwards. If
+    you pickle an object that refers to one of packviz's functions, such as a whole model with an attribute `pack`, it
+    can be loaded only where packviz is installed. A `state_dict` contains no such reference.
 
     A patch applies to the whole process. A thread that packs while a patch begins or ends gets either torch's function
     or packviz's. Both return the same results, and can be mixed. A patch does not apply to other processes, so a
     spawned worker has to call `patch_torch` itself. Several patches can be in force at once. torch's functions are
-    restored when every patch is undone.
+    restored once every patch has been undone.
 
     Args:
         everywhere: whether to replace torch's functions in attributes and dicts outside of torch, too.
 
     Returns:
-        A `Patch` with the names `.replaced`, `.foreign` and `.unreached`, and the method `.undo()`. It is also a
-        context manager.
+        A `Patch`, whose attributes `.replaced`, `.foreign` and `.unreached` contain names of places, and whose method
+        `.undo()` ends the patch. A `Patch` is also a context manager.
 
     Warns:
         UserWarning: some places outside of torch still refer to torch's functions. The warning names them.

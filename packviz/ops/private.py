@@ -1,8 +1,8 @@
-"""Wraps every private or undocumented name of torch that packviz uses, and handles releases that lack it.
+"""Wraps every private or undocumented name of torch that packviz uses, and handles releases that lack one.
 
-torch may change these names in any release. No other file of packviz uses them, and each is looked up when it is
-needed. On a release that was not tested, `run` calls the RNN itself, which needs almost none of them. If one is
-missing, packing takes longer or something cannot be counted, but no result changes.
+torch may change these names in any release. No other file of packviz uses them, and each is looked up only when it is
+needed. On a release that was not tested, `run` calls the RNN itself, which needs almost none of these names. If a name
+is missing, packing takes longer, or a function raises an error, but no result is wrong.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
-"""Whether the installed release of torch is one of these two, or lies between them."""
+"""Whether the installed release of torch is `OLDEST`, `NEWEST` or any release between them."""
 
 
 # Undocumented operators.
 
 
 def kernel(mode: str) -> Callable[..., Any]:
-    """Returns torch's function for an `rnn.mode`, which runs any number of layers on padded or packed data."""
+    """Returns torch's function for RNNs of this mode. It runs any number of layers on padded or packed data."""
     if mode == "LSTM":
         _hush()
     return getattr(torch, mode.lower())  # type: ignore[no-any-return]
@@ -44,9 +44,10 @@ def kernel(mode: str) -> Callable[..., Any]:
 
 @functools.cache
 def _hush() -> None:
-    """Triggers and hides torch's warning that oneDNN has no LSTM with projections, which appears once per process.
+    """Triggers and hides torch's warning, shown once per process, that oneDNN has no LSTM with projections.
 
-    torch shows this warning only for padded data, but `run` may use a padded kernel where its caller expects packing.
+    torch shows this warning only for padded data, but `run` may use a padded kernel for data that its caller expects to
+    be packed.
     """
 
     def call() -> None:
@@ -57,7 +58,7 @@ def _hush() -> None:
             simplefilter("ignore")
             torch.lstm(x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False)
 
-    with ThreadPoolExecutor(1) as thread:  # a thread hides the call from modes, and its errors from us
+    with ThreadPoolExecutor(1) as thread:  # in a thread, no mode sees the call, and its errors are ignored
         thread.submit(call)
 
 
@@ -85,9 +86,9 @@ def tanh_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
 
 
 def may_have_hooks(module: nn.Module) -> bool:
-    """Returns whether hooks run when a module is called, either its own or those for all modules.
+    """Returns whether calling a module may run hooks, either its own or those for all modules.
 
-    If torch lacks the name, the answer is True, so `run` calls the module.
+    If torch lacks a private name used here, the result is True, so `run` calls the module.
     """
     try:
         own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
@@ -105,7 +106,7 @@ def may_have_hooks(module: nn.Module) -> bool:
 def may_derive_otherwise() -> bool:
     """Returns whether `torch.func` or forward-mode differentiation is active.
 
-    If torch lacks the name, the answer is True, so packing and `run` use torch's own functions.
+    If torch lacks a private name used here, the result is True, so packing and `run` use torch's own functions.
     """
     try:
         return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -117,9 +118,9 @@ VERSION = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
-    """Returns a number that grows with every in-place change of a tensor, or `None` if torch does not count these.
+    """Returns a number that grows when a tensor is changed in place, or `None` if torch does not count such changes.
 
-    If torch lacks the name, the result is `None`, so every use of a packed batch builds its index again.
+    If torch lacks the private name used here, the result is `None`, so every use of a packed batch rebuilds its index.
     """
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
@@ -127,7 +128,7 @@ def version(tensor: Tensor) -> int | None:
 def parameters(module: nn.Module) -> Mapping[str, Any]:
     """Returns the module's own parameters by name, without those of its submodules.
 
-    If torch lacks the name, the result is empty, so `run` asks the module for each parameter.
+    If torch lacks the private name used here, the result is empty, so `run` asks the module for each parameter.
     """
     return getattr(module, "_parameters", {})
 
@@ -135,7 +136,7 @@ def parameters(module: nn.Module) -> Mapping[str, Any]:
 def share_names(module: nn.Module, other: nn.Module) -> None:
     """Gives a module the parameters, buffers and submodules of another module, under the same names.
 
-    If torch lacks a name, this raises an error.
+    If torch lacks a private name used here, this function raises an error.
     """
     for table in ("_parameters", "_buffers", "_modules"):
         module.__dict__[table] = getattr(other, table)
@@ -152,8 +153,8 @@ def is_compiler_loaded() -> bool:
 def recorded(call: Callable[[], Result]) -> Result:
     """Makes a call inside an operator so that autograd records it; `enable_grad` alone has no effect there.
 
-    There is no public function for this, because `torch.func.vjp` rejects the modes under which `opcheck` runs. If
-    torch lacks a name, the backward pass of `pv.Ragged` in a compiled program raises an error.
+    There is no public alternative, because `torch.func.vjp` rejects the modes under which `opcheck` runs. If torch
+    lacks a private name used here, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
     keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
     for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
@@ -175,17 +176,17 @@ def operator_mode() -> Any:
 
 
 def schema(function: Any) -> Any:
-    """Returns an operator's name, arguments and results."""
+    """Returns the schema of an operator, which describes its name, arguments and results."""
     return function._schema
 
 
 def consists_of_others(function: Any) -> bool:
-    """Returns whether an operator is implemented by other operators."""
+    """Returns whether an operator is implemented in terms of other operators."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeExplicitAutograd")
 
 
 def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
-    """Runs an operator on a kind of device so that an active mode intercepts the operators it consists of."""
+    """Runs an operator on a kind of device so that an active mode intercepts the operators inside it."""
     key = torch._C.DispatchKey.CPU if device == "cpu" else torch._C.DispatchKey.Meta
     return function.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
@@ -199,10 +200,11 @@ def storage(tensor: Tensor) -> int:
 
 
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
-    """Makes a call, and returns, in order, the bytes that torch's CPU allocator allocated or (negative) freed.
+    """Makes a call, and returns the size in bytes of each allocation that torch makes on the CPU, in order.
 
-    The public profiler uses the same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a
-    name, the result is `None` and the call is not made, so no peak memory is reported.
+    Memory that is freed has a negative size. The public profiler uses the same counts, but in torch 2.13 it writes to
+    stderr whenever it starts. If torch lacks a private name used here, the result is `None` and the call is not made,
+    so no peak memory is reported.
     """
     autograd: Any = torch.autograd
     try:

@@ -1,4 +1,4 @@
-"""Runs an RNN on a ragged batch, padded or packed, with the fastest method."""
+"""Runs an RNN on a ragged batch, padded or packed, with the method that should be fastest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from packviz.ops.private import (
 METHODS = ("auto", "packed", "padded", "split", "staircase")
 
 State = Tensor | tuple[Tensor, Tensor]
-"""`(L·D, B, P)`, or for an LSTM a pair of `(L·D, B, P)` and `(L·D, B, H)`."""
+"""The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair of states, `(L·D, B, P)` and `(L·D, B, H)`."""
 
 
 def run(
@@ -51,69 +51,75 @@ def run(
     padding_value: float = 0.0,
     method: str | Sequence[int] = "auto",
 ) -> tuple[Any, State]:
-    """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time. A packed batch stays packed.
+    """Runs an RNN on a padded batch, and returns what pack → RNN → pad returns, in less time.
 
-    The method affects the time and never the result, apart from rounding: methods add up the same numbers in different
-    orders. Between any two methods, values and gradients differ by at most 1e-4 of the largest value in float32
-    (usually 1e-6), and by at most 1e-10 in float64. On a GPU, cuDNN multiplies float32 in TF32, which has a 10-bit
-    mantissa, unless `torch.backends.cudnn.allow_tf32` is False; differences are then around 1e-3. In training mode,
-    every call draws new dropout masks between layers, from the same distribution, at real cells.
+    If the batch is already packed, the output is packed, too.
+
+    The method affects the time but not the result, apart from rounding errors, which differ because the methods add up
+    the same numbers in different orders. Between any two methods, values and gradients differ by at most 1e-4 of the
+    largest value in float32 (usually 1e-6), and by at most 1e-10 in float64. By default, cuDNN multiplies float32 on a
+    GPU in TF32, which has a 10-bit mantissa, so differences are around 1e-3. To avoid this, set
+    `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks between layers. At
+    real cells, these masks have the same distribution as torch's.
 
     * `"packed"` packs the batch, runs torch's kernel for packed data, and pads the result.
-    * `"padded"` runs torch's kernel for padded data once. An LSTM's cell state is frozen during the padding.
-    * `"staircase"` does the same on several rectangles of time, each with only the sequences that are still running.
-      See `packviz.ops.staircase`.
-    * `"split"` runs the packed data step by step, with its own backward pass. It pays off for training on a CPU. See
-      `packviz.ops.split`.
-    * `"auto"` picks the method that should be fastest. If several come within 5 % of it, it picks the simplest of them.
+    * `"padded"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is frozen during the
+      padding.
+    * `"staircase"` cuts the time axis, and runs the same kernel on several rectangles, each of which contains only the
+      sequences that are still running. See `packviz.ops.staircase`.
+    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It pays off for training on a
+      CPU. See `packviz.ops.split`.
+    * `"auto"` picks the method that should be fastest. If several methods come within 5 % of the fastest, it picks the
+      simplest of them.
 
     `"padded"` and `"staircase"` pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
-    that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding, both
-    are replaced by `"split"`.
+    that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding,
+    `"split"` replaces `"padded"` and `"staircase"`, unless there is no padding.
 
-    `"auto"` uses torch's own kernel in the cases where nothing can be gained: for equal lengths (except in a backward
-    pass without a fused kernel), and for a GRU on a CPU without gradients. Otherwise the choice depends only on the
-    lengths, the sizes, whether gradients are needed, and constants measured for the current number of torch threads, or
-    for the nearest number that was measured. The constants shipped with packviz were measured on one server CPU with 1
-    and 2 threads. Until constants have been measured on a GPU, `"auto"` on a GPU uses `"packed"`, or torch's kernel
-    without packing if all lengths are equal. Use `plan` to see the choice and its reason, and `calibrate` to measure
+    `"auto"` uses torch's own kernel in the cases where nothing can be gained: for a GRU on a CPU without gradients, and
+    for equal lengths, either without gradients or with oneDNN's LSTM. Otherwise the choice depends only on the lengths,
+    the RNN, the device, whether gradients are needed, and constants measured for the current number of torch threads,
+    or for the nearest number that was measured. The constants shipped with packviz were measured on one server CPU with
+    1 and 2 threads. Until constants have been measured on a GPU, `"auto"` uses `"packed"` there or, if all lengths are
+    equal, torch's kernel without packing. Use `plan` to see the choice and its reason, and `calibrate` to measure
     constants on your machine.
 
-    Weights are looked up by name at each call, so parametrised weights and `torch.func.functional_call` work. Only
-    `"packed"` calls the module itself, so `run` always uses it if the module has hooks or its own `forward`. It also
-    uses `"packed"` in cases that the other methods don't support: autocast, tracing, `torch.func`, forward-mode
-    differentiation, devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and a release of torch
+    Weights are looked up by name at each call, so parametrised weights and `torch.func.functional_call` work. A module
+    with hooks or its own `forward` has to be called itself, so `run` always uses `"packed"` for it. `run` also uses
+    `"packed"` in cases that the other methods don't support: autocast, tracing, `torch.func`, forward-mode
+    differentiation, devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and releases of torch
     that packviz was not tested on.
 
-    `run` never waits for a GPU. Under `torch.compile` it is a graph break. As with any call that needs gradients, don't
-    modify `x` before the backward pass.
+    `run` never waits for a GPU. Under `torch.compile` it causes a graph break. As with any call that needs gradients,
+    don't modify `x` before the backward pass.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
-            NaN, have no effect, and their gradient is 0. It can also be a `PackedSequence`, which allows only `hx` and
-            `method`.
+            NaN, have no effect, and their gradient is 0. `x` can also be a `PackedSequence`. In that case, pass only
+            `hx` and `method` with it.
         lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Unlike
-            torch, `run` accepts empty sequences: the output of one is padding, and its final state is its initial
-            state.
-        hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
-            whatever `batch_first` is. Defaults to zeros.
+            torch, `run` accepts empty sequences. The output of an empty sequence is padding, and its final state is its
+            initial state.
+        hx: the initial state in the format that the module expects, with the sequences in the same order as in `x`. The
+            batch is its second dimension, whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
             own `batch_first`.
-        total_length: number of time steps in the output, at least the longest length. Defaults to the longest length.
+        total_length: number of time steps in the output. It defaults to the longest length, and cannot be less.
         padding_value: value that fills the padding of the output.
         method: one of `METHODS`, or the cuts of a staircase: rising time steps from 0 to the longest length.
 
     Returns:
-        The same as `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
-        `pad_packed_sequence(…, batch_first)`: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`, and the
-        final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
+        What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
+        `pad_packed_sequence(…, batch_first)` return if they are called in turn: the output, `(T, B, D·P)`, or
+        `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a
+        `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
 
     Raises:
         TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; `x` is packed, but an
             argument for padded batches is passed; or `padding_value` is not a number.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
-            greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
+            greater than `T`, lengths that are not whole numbers, and an `hx` for more sequences than `x` contains.
         RuntimeError: the lengths are on an accelerator, as in torch.
 
     Examples:
@@ -125,7 +131,7 @@ def run(
     """
     others = lengths is not None or batch_first is not None or total_length is not None or padding_value != 0
     if isinstance(x, PackedSequence) and others:
-        raise TypeError("x is packed: it has its own lengths and stays packed, so pass only hx and method with it")
+        raise TypeError("x is packed, so it has its own lengths and stays packed; pass only hx and method with it")
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run(*arguments)
@@ -137,20 +143,23 @@ def run(
 def plan(
     rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True, device: Any = None
 ) -> costs.Plan:
-    """Returns the method that `run` would use for a batch with `method="auto"`, and the reason. It measures nothing.
+    """Returns the method that `run` would use for a batch with `method="auto"`, and the reason. Nothing is measured.
+
+    The plan applies to torch's current number of threads.
 
     Args:
-        rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`, for which `plan`
-            assumes float32 and, on a CPU, a torch with a fused LSTM. The number of threads is torch's current one.
+        rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`. For a `Spec`, `plan`
+            assumes float32 and, on a CPU, a build of torch with oneDNN.
         lengths: `(B,)` whole numbers of at least 0, in any form that `Layout` accepts.
         training: whether gradients will be needed.
-        device: the device on which the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the
-            RNN's own device, and to the CPU for a `Spec`.
+        device: the device on which the batch will run, such as `"cuda"`. This machine need not have such a device.
+            Defaults to the RNN's own device, or to the CPU for a `Spec`.
 
     Returns:
         A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds` of each method that
-        may be the fastest; and the `.reason`, which names the machine on which the constants behind these predictions
-        were measured, and says if this machine has a different processor. `print` shows all of these.
+        may be the fastest; and the `.reason`. The reason is a rule, or it names the machine on which the constants
+        behind the predictions were measured, and says if this machine has a different processor. `print` shows the plan
+        as text.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -242,7 +251,7 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
 
 
 def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
-    """Runs a packed batch. Any method but `"packed"` gets it as a padded batch, longest sequence first."""
+    """Runs an RNN on a packed batch. For every method except `"packed"`, the batch is padded first."""
     require_rnn(rnn)
     check_method(method)
     data, sizes, order, rank = packed
@@ -263,7 +272,11 @@ def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple
 
 
 def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
-    """Runs empty sequences for one step over zeros, then replaces their results with padding and the initial states."""
+    """Runs a batch with empty sequences.
+
+    Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and its final state
+    with its initial state.
+    """
     rnn, x, n, hx, source, width, padding_value, _ = batch
     at, time = (0, 1) if source.batch_first else (1, 0)
     (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
@@ -288,7 +301,7 @@ def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
 
 
 def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
-    """Returns the method and its cuts."""
+    """Returns the method to use for a batch, and its cuts."""
     rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:
@@ -312,29 +325,31 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
 def _planned(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> costs.Plan:
-    """Returns the plan for `"auto"`. This is the only place that decides, both for `run` and for `plan`."""
+    """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree."""
     if not weights:
-        return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, which it requires")
+        why = "only this method calls the module itself, as this RNN requires"
+        untested = f"packviz has not been tested on torch {torch.__version__}"
+        return costs.Plan("packed", (0, max(n)), {}, why if IS_TESTED else untested)
     return costs.choose(rnn, *_place(rnn, weights, n, training, device))
 
 
 def _place(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> tuple[Any, ...]:
-    """Returns the arguments of `costs.choose` that follow the RNN. A supported device other than the CPU is a GPU."""
+    """Returns the arguments of `costs.choose` that follow the RNN. Any supported device other than the CPU is a GPU."""
     one = weights[0]
     device = device or ("cpu" if one.is_cpu else "cuda")
     return n, training, device, has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device), torch.get_num_threads()
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
-    """Returns the weights, or an empty tuple if the module has to be called for such data."""
+    """Returns the weights, or an empty tuple if the module itself has to be called for data like `x`."""
     weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
 def _packed(batch: _Batch) -> tuple[Tensor, State]:
-    """Packs, runs and pads. It calls the kernel without the module if that is possible."""
+    """Packs the batch, runs the RNN and pads the output. If possible, the kernel is called without the module."""
     rnn, x, lengths, hx, source, width, padding_value, weights = batch
     first = source.batch_first
     if _is_direct(rnn, weights):
@@ -349,7 +364,7 @@ def _packed(batch: _Batch) -> tuple[Tensor, State]:
 
 
 def _packing(x: Tensor) -> Any:
-    """Returns the module whose functions pack or pad a tensor: torch's, if packviz's would only call them."""
+    """Returns the module `packing`, or `original` if the functions of `packing` would only call torch's."""
     return packing if packing.may_pay(x) else original
 
 
@@ -382,7 +397,7 @@ def _kernel(
 
 
 def _selected(states: State, order: Tensor | None) -> State:
-    """Returns the states with the sequences in a different order."""
+    """Returns the states with the sequences in the given order."""
     if order is None:
         return states
     if isinstance(states, tuple):
@@ -400,7 +415,7 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
 
 
 def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tuple[Tensor, State]:
-    """Runs all layers in turn. If `chained` is True, each passes its rectangles to the next without padding them."""
+    """Runs all layers in turn. If `chained` is True, each layer passes its rectangles on without padding them."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
     states = _zeros(rnn, weights[0], source.batch) if hx is None else hx
     h, c = states if isinstance(states, tuple) else (states, None)
@@ -450,14 +465,14 @@ def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
 
 
 def forget() -> None:
-    """Clears the caches of earlier lengths, so that a measurement includes the cost of new lengths."""
+    """Clears the caches for earlier lengths, so that a measurement includes the cost of new lengths."""
     _grid.cache_clear()
     _steps.cache_clear()
     costs.weighed.cache_clear()
 
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
-    """Returns whether a module can be run with its weights alone, on data whose values are available."""
+    """Returns whether packviz can run an RNN on data like `x` from the weights alone, without calling the module."""
     return (
         IS_TESTED
         and is_plain(rnn)
@@ -475,7 +490,7 @@ def is_plain(rnn: nn.RNNBase) -> bool:
 
 
 def check_method(method: Any) -> None:
-    """Requires one of `METHODS` or the cuts of a staircase.
+    """Checks that `method` is one of `METHODS`, or the cuts of a staircase.
 
     Raises:
         ValueError: `method` is neither.
@@ -502,7 +517,7 @@ def _checked(
     require_features(rnn, shape, batch_first)
     n = _whole_numbers(lengths, x, batch_first)
     if not n:
-        raise ValueError("lengths is empty: there is nothing to run")
+        raise ValueError("lengths is empty; give at least one length")
     batch, steps, _ = source = Padded.fitting(len(n), shape, batch_first, features=", I")
     if min(n) < 0 or max(n) > steps:
         b = next(i for i, value in enumerate(n) if not 0 <= value <= steps)

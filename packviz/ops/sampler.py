@@ -13,17 +13,18 @@ from packviz.core.validation import at_least
 
 
 class BucketSampler(Sampler[list[int]]):
-    """A `batch_sampler` for a `torch.utils.data.DataLoader`, with batches of similar lengths in random order.
+    """A sampler that yields batches of sequences with similar lengths, in random order.
 
-    In every epoch, all sequences are shuffled. Each window of `window` batches is then sorted by length and cut into
-    batches, which are then shuffled. Within a batch, the longest sequence comes first.
+    Pass the sampler to a `torch.utils.data.DataLoader` as the argument `batch_sampler`. In every epoch, all sequences
+    are shuffled and divided into windows of `window` batches. Each window is sorted by length and cut into batches.
+    Then all batches are shuffled. Within a batch, the longest sequence comes first.
 
-    With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker makes a sampler
+    With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker must make a sampler
     with its own `rank` and otherwise the same arguments. In each step, the workers then get batches of similar lengths,
     so no worker waits long for the others.
 
     Attributes:
-        epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass is shuffled differently.
+        epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass has a different order.
 
     Examples:
         >>> import packviz as pv
@@ -49,10 +50,10 @@ class BucketSampler(Sampler[list[int]]):
             lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
             batch_size: number of sequences per batch and worker.
             window: number of batches (of all workers together) that are sorted together. A window of 1 gains nothing.
-            drop_last: whether to drop the last batch of the data set if it is smaller than the others. Otherwise it is
-                kept; if it has fewer sequences than there are workers, some of them are repeated, so that each worker
+            drop_last: whether to drop the batch that is smaller than the others, if there is one. If such a batch is
+                kept and has fewer sequences than there are workers, some sequences are repeated, so that each worker
                 gets one.
-            seed: seed of epoch 0. All workers need the same one.
+            seed: seed of epoch 0. All workers need the same seed.
             num_replicas: number of workers.
             rank: index of this worker, from 0.
 
@@ -72,7 +73,7 @@ class BucketSampler(Sampler[list[int]]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next pass, and so its order, for example when training resumes.
+        """Sets the epoch of the next pass, and thus its order, for example when training resumes.
 
         Raises:
             ValueError: `epoch` is not a whole number of at least 0.

@@ -1,8 +1,8 @@
 """Runs a layer on packed data one time step at a time, with its own backward pass.
 
-Each step computes only the sequences that are still running, so no cell is wasted. The products with the input, and the
-gradients of all weights, are one matrix product each over all real cells. Only the work that depends on the state stays
-in the loop: one matrix product per step, and a few in-place element-wise operations.
+Each step computes only the sequences that are still running, so no cell is wasted. The input's share of all gates is a
+single matrix product over all real cells, and so is the gradient of each weight. Only the work that depends on the
+state stays in the loop: one matrix product per step, and a few in-place element-wise operations.
 
 The gates and their order are the same as in torch. In the backward pass, the gradient that arrives at a step's state
 `h` is multiplied by factors that are known in advance, so these factors are computed for many steps at once.
@@ -27,7 +27,7 @@ from packviz.ops.kernels import Layer, Result, gradients_again
 from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
 
 BLOCK = 1 << 16
-"""The number of gate elements whose factors are computed at once on a CPU, so that they stay in its cache."""
+"""The approximate number of state elements whose factors are computed at once on a CPU, so that they stay in cache."""
 
 
 Gradients = list[Tensor | None]
@@ -35,7 +35,10 @@ Gradients = list[Tensor | None]
 
 
 class Steps:
-    """The rows of each time step in the packed data of a ragged batch. All indices are on one device.
+    """The rows of each time step in the packed data of a ragged batch.
+
+    The *rank* of a sequence is its position in the packed batch, where the longest sequence comes first. All tensors
+    except `batch_sizes` are on the same device.
 
     Attributes:
         batch_sizes: `(max(lengths),)` number of sequences at each time step, on the CPU.
@@ -43,8 +46,8 @@ class Steps:
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
         first: for each direction, `(B,)` the packed row at which the sequence at each rank begins.
-        route: a function that takes the shape of a padded tensor, and returns the `Route` between its rows and the
-            packed rows.
+        route: a function that takes the shape of a padded tensor, and returns the `Route` between the rows of that
+            tensor and the packed rows.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
@@ -67,7 +70,10 @@ class Steps:
         self._before: dict[bool, Tensor] = {}
 
     def before(self, reverse: bool) -> Tensor:
-        """Returns the packed row that precedes each row in a direction, `(N,)`; at a sequence's start, any row."""
+        """Returns, for each packed row, the row of the step before it in a direction, `(N,)`.
+
+        A sequence's first step has none before it, and gets its own row.
+        """
         if reverse not in self._before:
             last = self._lengths[self._rank] - 1
             step = np.minimum(self._step + 1, last) if reverse else np.maximum(self._step - 1, 0)
@@ -90,17 +96,17 @@ def run(
     target: Padded,
     padding_value: float = 0.0,
 ) -> Result:
-    """Runs a layer, from one padded tensor to another.
+    """Runs a layer on a padded tensor.
 
-    The arguments and results are the same as those of `staircase.run`, except that the steps of the batch replace the
-    grid.
+    The arguments and results are the same as those of `staircase.run`, except that `steps` replaces `grid`, that there
+    is no `from_zero`, and that both the input and the output are padded tensors.
     """
     data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
-    """Runs a layer with torch's kernel for packed data. On a CPU, it can be differentiated any number of times."""
+    """Runs a layer with torch's kernel for packed data. On a CPU, this can be differentiated any number of times."""
     layer, steps, target, padding_value = how
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
@@ -151,7 +157,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
     d_data: Tensor | None = None
     states: list[tuple[Tensor, Tensor | None]] = []
     dw: Gradients = []
-    # After a single step, c_n does not depend on the projection, so torch returns no gradient. (cuDNN returns 0.)
+    # After a single step, c_n does not depend on the projection, so torch gives it no gradient. (cuDNN returns 0.)
     unprojected = gradients[0] is None and gradients[1] is None and len(steps.sizes) == 1 and data.is_cpu
     for d, own in enumerate(layer.holding(weights).weights):
         walk = _Walk(steps, d == 1, own, layer.bias)
@@ -177,7 +183,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
 
 
 def _of(direction: int, directions: int, rows: Tensor) -> Tensor:
-    """Converts row numbers of a tensor `(…, …)` to those of a tensor `(…, …, D)`, for one direction."""
+    """Converts the row numbers of cells to those of one direction, in a tensor with `D` rows per cell."""
     return rows if directions == 1 else rows * directions + direction
 
 
@@ -192,12 +198,16 @@ class _Walk:
         self.projection = rest[-1] if len(weights) % 2 else None
 
     def along(self, *tensors: Tensor) -> Iterator[Any]:
-        """Yields the number of running sequences and the rows of each step, from the first step to the last."""
+        """Yields, for each step in the direction's order, the number of running sequences and each tensor's rows."""
         every = [self.sizes, *(t.split(self.sizes) for t in tensors)]  # type: ignore[no-untyped-call]
         return zip(*(map(reversed, every) if self.reverse else every), strict=True)
 
     def back(self, numbers: int, *tensors: Tensor) -> Iterator[tuple[slice, list[Any]]]:
-        """Yields blocks of rows, from the last step to the first, each with its steps as `along` yields them."""
+        """Yields blocks of rows, from the direction's last step to its first, each with its steps as in `along`.
+
+        Each row counts as `numbers` elements. On a CPU, a block ends once it has at least `BLOCK` elements; on a GPU,
+        there is a single block.
+        """
         every = list(zip(self.sizes, *(t.split(self.sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
         ends = list(accumulate(self.sizes))
         order = range(len(ends)) if self.reverse else range(len(ends) - 1, -1, -1)
@@ -212,12 +222,12 @@ class _Walk:
     def start(self, first: Tensor) -> tuple[int, Tensor]:
         """Returns the number of sequences with a state before the first step, and these states.
 
-        In the reverse direction, there are no such sequences.
+        In the reverse direction, there are none, because each sequence begins at a step of its own (see `_on`).
         """
         return (0, first[:0]) if self.reverse else (len(first), first)
 
     def states_before(self, first: Tensor, states: Tensor) -> Tensor:
-        """Returns the states `(N, …)` from which each step starts."""
+        """Returns, for each packed row, the state before its step, `(N, …)`."""
         return states.index_select(0, self._steps.before(self.reverse)).index_copy_(
             0, self._steps.first[self.reverse], first
         )
@@ -243,7 +253,11 @@ class _Walk:
 
 
 def _on(state: Tensor, before: int, first: Tensor, n: int) -> Tensor:
-    """Returns the states of the `n` running sequences, once some have ended or, in the reverse direction, begun."""
+    """Returns the states of the `n` sequences that run now, given those of the `before` sequences at the step before.
+
+    In the forward direction, some of those sequences may have ended. In the reverse direction, others may begin, with
+    the states in `first`.
+    """
     if n == before:
         return state
     return state[:n] if n < before else torch.cat([state, first[before:n]])
@@ -384,7 +398,7 @@ def _slope_of_relu(y: Tensor, out: Tensor) -> None:
     out.copy_(y > 0)
 
 
-# The forward and the backward pass of one direction, by `rnn.mode`.
+# The forward and backward passes of one direction, by `rnn.mode`.
 _PASSES: dict[str, tuple[Any, Any]] = {
     "LSTM": (_lstm, _lstm_back),
     "GRU": (_gru, _gru_back),

@@ -1,4 +1,4 @@
-"""Runs a layer on a staircase of rectangles, each of which has only the sequences that are still running.
+"""Runs a layer on a staircase of rectangles, each of which contains only the sequences that are still running.
 
 Each rectangle runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their final states are
 still exact, for three reasons:
@@ -6,9 +6,9 @@ still exact, for three reasons:
 * `h_n` is the output at a sequence's last step.
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at padding and 0
   elsewhere; its weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. In the padding, the
-  sigmoids are exactly 0 and 1, so that `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
-* The reverse direction begins at the end of each sequence. In a single rectangle, with an initial state of zeros, it
-  may begin in the padding instead, because there the frozen cell stays 0, and so does the output.
+  sigmoids of these gates are exactly 0 and 1, so `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
+* The reverse direction begins at the end of each sequence. In an LSTM with a single rectangle and an initial
+  state of zeros, it may also begin in the padding, because there the frozen cell state stays 0, and so does the output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from packviz.ops.grid import Grid, put, taken
 from packviz.ops.kernels import Layer, in_one_piece, is_fused, rectangle
 
 FREEZE = 3e4
-"""An input that saturates a sigmoid exactly, and is finite in every dtype, even in float16, which ends at 65,504."""
+"""An input that saturates a sigmoid exactly, and is finite in every dtype, even in float16, whose maximum is 65,504."""
 
 
 def run(
@@ -44,18 +44,18 @@ def run(
     Args:
         layer: the layer.
         x: the input, with the shape `source`; or, if `source` is `None`, the rectangles of the previous layer.
-        h: `(D, B, P)` initial state, in the caller's order.
-        c: `(D, B, H)` initial cell state of an LSTM.
+        h: the initial state, `(D, B, P)`, in the caller's order.
+        c: the initial cell state of an LSTM, `(D, B, H)`, in the caller's order; `None` for the other RNNs.
         grid: the rectangles.
-        source: the shape of the padded input, or `None`.
-        target: the shape of the padded output, or `None`.
+        source: the shape of the padded input; `None` if `x` is a list of rectangles.
+        target: the shape of the padded output; `None` to return a list of rectangles.
         padding_value: value that fills the padding of the output.
         from_zero: whether the initial state is known to be 0.
 
     Returns:
         The output and the final states. If `target` is `None`, the output is a list of rectangles, `(t, n, P)` each,
-        for the next layer. This needs no copy, but works for one direction only, because a second direction needs a
-        different order.
+        for the next layer. This needs no copy, but it works only for a single direction, because a second direction
+        needs a different order.
     """
     outs: list[Tensor] = []
     finals: list[tuple[Tensor, Tensor | None]] = []
@@ -95,7 +95,10 @@ def _ordered(states: Tensor | None, order: Tensor | None) -> Tensor | None:
 
 
 def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:
-    """Returns the weights for the rectangles of a layer, with a column that freezes the cell state if necessary."""
+    """Returns the weights for the rectangles of a layer.
+
+    If `freeze` is True, they freeze the cell state in the padding.
+    """
     if freeze:
         of_input, *others = weights
         weights = [torch.cat([of_input, _column(len(of_input), of_input.dtype, of_input.device)], 1), *others]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""Tolerances of states, by dtype: two values agree if they differ by at most this share of the largest value."""
+"""Tolerances for states, by dtype. Two values agree if they differ by at most this share of the largest value."""
 
 TOLERANCE_TF32 = 5e-3
 """The tolerance for float32 on a CUDA device if cuDNN multiplies in TF32, which has a 10-bit mantissa."""
@@ -20,8 +20,8 @@ def of_states(dtype: torch.dtype, device: str) -> float:
     """Returns how far states may differ, as a share of the largest value; 0 for whole numbers.
 
     Args:
-        dtype: the dtype in which they were computed.
-        device: the device on which they were computed, `"cpu"` or `"cuda"`.
+        dtype: the dtype in which the states were computed.
+        device: the device on which the states were computed, `"cpu"` or `"cuda"`.
     """
     if not dtype.is_floating_point:
         return 0.0
@@ -31,10 +31,10 @@ def of_states(dtype: torch.dtype, device: str) -> float:
 
 
 def of_gradients(dtype: torch.dtype) -> float:
-    """Returns the tolerance for gradients of weights; 0 for whole numbers.
+    """Returns the tolerance for gradients of weights; 0 for integer dtypes.
 
-    Such gradients are sums of many terms that cancel, so only half of the digits agree. In TF32, so few digits are left
-    that a wrong gradient could pass, so compare them in `full_precision`.
+    Such gradients are sums of many terms that partly cancel, so only about half of the digits agree. In TF32, so few
+    digits are left that a wrong gradient could pass. Therefore, compare gradients in `full_precision`.
     """
     return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
@@ -47,10 +47,12 @@ def multiplies_in_tf32() -> bool:
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """Switches off TF32, which cuDNN uses by default, for float32 on CUDA in the whole process.
+    """Switches TF32 off on CUDA within a `with` block, for all RNNs and matrix products in the process.
+
+    By default, cuDNN computes float32 in TF32.
 
     Args:
-        tf32: whether to switch it on instead, for RNNs and matrix products.
+        tf32: whether to switch TF32 on instead of off.
     """
     before = [(where, name, getattr(where, name)) for where, name, _ in _switches()]
     try:
@@ -63,10 +65,11 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 
 
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
-    """Returns the settings for multiplying float32 on CUDA, in RNNs and matrix products: object, name and value.
+    """Returns the settings for TF32, one for RNNs and one for matrix products.
 
-    torch 2.9 and newer have a switch for each. After one of these is set, reading the older switch is an error. Older
-    releases have no `cudnn.rnn`.
+    Each setting consists of an object, the name of its attribute, and the attribute's new value. torch 2.9 and newer
+    have a newer attribute for each setting. Once that is set, torch raises an error if the older attribute is read.
+    Older releases have no `cudnn.rnn`.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
     return [

@@ -1,1 +1,1 @@
-"""Contains the experiments shown in the notebooks. Each is also a command, which needs little besides torch."""
+"""Contains the experiments shown in the notebooks. Most of them are also commands (`packviz study NAME`)."""

@@ -1,4 +1,4 @@
-"""Measures how the time of packing, forward and backward, grows with the sequence length: a forum benchmark.
+"""Repeats a benchmark from a forum question, to measure how the time of packing grows with the sequence length.
 
 At every size and in every setup, each method is timed in two passes: *forward* (the network alone, without a graph for
 autograd), and *training* (forward, loss, backward). In each pass the methods take turns.
@@ -8,16 +8,15 @@ This table compares the original with this benchmark:
 | the original | here |
 |---|---|
 | takes one mean over a block of 20 calls | takes the median of interleaved rounds, with quartiles |
-| times one curve after the other, so a machine that warms up or throttles distorts them | times all methods in turn, in a new random order each round, with ratios within rounds |
+| times one curve after the other, so a machine that warms up or throttles distorts them | times all methods in turn, in a new random order each round, and takes ratios within rounds |
 | warms up with the forward pass only, so the first backward passes are timed cold | warms up each pass that it times |
-| includes clearing gradients and the loss in the time, even for the forward pass | keeps no gradient; the
-    forward pass is the network alone |
-| sets gradients to zero, so that every backward pass adds to the last one | adds to no earlier gradient |
-| uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random tokens, and compares
-    logits and gradients of all methods at every point, on a GPU without TF32 |
-| repeats the mask to the size of the output | broadcasts it |
+| includes the loss and the clearing of gradients in the time, even for the forward pass | keeps no gradients, and times
+    the network alone in the forward pass |
+| sets gradients to zero, so that every backward pass adds to existing gradients | never adds to existing gradients |
+| uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random tokens, and compares the logits and gradients of all methods at every point (on a GPU without TF32) |
+| repeats the mask to the size of the output | broadcasts the mask |
 | runs on CUDA only | uses CUDA events on a GPU, and on a CPU a monotonic clock and an allocator that keeps its pages |
-| records no seed, spread or memory | records all three, and the machine |
+| records no seed, spread or memory | records all three, as well as the machine |
 
 As in the original, the time does not include sorting the batch. Sizes are still measured in ascending order, so compare
 methods at one size rather than sizes with each other.
@@ -53,19 +52,19 @@ METHODS = ("padded", "packed", "drop-in", "run")
 """The names in `network.METHODS`, repeated here because importing that module needs torch."""
 
 FULL = {"batch_size": 512, "shortest": 32, "longest": 512, "step": 32, "rounds": 11}
-"""The sizes from the forum question."""
+"""The sizes from the forum question, and the number of rounds."""
 
 QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds": 6}
-"""Small sizes, which take seconds on a CPU."""
+"""Small sizes, which take seconds on a CPU, and the number of rounds."""
 
 NETWORK = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size {}, float32"
 
 QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("peak memory", "MB")}
-"""The quantities that can be drawn, each with its label and unit. Ratios refer to the time of the first method."""
+"""The quantities that can be drawn, each with its label and unit. Ratios are relative to the first method."""
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
-    """Returns `(B,)` lengths, longest first: all `steps` (A), repeated countdowns to 1 (B), or evenly spread ones.
+    """Returns `(B,)` lengths, longest first: all equal to `steps` (A), repeated countdowns to 1 (B), or evenly spread.
 
     Raises:
         ValueError: there is no such setup.
@@ -94,7 +93,7 @@ def sizes(shortest: int, longest: int, step: int) -> range:
     """Returns the numbers of time steps to measure, from the shortest to the longest.
 
     Raises:
-        ValueError: a number is below 1, or the shortest is longer than the longest.
+        ValueError: a number is below 1, or `shortest` is greater than `longest`.
     """
     for name, value in (("shortest", shortest), ("longest", longest), ("step", step)):
         at_least(name, value)
@@ -104,17 +103,17 @@ def sizes(shortest: int, longest: int, step: int) -> range:
 
 
 def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[BenchmarkPoint]:
-    """Returns the points for every setup at every size, smallest first, by default at the sizes in `FULL`."""
+    """Returns the points for every setup at every size, smallest sizes first. The default sizes are those in `FULL`."""
     every = sorted({*(steps or sizes(FULL["shortest"], FULL["longest"], FULL["step"]))})
     return [BenchmarkPoint(setup, size) for size in every for setup in dict.fromkeys(setups)]
 
 
 class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
-    """Results from one machine with the same parameters: the `Timing` of all methods, by point and pass."""
+    """The results of one machine with one set of parameters: the `Timing` of all methods, by point and pass."""
 
     @property
     def methods(self) -> list[str]:
-        """The methods that were measured. The first is the one that the others are compared with."""
+        """The methods that were measured. The first is the reference for the others."""
         return [*self.provenance["parameters"]["methods"]]
 
     @property
@@ -141,18 +140,18 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
             if (point.setup, point.steps) == (setup, steps):
                 return timings
         there = "; ".join(f"{s}: {', '.join(map(str, self.steps(s)))}" for s in self.setups) or "none"
-        raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; there are {there}")
+        raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; measured sizes: {there}")
 
     def ratio(self, name: str, to: str, setup: str, steps: int, which: str = "training") -> Ratio:  # type: ignore[override]
-        """Returns the time of one method as a multiple of another's.
+        """Returns the time of `name` as a multiple of the time of `to`.
 
         Raises:
-            ValueError: one of them was not measured at this point.
+            ValueError: one of the two methods was not measured at this point.
         """
         return self.at(setup, steps)[which].ratio(name, to)
 
     def only(self, methods: Sequence[str]) -> Benchmark:
-        """Returns the results of these methods and of the first, which the others are compared with."""
+        """Returns the results of these methods and of the first method, which is the reference."""
         first, *others = self.methods
         kept = [first, *(method for method in others if method in methods)]
         parameters = {**self.provenance["parameters"], "methods": kept}
@@ -168,7 +167,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return self.chart().sheet(theme)
 
     def chart(self, *what: str) -> Sweep:
-        """Returns plots of some or all of `QUANTITIES` against the number of time steps, one for each setup.
+        """Returns, for each setup, plots of these quantities (by default all) against the number of time steps.
 
         Raises:
             ValueError: there is no such quantity.
@@ -184,7 +183,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         if quantity == "time":
             both = [method for method in self.methods if method in before.seconds.keys() & after.seconds.keys()]
             grown = ", ".join(f"{method} × {after.median(method) / before.median(method):.2g}" for method in both)
-            return f"From {short} to {long} time steps, training in setup {setup}: {grown}"
+            return f"From {short} to {long} steps, training time in setup {setup} grows: {grown}"
         _, base, _ = _spread(after, quantity, first, first) or (0, 0, 0)
         shares = {m: some[1] / base for m in others if base and (some := _spread(after, quantity, m, first))}
         verb, unit = ("takes", "times as long as") if quantity == "ratio" else ("needs", "times the memory of")
@@ -219,7 +218,7 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return next((timing.busy for timing in whole if timing.busy), "")
 
     def _remarks(self) -> Iterator[str]:
-        yield "\nms: median. MB: peak memory. ?: not told apart. –: no number."
+        yield "\nms: median. MB: peak memory. ?: not told apart. –: not measured."
         yield RATIOS
         if busy := [reason for point in self.points if (reason := self._busy(point))]:
             yield f"The machine was busy at {len(busy)} of {count(len(self.points), 'point')}: {busy[-1]}."
@@ -237,12 +236,12 @@ def beside(
 ) -> Sweep:
     """Returns plots of several results: a row for each quantity and a column for each setup, with logarithmic axes.
 
-    If a result has a different network or batch size from the first result, only its ratios are drawn.
+    A result whose network or batch size differs from the first result's is drawn only in the plots of ratios.
 
     Args:
-        results: the results by name. The first is drawn with solid lines, the others dashed. `None` marks a result that
-            is still to come.
-        setups: the setups to draw. Defaults to those that were measured.
+        results: the results by name. The first has solid lines, and the others have dashed lines. `None` marks a result
+            that is still to come.
+        setups: the setups to draw. Defaults to all that were measured.
         planned: sizes to mark on the axes.
         notes: lines of text to place below the plots.
         what: the quantities to draw, some of `QUANTITIES`.
@@ -254,12 +253,13 @@ def beside(
     name, first = next(iter(there.items()), ("", None))
     only = setups[0] if len(setups) == 1 else ""
     if not title:
-        title = first.finding(what[0], only) if first and first.points else "The network in the forum"
+        title = first.finding(what[0], only) if first and first.points else "The network from the forum question"
     sources, below = _sources(results)
     below = [*notes, *below]
     texts = {name: one.to_text(what, setups) if len(what) == 1 else f"{one}" for name, one in there.items()}
     text = "\n\n".join([*notes, *(f"{name}\n{words}".lstrip() for name, words in texts.items())])
-    key = "Filled marks: training. Hollow marks: forward." + " Whiskers: quartiles." * ([*what] != ["memory"])
+    whiskers = "" if [*what] == ["memory"] else " Whiskers: quartiles."
+    key = f"Filled marks: training. Hollow marks: forward.{whiskers}"
     return Sweep(f"{title} ({name})" if len(there) > 1 else title, rows, sources, [*below, key], text)
 
 
@@ -267,7 +267,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
     """Returns plots of a quantity that show the results of all machines on the same axes.
 
     Args:
-        found: results by name of the machine.
+        found: the results by machine name.
         quantity: the quantity to draw, one of `QUANTITIES`.
         setup: the only setup to draw. Defaults to all that were measured.
         title: the title. Defaults to the finding of the first machine.
@@ -282,7 +282,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
 
 
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
-    """Returns the results that fit the axes of the first: any for ratios, else those of its network and batch size."""
+    """Returns the results to draw: all for ratios, and otherwise all with the first one's network and batch size."""
     there = {name: result for name, result in results.items() if result}
     network = next((result.network for result in there.values()), "")
     return {name: found for name, found in there.items() if quantity == "ratio" or found.network == network}
@@ -306,7 +306,7 @@ def _plot(results: Mapping[str, Benchmark | None], quantity: str, setup: str, pl
 
 
 def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[str]]:
-    """Returns a line about the source of each named result, and the notes to place below."""
+    """Returns a line about the source of each named result, and the notes to place below the plots."""
     alike = _comparable(results, "time")
     sources, below = [], []
     for name, result in results.items():
@@ -326,7 +326,7 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
 def _guides(
     quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None
 ) -> dict[str, tuple[Point, Point]]:
-    """Returns the line at 1, or lines of linear and quadratic growth from the start of the first method's curve."""
+    """Returns guide lines by name: a line at 1 for ratios, and lines of linear and quadratic growth for times."""
     sizes = [*planned, *(x for curve in curves for x in curve.x)]
     start, end = min(sizes, default=1), max(sizes, default=1)
     if first is None or start == end:
@@ -344,9 +344,9 @@ def _guides(
 
 
 def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:
-    """Returns the three quartiles of a quantity, or None if it was not measured.
+    """Returns the three quartiles of a quantity, or `None` if it was not measured.
 
-    Memory is counted once, so its quartiles are equal.
+    Memory is measured once, so its quartiles are equal.
     """
     if quantity == "memory":
         return (timing.memory[method] / 1e6,) * 3 if method in timing.memory else None
@@ -400,6 +400,6 @@ run, recorded = STUDY.run, STUDY.load
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
-    """Returns the recorded results of these methods by machine name. Raises the same errors as `recorded`."""
+    """Returns, by machine name, the recorded results with all these methods. Raises the same errors as `recorded`."""
     found = STUDY.recordings()
     return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.methods}}

@@ -1,4 +1,4 @@
-"""Defines the command `packviz bench`. It needs torch, NumPy and the standard library, and plotly to write HTML."""
+"""Defines the command `packviz bench`. The command needs torch and NumPy, and plotly to write HTML."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_measure)
     add_study_options(parser)
     add = parser.add_argument
-    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or more of: A, no padding; B, triangle;"
-        " evenly, evenly spread (default: A B)")  # fmt: skip
-    add("--methods", default="padded,packed", help=f"methods, separated by commas; the first is the reference:"
-        f" some of {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
+    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or more of A (no padding), B (triangle)"
+        " and evenly (evenly spread); default: A B")  # fmt: skip
+    add("--methods", default="padded,packed", help=f"comma-separated methods, the first being the reference;"
+        f" choose from {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
     commands = parser.add_subparsers(title="commands", metavar="[plot …]")
     plot = commands.add_parser("plot", help="draw result files side by side", description="Draw files side by side.")
     plot.add_argument("files", nargs="+", metavar="FILE", help="result files of `packviz bench --out FILE`")

@@ -1,8 +1,8 @@
 """Compares compiling and packing, separately and together, in a training step of an encoder–decoder LSTM.
 
-A page on packing in a forecasting library compares three methods on a GPU. This study has methods of the same three
-kinds, and some that the page leaves out. All methods give the same results, except for the padded ones, whose decoder
-starts from states that have read padding.
+The documentation of a forecasting library has a page on packing, which compares three methods on a GPU. This study has
+methods of the same three kinds, and some that the page leaves out. All methods give the same results, except for the
+padded ones, whose decoder starts from states that also depend on padding.
 
 `packviz study compiled --out notebooks/recorded/compiled_cpu.json` makes the recorded file.
 """
@@ -35,7 +35,7 @@ REFERENCE = "compiled, padded"
 
 
 class _Forecaster(nn.Module):
-    """A model that never packs: layers, an encoder LSTM for the past, a decoder LSTM for the future, and layers."""
+    """A model that never packs. It has an encoder LSTM for the past, a decoder LSTM for the future, and more layers."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class _Forecaster(nn.Module):
         self.after = _layers(hidden, features)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """Maps `(B, T, F)` and `(B, S, F)` to `(B, S, F)`."""
+        """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`."""
         _, states = self.encoder(self.before(past))
         output, _ = self.decoder(self.before(future), states)
         return self.after(output)  # type: ignore[no-any-return]
@@ -60,7 +60,7 @@ class _Packing(_Forecaster):
         self.pack, self.pad = hide(pack_padded_sequence), hide(pad_packed_sequence)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """Maps `(B, T, F)` and `(B, S, F)` to `(B, S, F)`, without reading padding."""
+        """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
         packed = self.pack(self.before(past), past_lengths, batch_first=True, enforce_sorted=False)
         _, states = self.encoder(packed)
         packed = self.pack(self.before(future), future_lengths, batch_first=True, enforce_sorted=False)
@@ -70,7 +70,7 @@ class _Packing(_Forecaster):
 
 
 class _Island(nn.Module):
-    """A module for pack → RNN → pad, all of it hidden from `torch.compile`."""
+    """A module that runs pack → RNN → pad, and is hidden from `torch.compile`."""
 
     def __init__(self, rnn: nn.RNNBase) -> None:
         super().__init__()
@@ -85,21 +85,21 @@ class _Island(nn.Module):
 
 
 class _Wrapping(_Forecaster):
-    """A model whose encoder and decoder take lengths and pack. `wrap` makes such a module from an LSTM."""
+    """A model whose encoder and decoder take lengths and pack. `wrap` makes such an encoder or decoder from an LSTM."""
 
     def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
         super().__init__(features, hidden)
         self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """Maps `(B, T, F)` and `(B, S, F)` to `(B, S, F)`, without reading padding."""
+        """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
         _, states = self.encoder(self.before(past), past_lengths, total_length=past.size(1))
         output, _ = self.decoder(self.before(future), future_lengths, states, total_length=future.size(1))
         return self.after(output)  # type: ignore[no-any-return]
 
 
 def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
-    """Returns the model of each method, all with the same weights, and whether to compile it."""
+    """Returns, by method, a model and whether to compile it. All models have the same weights."""
     variants: dict[str, tuple[Callable[[], nn.Module], bool]] = {
         "padded": (lambda: _Forecaster(features, hidden), False),
         REFERENCE: (lambda: _Forecaster(features, hidden), True),
@@ -118,7 +118,7 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
 
 @dataclass(frozen=True)
 class CompiledPoint:
-    """The sizes of one training step. The lengths are drawn uniformly from 1 to `past`, and from 1 to `future`.
+    """The sizes of a training step. Lengths are drawn uniformly, from 1 to `past` (input) or to `future` (output).
 
     Attributes:
         batch: number of sequences.
@@ -155,14 +155,14 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a bar for each method: its time as a multiple of the reference, with whiskers at the quartiles."""
+        """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
         return stack("", [self._bars(point, theme) for point in self.values], theme)
 
     def _bars(self, point: CompiledPoint, theme: str) -> Sheet:
         timing = self.values[point]
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
         rows = {r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high)) for r in ratios}
-        title = f"One training step, as a multiple of {REFERENCE}"  # without a finding: the page asks which is fastest
+        title = f"One training step, as a multiple of {REFERENCE}"  # no finding, because the page asks which is fastest
         return bars.rows(title, {"": rows}, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
@@ -176,7 +176,7 @@ def _colour(name: str) -> str:
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
-    """Returns a training step for each method. A step returns the gradients of the weights."""
+    """Returns a comparison with a training step for each method. A step returns the gradients of the weights."""
     backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
     for steps, seed in ((point.past, 0), (point.future, 1)):
@@ -198,7 +198,7 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
 
 
 def _can_compile(device: Any) -> bool:
-    """Returns whether inductor can build code. It writes launchers in C for a GPU, and loops in C++ for a CPU."""
+    """Returns whether inductor can build code. Inductor writes launchers in C for a GPU, and loops in C++ for a CPU."""
     compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_headers and any(map(shutil.which, compilers))

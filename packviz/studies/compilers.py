@@ -1,6 +1,6 @@
-"""Tests how torch's own compilers handle packing: runs several networks through each compiler, and makes a table.
+"""Tests how torch's own compilers handle packing in several networks, and makes a table of the outcomes.
 
-Every network is compiled with equal lengths, as in the examples that guides give. Its results on other lengths are then
+Every network is compiled with equal lengths, as in the examples of many guides. Then its results on other lengths are
 compared with those of the uncompiled network. `torch.compile` passes its graphs to a backend that counts their
 operators and runs them eagerly. So no C++ compiler is needed, and the count shows how much of the network is compiled.
 
@@ -24,11 +24,11 @@ STEPS, EXAMPLE = 5, (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
 COMPILERS = {"jit.trace": "trace", "export": "export", "compile": "compile", "compile, fullgraph": "compile",
              "ONNX, legacy": "onnx_legacy", "ONNX, new": "onnx"}  # fmt: skip
-"""The compiler in each column of the table, and its backend in `captures`."""
+"""The compilers in the columns of the table, each with its backend in `captures`."""
 WRITTEN_FOR = "2.13"
-"""The torch version whose table is explained in the notebook."""
+"""The version of torch whose table the notebook explains."""
 AROUND = 5
-"""The number of operators in a tagger, not counting those of its LSTM."""
+"""The number of operators in a tagger outside its LSTM."""
 
 _NOT_RUN = "not run: "
 
@@ -40,9 +40,9 @@ class _Cell:
     Attributes:
         outcome: `RIGHT` if the compiled network runs and returns the right results, even on other lengths; `WRONG` if
             it returns wrong results; `ERROR` if it does not run.
-        message: the type and the first line of the error.
-        compiled: number of operators in the graphs of `torch.compile`, not counting those of the RNN; `None` for other
-            compilers.
+        message: the type and the first line of the error, or the reason why the compiler was not run.
+        compiled: number of operators outside the RNN in the graphs of `torch.compile`; `None` for other compilers and
+            after an error.
     """
 
     outcome: str
@@ -50,14 +50,14 @@ class _Cell:
     compiled: int | None = None
 
     def __str__(self) -> str:
-        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(self.outcome, "")  # only silent mistakes get a strong mark
+        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(self.outcome, "")  # an error gets no mark, because it is not silent
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
         return f"{mark}{self.outcome}{compiled}"
 
 
 @dataclass(frozen=True)
 class CompilerPoint:
-    """A network of `networks.TAGGERS`, and a compiler of `COMPILERS`."""
+    """A network from `networks.TAGGERS` and a compiler from `COMPILERS`."""
 
     network: str
     compiler: str
@@ -67,11 +67,11 @@ class CompilerPoint:
 
 
 class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
-    """The table of all networks and compilers, with the outcomes."""
+    """The table of all outcomes, with a row for each network and a column for each compiler."""
 
     @property
     def cells(self) -> dict[str, dict[str, _Cell]]:
-        """The cells by network, then by compiler."""
+        """The cells of the table, by network and then by compiler."""
         rows: dict[str, dict[str, _Cell]] = {}
         for point, cell in self.values.items():
             rows.setdefault(point.network, {})[point.compiler] = cell
@@ -79,7 +79,7 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
     @property
     def moved(self) -> str:
-        """A warning if this table may differ from the one that the page explains, or an empty string."""
+        """A warning if this table may differ from the one that the page explains, and otherwise an empty string."""
         if any(_NOT_RUN in error for error in self.errors):
             return "Compilers whose package is not installed were not run."
         if self.provenance["torch"].startswith(f"{WRITTEN_FOR}."):
@@ -88,16 +88,16 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
     @property
     def errors(self) -> list[str]:
-        """The distinct errors, in the order of the table."""
+        """The distinct error messages, in the order of the table."""
         return list(dict.fromkeys(cell.message for cell in self.values.values() if cell.message))
 
     @property
     def notes(self) -> list[str]:
-        """The meaning of the marks and the numbers."""
+        """Lines that explain the marks and the numbers in the table."""
         lengths = ", ".join(map(str, map(list, OTHERS)))
         return [
-            f"right, WRONG: compiled with lengths {list(EXAMPLE)}, compared with the network itself on {lengths}.",
-            f"n of {AROUND}: the number of operators around the LSTM that were compiled. The others run in Python.",
+            f"right, WRONG: networks compiled with lengths {[*EXAMPLE]} were compared with the originals on {lengths}.",
+            f"n of {AROUND}: n of the {AROUND} operators around the LSTM were compiled. The others run in Python.",
             f"torch {self.provenance['torch'].split('+')[0]}. {self.moved}".rstrip(),
         ]
 
@@ -108,7 +108,7 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
     @property
     def table(self) -> Table:
-        """The table, with a mark and a word in each cell, and the errors below."""
+        """The table, with an outcome in each cell, and the errors below."""
         compilers = [compiler for compiler in COMPILERS if any(point.compiler == compiler for point in self.values)]
         rows = [
             [name, *(self.label(name, compiler) if compiler in row else "" for compiler in compilers)]
@@ -120,7 +120,7 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
 
 
 def survey(points: Iterable[CompilerPoint] = ()) -> _Relatives:
-    """Computes cells of the table. The default is all of them, which takes about ten seconds."""
+    """Computes some cells of the table. By default, it computes all of them, which takes about ten seconds."""
     return STUDY.run([*points] or STUDY.full)
 
 
@@ -139,7 +139,7 @@ def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> _Cell:
 
         def captured(other: Any) -> Any:
             found = made(other)
-            del counted[once:]  # a new graph for other lengths covers the same part of the network
+            del counted[once:]  # a graph for other lengths has the same operators, so it is not counted
             return found
 
         return captured

@@ -1,8 +1,9 @@
-"""Compares heuristics for packing with measurements over a grid of batches.
+"""Measures padded and packed runs over a grid of batches, to test heuristics for packing.
 
-Each batch is run both padded and packed (pack, RNN, pad), in training and forward alone. The grid covers several kinds
-of RNN, sizes and lengths. The faster of the two methods is compared with the choice of a rule. (Padded results differ
-from packed ones, as notebook 03 shows, but only the time counts here.)
+Each batch is run padded and packed (pack, RNN, pad), both in training and in the forward pass alone. The grid covers
+several kinds of RNN, several sizes, and several distributions of lengths. `packviz.studies.rules` compares the choices
+of rules with the faster method. (Padded results differ from packed ones, as notebook 03 shows, but only the time counts
+here.)
 
 `packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
 """
@@ -34,14 +35,14 @@ KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One batch and one RNN.
+    """One RNN, one batch and one pass.
 
     Attributes:
         mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
-        training: True for forward and backward, False for forward alone.
+        training: True for the forward and backward pass, False for the forward pass alone.
         batch_size: number of sequences.
         longest: the largest length that may be drawn.
-        size: both `input_size` and `hidden_size` of the RNN.
+        size: the `input_size` and the `hidden_size` of the RNN, which are equal.
         kind: the distribution of the lengths, one of `KINDS`.
     """
 
@@ -63,7 +64,7 @@ class GridPoint:
 
     @property
     def spec(self) -> Spec:
-        """The sizes of the RNN."""
+        """The kind and the sizes of the RNN."""
         return Spec(self.mode, self.size, self.size)
 
 
@@ -74,7 +75,7 @@ def grid(
     sizes: Sequence[int] = (32, 128),
     kinds: Sequence[str] = KINDS,
 ) -> list[GridPoint]:
-    """Returns all combinations of these values, in both passes."""
+    """Returns the points for all combinations of these values, in both passes."""
     return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
 
 
@@ -82,7 +83,7 @@ LARGE = [
     *grid(modes=("LSTM",), batch_sizes=(16, 64), longest=(64,), sizes=(256, 512, 1024)),
     *grid(modes=("GRU",), batch_sizes=(16,), longest=(64,), sizes=(256, 512, 1024)),
 ]
-"""Points with large sizes, at which matrix products take most of the time. They are few, because each takes seconds."""
+"""Points with large sizes, where matrix products take most of the time. There are few, because each takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class Case(GridPoint):
     """A point with its measurement.
 
     Attributes:
-        seconds: the median times, padded and packed.
-        ratio: the packed time as a multiple of the padded time in the same round.
+        seconds: the median times by method, `"padded"` and `"packed"`.
+        ratio: the packed time as a multiple of the padded time, compared round by round.
     """
 
     seconds: Mapping[str, float]
@@ -99,7 +100,10 @@ class Case(GridPoint):
 
     @property
     def faster(self) -> str | None:
-        """`"padded"` or `"packed"`; `None` if the difference is no larger than the spread of the quartiles."""
+        """The faster method, `"padded"` or `"packed"`, or `None` if the two are not told apart.
+
+        They are told apart if the factor between their times is larger than the factor between the ratio's quartiles.
+        """
         ratio = self.ratio
         if ratio.high / ratio.low >= max(ratio.value, 1 / ratio.value):
             return None
@@ -120,11 +124,11 @@ class Measured(Results[GridPoint, Case]):
         return tuple(self.values.values())
 
     def of(self, mode: str | None = None, training: bool | None = None) -> tuple[Case, ...]:
-        """Returns the cases of one kind of RNN and one pass. Each defaults to all."""
+        """Returns the cases of one kind of RNN and one pass. By default, it returns all cases."""
         return tuple(c for c in self.cases if mode in (None, c.mode) and training in (None, c.training))
 
     def to_text(self) -> str:
-        """Returns a table of how often packing was faster, by kind of RNN and pass."""
+        """Returns a table that counts how often each method was faster, by kind of RNN and pass."""
         rows = [["", "cases", "packed faster", "padded faster", "not told apart"]]
         for mode, training in dict.fromkeys((c.mode, c.training) for c in self.cases):
             some = self.of(mode, training)
@@ -134,10 +138,10 @@ class Measured(Results[GridPoint, Case]):
 
 
 def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
-    """Returns a padded and a packed run.
+    """Returns the comparison of a padded and a packed run.
 
-    Each returns the output, `(T, B, H)`. In training it also returns the gradients of `x` and all weights, and
-    otherwise the final states.
+    Each run returns the output, `(T, B, H)`. In training, it also returns the gradients of `x` and all weights. In the
+    forward pass alone, it also returns the final states.
     """
     rnn = rnn_calls.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
@@ -161,7 +165,7 @@ def _read(point: GridPoint, entry: Mapping[str, Any]) -> Case:
 
 
 def _write(case: Case) -> dict[str, Any]:
-    """Returns the median times in seconds, and the median and the quartiles of the ratio, with four digits."""
+    """Returns the median times in seconds and the ratio's median and quartiles, all with four significant digits."""
     numbers = [*case.seconds.values(), case.ratio.value, case.ratio.low, case.ratio.high]
     padded, packed, *ratio = (float(f"{number:.4g}") for number in numbers)
     return {PADDED: padded, PACKED: packed, "ratio": ratio, "rounds": case.ratio.rounds}

@@ -1,10 +1,10 @@
-"""Times torch padded, torch packed, and every method of `pv.run` against each other: the methods benchmark.
+"""Runs the methods benchmark, which times torch padded, torch packed and every method of `pv.run` against each other.
 
 A point is an RNN and a batch. At each point, all methods are timed against each other in two passes: *training*
-(forward and backward, with a gradient of ones, to the input and all weights) and *forward* (without a graph for
+(forward, and then backward from a gradient of ones to the input and all weights) and *forward* (without a graph for
 autograd). Before a point is timed, the results and gradients of all methods are compared with those of torch packed
-(without TF32 on a GPU). A method that differs is left out, and the results give the reason. torch padded only shows how
-fast padded data can be processed: its states are read after the padding, so they are wrong.
+(without TF32 on a GPU). A method that differs is left out, and the results give the reason. torch padded is timed only
+to show how fast padded data can be processed. Its final states are those after the padding, so they are wrong.
 
 Everything that is computed once for the lengths of a batch (indices, the choice of `auto`) is dropped before each call,
 because in training the lengths differ from batch to batch.
@@ -13,7 +13,7 @@ Some points have no RNN. They only compare torch's packing and padding with pack
 padded tensor once.
 
 `packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With `--points untuned`, the
-same methods are timed on a grid that nothing was tuned to.
+same methods are timed at points to which nothing was tuned.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class MethodsPoint:
     """An RNN and a batch.
 
     Attributes:
-        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`, or `"none"` to pack and pad only.
+        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`; or `"none"` to time packing and padding alone.
         lengths: the distribution of the lengths, one of `LENGTHS`.
         batch_size: number of sequences, `B`.
         steps: width of the padded batch, `T`. The longest sequence may be shorter.
@@ -97,11 +97,11 @@ class MethodsPoint:
 
     @property
     def spec(self) -> Spec:
-        """The sizes of the RNN."""
+        """The kind and the sizes of the RNN."""
         return Spec(self.mode, self.input_size, self.hidden_size, bidirectional=self.directions == 2)
 
     def drawn(self) -> list[int]:
-        """Returns `(B,)` lengths in random order, or longest first if only packing is timed."""
+        """Returns `(B,)` lengths in random order, or longest first if the point has no RNN."""
         n = np.sort(LENGTHS[self.lengths](self.batch_size, self.steps, 0))[::-1]
         if self.mode != "none":
             n = np.random.default_rng(1).permutation(n)
@@ -109,7 +109,7 @@ class MethodsPoint:
 
 
 _MODES = ("LSTM", "GRU", "RNN")
-_MEANINGS = "Whiskers: quartiles. Clearly: the confidence interval of the ratio leaves out 1."
+_MEANINGS = "Whiskers: quartiles. Clearly: the confidence interval of the ratio excludes 1."
 _GROUPS, _TINY = (*_MODES, "two directions", "tiny"), 256  # the groups of the chart; the most cells of a tiny batch
 _KINDS = ("evenly", "uniform", "log-normal", "nearly equal", "sentences", "equal")
 _WIDTHS = {"log-normal": 96, "sentences": 32}  # the longest of 64 such lengths; all others reach 128
@@ -135,7 +135,7 @@ UNTUNED = [
     for inputs, hidden, directions, batch, steps in _SIZES
     for kind in ("evenly", "uniform", "log-normal", "nearly equal", "equal")  # the last one has a single sequence
 ]
-"""A grid that nothing was tuned to: its RNNs and batches are neither in the calibration nor in `POINTS`."""
+"""Points to which nothing was tuned. Neither the calibration nor `POINTS` contains their RNNs and batches."""
 
 
 class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
@@ -165,14 +165,14 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         return "\n".join([*lines, f"Measured on {self.caption}."])
 
     def _multiple(self, point: MethodsPoint, name: str, to: str, which: str = "training") -> float:
-        """Returns the time of one method as a multiple of another's; 0 if one of them was not timed."""
+        """Returns the time of `name` as a multiple of the time of `to`, or 0 if one of the two was not timed."""
         timing = self.values[point][which]
         return timing.ratio(name, to).value if {name, to} <= timing.seconds.keys() else 0.0
 
     def packed_faster(self) -> WorkAndTime:
-        """Draws the batches for which torch's packing makes a training step clearly faster.
+        """Draws the batches on which torch packed is clearly faster than torch padded in training.
 
-        FLOPs and times are drawn as multiples of the values for torch padded.
+        The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
         """
         faster = {
             which: [p for p in self.points if (r := self.ratio(p, PACKED, PADDED, which)).is_clear and r.value < 1]
@@ -188,7 +188,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
             }
         training, forward = (len(found) for found in faster.values())
         of = f"of {count(len(self.points), 'batch', 'batches')}"
-        title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
+        title = f"Packed is clearly faster in training on {training} {of}, forward alone on {forward}"
         return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
     def chart(self) -> Chart:
@@ -245,14 +245,14 @@ def _digits(value: float) -> float:
 
 
 def _group(point: MethodsPoint) -> str:
-    """Returns the heading under which the chart lists a point."""
+    """Returns the heading under which the chart shows a point."""
     if point.batch_size * point.steps <= _TINY:
         return "tiny"
     return "two directions" if point.directions == 2 else point.mode
 
 
 def method_calls(point: MethodsPoint, which: str, how: MeasureOptions) -> Comparison:
-    """Returns a call for every method at a point, which runs one pass."""
+    """Returns a comparison with a call for every method at a point. Each call runs one pass."""
     n, pack_only = torch.tensor(point.drawn()), point.mode == "none"
     shape = (point.steps, point.batch_size) if pack_only else (point.batch_size, point.steps)
     rnn = None if pack_only else rnn_calls.rnn_of(point.spec, batch_first=True).to(how.device)

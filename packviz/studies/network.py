@@ -1,8 +1,8 @@
-"""Contains the network from the forum question, its batches, and methods to run its LSTM. The code is our own.
+"""Contains the network from the forum question, its batches, and methods of running its LSTM. The code is our own.
 
-In 2022, a user asked why packing makes the backward pass so slow. The network had an embedding, an LSTM, and a
-linear layer at every time step. It set the padding to zero, and summed over the time steps to get the logits of two
-classes.
+In 2022, a user of the PyTorch forum asked why packing makes the backward pass so slow. The network had an embedding, an
+LSTM, and a linear layer at every time step. It set the output in the padding to zero, and summed over the time steps to
+get the logits of two classes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Network(nn.Module):
         self.linear = nn.Linear(32, _CLASSES)
 
     def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
-        """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`, which are on the CPU and longest first."""
+        """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`. The lengths are on the CPU, longest first."""
         output, _ = method(self.lstm, self.embedding(ids), lengths)
         return self.linear(output).sum(1)  # type: ignore[no-any-return]
 
@@ -78,7 +78,7 @@ class _Batch(NamedTuple):
 
 
 def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
-    """Returns a batch of random tokens and targets. With equal tokens, a row in the wrong place would not be noticed.
+    """Returns a batch of random tokens and targets. If all tokens were equal, a misplaced row would go unnoticed.
 
     Args:
         lengths: `(B,)` whole numbers, longest first.
@@ -93,7 +93,7 @@ def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
 
 
 def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[], tuple[Tensor, ...]]:
-    """Returns a function that runs both passes, and returns the logits and the gradients of all weights."""
+    """Returns a function that runs forward and backward, and returns the logits and the gradients of all weights."""
     weights = list(network.parameters())
 
     def step() -> tuple[Tensor, ...]:
@@ -104,7 +104,7 @@ def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[
 
 
 def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any) -> Comparison:
-    """Returns a call for each method, which runs one pass. All calls have the same network and batch.
+    """Returns a comparison with a call for each method. All calls run the same pass with the same network and batch.
 
     Each call returns the logits and, in training, the gradients of all weights.
 

@@ -1,8 +1,8 @@
-"""Measures the parts of a packed training step, by replacing them one by one with parts that don't copy.
+"""Measures the time of each part of a packed training step, by replacing one after another with parts that don't copy.
 
-The step trains the network from the forum question (see `packviz.studies.network`) in setup B. First torch's pad is
-replaced, then its pack, and then its packed LSTM. The results stay the same. The share of a part is the time that its
-replacement saves.
+The step trains the network from the forum question (see `packviz.studies.network`) on a batch of setup B. First torch's
+pad is replaced, then torch's pack, and then torch's packed LSTM. The results stay the same. The share of a part is the
+time that its replacement saves, divided by the time of the whole step.
 
 `packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
 """
@@ -49,24 +49,24 @@ class PartsPoint:
 
 
 class Parts(Results[PartsPoint, Timing]):
-    """The times of a training step of the forum's network, with more and more of its parts replaced."""
+    """The times of a training step of the network from the forum question, with more and more parts replaced."""
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
-        """Returns the share of each part, and of the rest, in the time of the step. The shares add up to 1."""
+        """Returns the shares of the step's time that each part and the rest take. The shares add up to 1."""
         left = [1.0, *(self.ratio(point, name, TORCH).value for name in REPLACED.values())]
-        falling = [*accumulate(left, min)]  # noise may change the order
+        falling = [*accumulate(left, min)]  # because of noise, a replacement may seem to cost time
         return dict(zip(REPLACED, (a - b for a, b in pairwise(falling)), strict=True)) | {REST: falling[-1]}
 
     def finding(self) -> str:
-        """Returns a line about the shares of the parts at the largest batch."""
+        """Returns a line about the shares of the parts for the largest batch."""
         point = self.points[-1]
-        return f"Time of a packed training step at {point.steps} time steps: {self._listed(point)}"
+        return f"At {point.steps} steps, packed training spends its time on {self._listed(point)}"
 
     def _listed(self, point: PartsPoint) -> str:
-        return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
+        return ", ".join(f"{part} ({whole_percent(share)})" for part, share in self.shares(point).items())
 
     def to_text(self) -> str:
-        """Returns tables of the times in milliseconds, and the shares."""
+        """Returns, for each batch, a table of the times in milliseconds and a line with the shares."""
         lines = [f"{self.finding()}."]
         for point, timing in self.values.items():
             rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"], *timing.against(TORCH)]
@@ -91,7 +91,7 @@ class ByMachine(Drawing):
     """A picture of the results from several machines.
 
     Attributes:
-        found: the results by name of the machine.
+        found: the results by machine name.
     """
 
     found: Mapping[str, Parts]
@@ -108,13 +108,13 @@ class ByMachine(Drawing):
             for name, found in self.found.items()
             for point in found.points
         }
-        hatched = "Hatched: the time that is saved when this part is replaced by one with the same results."
-        notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
+        hatched = "Hatched: the time saved by replacing this part with one that gives the same results."
+        notes = [f"{hatched} Whiskers: quartiles of where the bar ends.", *captions(self.found)]
         return rows(next(iter(self.found.values())).finding(), groups, theme, notes=notes)
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
-    """Returns steps with more and more parts replaced. Each returns the logits and the gradients of all weights."""
+    """Returns steps with more and more parts replaced. A step returns the logits and the gradients of all weights."""
     torch.manual_seed(0)
     network = forum.Network().to(device)
     n = setup_lengths("B", point.batch_size, point.steps)

@@ -1,7 +1,7 @@
 """Defines rules that decide whether to pack (a rule of thumb, thresholds, and a cost model), and evaluates them.
 
-A rule uses only the lengths and the sizes, which are known before the run. The cases measured by
-`packviz.studies.heuristics` show whether it is right.
+A rule uses only the lengths and the sizes, which are known before the run. The cases that `packviz.studies.heuristics`
+has measured show whether the rule is right.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Fit = Callable[[Sequence[Case]], Packs]
 
 
 def rule_of_thumb(lengths: Any) -> bool:
-    """Returns whether a rule of thumb says to pack: the lengths vary by over 10 %, or there are at least 8 sequences.
+    """Returns whether a rule of thumb says to pack: if lengths vary by over 10 %, or if there are at least 8 sequences.
 
-    The 10 % are relative to the longest length. Equal lengths are never packed, even if all are padded. The rule is
-    from "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
+    The 10 % is relative to the longest length. Equal lengths are never packed, even if every sequence is padded. The
+    rule is from "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
     variation = (n.max() - n.min()) / n.max()
@@ -43,12 +43,12 @@ def rule_of_thumb(lengths: Any) -> bool:
 
 
 def padding_share(case: Case) -> float:
-    """Returns the share of padding in the cells of the padded batch."""
+    """Returns the share of the padded batch's cells that are padding."""
     return case.layout.n_padding / case.layout.n_cells
 
 
 def work_per_step(case: Case) -> float:
-    """Returns the GEMM FLOPs of an average packed time step in the forward pass."""
+    """Returns the average GEMM FLOPs of a time step in a packed forward pass."""
     return case.layout.n_valid * case.spec.gemm_per_cell / case.layout.max_len
 
 
@@ -57,9 +57,10 @@ class _Judged(NamedTuple):
 
     Attributes:
         name: name of the rule.
-        right: number of cases in which it chose the faster method.
-        wrong: number of cases in which it chose the slower one. In the remaining cases, the two were not told apart.
-        slowdown: time of its choice as a multiple of the better choice's, averaged over all cases.
+        right: number of cases in which the rule chose the faster method.
+        wrong: number of cases in which the rule chose the slower method. In all other cases, the two methods were not
+            told apart.
+        slowdown: time of the chosen method as a multiple of the faster method's time, averaged over all cases.
         of: total number of cases.
     """
 
@@ -71,12 +72,12 @@ class _Judged(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """The share of right choices among the cases in which the two were told apart."""
+        """The share of right choices among the cases in which the two methods were told apart."""
         return self.right / max(self.right + self.wrong, 1)
 
 
 def judge(name: str, packs: Packs, cases: Sequence[Case]) -> _Judged:
-    """Evaluates a rule on cases."""
+    """Evaluates a rule on measured cases."""
     choices = [PACKED if packs(case) else PADDED for case in cases]
     told = [choice == case.faster for choice, case in zip(choices, cases, strict=True) if case.faster]
     slowdown = np.mean([case.slowdown(choice == PACKED) for choice, case in zip(choices, cases, strict=True)])
@@ -87,7 +88,7 @@ def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
     """Evaluates a fitted rule on each case, after fitting it to the cases of all other sizes.
 
     A size combines a batch size, a number of time steps and a hidden size. `fit` never sees the size on which its rule
-    is evaluated. If it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
+    is evaluated. If `fit` sees no case with the same RNN and pass, there is no rule, and the case is not packed.
     """
 
     def size(case: Case) -> tuple[int, int, int]:
@@ -101,9 +102,9 @@ def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
 
 
 def fit_threshold(number: Callable[[Case], float]) -> Fit:
-    """Returns a fit of the rule "pack if this number is over a threshold", with a threshold for each RNN and pass.
+    """Returns a function that fits the rule "pack if this number is over a threshold" to cases.
 
-    The fit chooses the threshold with the least slowdown.
+    Each kind of RNN has a threshold of its own for each pass. The fit chooses the threshold with the smallest slowdown.
     """
 
     def fit(cases: Sequence[Case]) -> Packs:
@@ -123,13 +124,13 @@ _SQUARE, _PAD = "cell, step, gate", "pad"  # the terms for copies in a packed RN
 
 @dataclass(frozen=True)
 class CostModel:
-    """The model in `packviz.ops.costs` that predicts times, with constants fitted to cases.
+    """A model that predicts times in the same way as `packviz.ops.costs`, but with constants fitted to cases.
 
-    The cases were packed and padded by torch itself. So training has one more term (see notebook 09), because torch's
-    pad makes a gradient of the padded size for each distinct length.
+    The cases were measured with torch's own packing and padding functions. In the backward pass, torch's pad makes a
+    gradient of the padded size for each distinct length, so packed training has one more term (see notebook 09).
 
-    The model does not cover batches without padding, where packing has nothing to save. (Besides, a packed LSTM whose
-    lengths are all equal gets the fused kernel of the padded one in torch 2.13, but not in 2.11.)
+    The model does not cover batches without padding, where packing cannot save anything. (Besides, if all lengths are
+    equal, a packed LSTM uses the same fused kernel as a padded one in torch 2.13, but not in 2.11.)
 
     Attributes:
         seconds: the constants by term, for each RNN, pass and choice (`"padded"` or `"packed"`).
@@ -139,7 +140,7 @@ class CostModel:
 
     @classmethod
     def fit(cls, cases: Sequence[Case]) -> CostModel:
-        """Fits the model with the least squared relative errors. No constant is below 0."""
+        """Fits the constants with the smallest sum of squared relative errors. No constant is below 0."""
         found = {}
         for (mode, training), some in _by_kind(cases).items():
             padded = [case for case in some if case.layout.n_padding]
@@ -156,7 +157,7 @@ class CostModel:
         return sum(constants[term] * amount for term, amount in _terms(case, choice).items())
 
     def packs(self, case: Case) -> bool:
-        """Returns whether a case is predicted to be faster packed."""
+        """Returns whether the model predicts that packing makes a case faster."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
 
 
@@ -171,9 +172,9 @@ def compare(
     """Draws a bar for each rule and machine, with the numbers of right, wrong and undecided cases.
 
     Args:
-        machines: the measurements, by name of the machine.
+        machines: the measurements, by machine name.
         rules: the rules by name.
-        fits: the functions that fit further rules to cases, by name (see `judge_fitted`).
+        fits: functions that fit further rules to cases, by the name of the rule (see `judge_fitted`).
     """
     rows: dict[str, _Judged] = {}
     best, below, many = [], captions(machines), len(machines) > 1
@@ -187,7 +188,7 @@ def compare(
     counts = {name: (one.right, one.wrong, one.of - one.right - one.wrong) for name, one in rows.items()}
     lines = [["cases", *parts, "times as long as the better choice"]]
     lines += [[name, *map(str, counts[name]), f"{one.slowdown:.2f}"] for name, one in rows.items()]
-    title = f"Most often right{'' if many else ', of the cases that are told apart'}: {'; '.join(best)}"
+    title = f"{'These rules get' if many else 'Of the cases told apart, this rule gets'} most right: {'; '.join(best)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
 
     def draw(theme: str) -> Sheet:
@@ -213,7 +214,7 @@ def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Char
     """Plots the work per packed time step of each case against its padding, by pass and number of time steps.
 
     Args:
-        machines: the measurements, by name of the machine. Each machine gets a chart, with the same axes.
+        machines: the measurements, by machine name. Each machine gets a chart of its own.
         mode: the kind of RNN.
     """
     return [
@@ -236,7 +237,7 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
     }
     passes = [[case.faster for case in cases if case.training == side] for side in (False, True)]
     forward, training = (f"{some.count(PACKED)} of {len(some)}" for some in passes)
-    title = f"{name}: packing is faster forward at {forward} batches, in training at {training}"
+    title = f"{name}: packing is faster on {forward} batches forward, and on {training} in training"
     lines, marks = [title], []
     for i, (panel, some) in enumerate(panels.items()):
         for winner, (label, marker) in _WINNERS.items():
@@ -264,7 +265,7 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
 
 
 def _terms(case: Case, choice: str) -> dict[str, int]:
-    """Returns the amounts that multiply the constants: `amounts`, and the copies in torch's own pad."""
+    """Returns, by term, the factors of the constants: those from `amounts`, and the cells that torch's pad copies."""
     layout, copies = case.layout, choice == PACKED and case.training
     distinct = np.unique(layout.lengths).size
     calls, cells = (distinct, layout.n_valid) if choice == PACKED else (1, layout.n_cells)

@@ -1,8 +1,8 @@
-"""Measures whether equal savings in FLOPs are also equal savings in time, for few and for many distinct lengths.
+"""Measures whether equal savings in FLOPs also save equal time, for few and for many distinct lengths.
 
 All batches have the same size, the same padded width and the same number of real cells, so packing saves the same FLOPs
-on each. They differ in their number of distinct lengths. One training step (forward and backward) is timed
-padded, and also packed (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
+on each. They differ in their number of distinct lengths. A training step (forward and backward) is timed without
+packing, and with packing (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
 
 `packviz study savings --out notebooks/recorded/savings_cpu.json` makes the recorded file.
 """
@@ -58,31 +58,31 @@ class SavingsPoint:
 
     @property
     def spec(self) -> Spec:
-        """The sizes of the RNN."""
+        """The kind and the sizes of the RNN."""
         return Spec(self.mode, self.input_size, self.hidden_size)
 
     @property
     def flops(self) -> dict[str, int]:
-        """The GEMM FLOPs of a training step, by the name under which it is timed."""
+        """The GEMM FLOPs of each training step, by the name under which the step is timed."""
         layouts = {name(distinct): Layout(even_steps(distinct, self.size)) for distinct in self.distinct}
         counts = {one: flops(self.spec, layout, input_grad=True).training for one, layout in layouts.items()}
         return {PADDED: next(iter(counts.values())).padded} | {one: count.packed for one, count in counts.items()}
 
 
 class Savings(Drawing, Results[SavingsPoint, Timing]):
-    """The FLOPs and times of one training step, padded and packed, with equal numbers of real cells."""
+    """The FLOPs and times of a training step, padded and packed, on batches with equal numbers of real cells."""
 
     def to_text(self) -> str:
-        """Returns a table of the FLOPs and times as multiples of the padded ones."""
+        """Returns a table of FLOPs and times relative to the padded step."""
         return self.picture.to_text()
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws FLOPs and times as multiples of the padded ones."""
+        """Draws FLOPs and times relative to the padded step."""
         return self.picture.sheet(theme)
 
     @property
     def picture(self) -> WorkAndTime:
-        """The FLOPs and times of every batch, as multiples of the padded ones."""
+        """A picture of the FLOPs and times on every batch, relative to the padded step."""
         groups = {}
         for point in self.values:
             counts, rows = point.flops, {}
@@ -93,12 +93,12 @@ class Savings(Drawing, Results[SavingsPoint, Timing]):
         works = [work for rows in groups.values() for work, _ in rows.values()]
         times = [time.value for rows in groups.values() for _, time in rows.values()]
         share = "half the FLOPs" if 0.45 < min(works) <= max(works) < 0.55 else f"{percent(max(works))} of the FLOPs"
-        title = f"One training step: {share}, {min(times):.2g} to {max(times):.2g} times the time"
+        title = f"Packed training takes {share} and {min(times):.2g} to {max(times):.2g} times the time"
         return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
 
 def training_steps(point: SavingsPoint, device: Any) -> Comparison:
-    """Returns one padded step, and a packed one for each number of distinct lengths."""
+    """Returns the comparison of a padded step with one packed step for each number of distinct lengths."""
     rnn = rnn_calls.rnn_of(point.spec).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
 

@@ -7,15 +7,15 @@ batch, for two losses:
 * *mean of means*: every worker takes the mean loss over its own tokens. The average of these means is not the mean over
   all tokens, unless all shares have the same number of tokens.
 * *token-weighted*: every worker takes the sum of its losses, multiplied by the number of workers and divided by the
-  number of all tokens. The average of these values is the mean over all tokens.
+  number of tokens in the whole batch. The average of these values is the mean over all tokens.
 
-`compare()` starts two processes on this machine. With torchrun, you can run it on any number of workers:
+`compare()` starts processes on this machine, by default two. With torchrun, you can start the workers yourself:
 
     torchrun --nproc-per-node 2 -m packviz.studies.workers --lengths my_lengths.csv
 
 The workers of `compare()` communicate over the loopback interface, and find each other through a file. They all end
-when `compare()` ends. As with all functions that start processes, a script must call it under `if __name__ ==
-"__main__":`.
+when `compare()` ends. Like all functions that start processes, `compare()` must be called under `if __name__ ==
+"__main__":` in a script.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ LOSSES = (MEANS, WEIGHTED)
 
 @dataclass(frozen=True, repr=False)
 class Workers(HasText):
-    """The results of the comparison.
+    """The results of comparing the strategies for splitting a batch.
 
     Attributes:
         layout: the batch.
-        timings: for each worker, the times of forward and backward on its own share by strategy, without waiting.
-        errors: the error of the averaged gradient by strategy and loss. It is the norm of the difference from the
-            gradient of a single process, divided by the norm of that gradient.
+        timings: for each worker, the times of a forward and backward pass on its own share, by strategy. These times do
+            not include waiting for other workers.
+        errors: the error of the averaged gradient, by strategy and loss. An error is the norm of the difference from
+            the gradient of a single process, divided by the norm of that gradient.
     """
 
     layout: Layout
@@ -77,11 +78,11 @@ class Workers(HasText):
         return [n[share] for share in buckets.split(n, len(self.timings), strategy)]
 
     def tokens(self, strategy: str) -> list[int]:
-        """Returns the number of tokens of each worker."""
+        """Returns the number of tokens that each worker has."""
         return [int(n.sum()) for n in self.lengths(strategy)]
 
     def steps(self, strategy: str) -> list[int]:
-        """Returns the number of time steps of each worker's padded outputs."""
+        """Returns the number of time steps in each worker's share, which is the longest length in that share."""
         return [int(n.max()) for n in self.lengths(strategy)]
 
     def seconds(self, strategy: str) -> list[float]:
@@ -99,7 +100,7 @@ class Workers(HasText):
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
-        """Returns a table of each worker's time in ms, and the ratio of the slowest worker's time to the fastest's."""
+        """Returns a table of each worker's time in ms, and of the ratio of the slowest time to the fastest."""
         rows = [["split", "ms", "slowest / fastest"]]
         for strategy in self.errors:
             seconds = self.seconds(strategy)
@@ -113,7 +114,7 @@ class Workers(HasText):
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
     def chart(self) -> bars.BarChart:
-        """Draws the number of tokens of each worker for each strategy."""
+        """Draws the number of tokens that each worker has, for each strategy."""
         tokens = {strategy: self.tokens(strategy) for strategy in self.errors}
         rows = {
             f"{strategy}, worker {i}": bars.Bar([(own, bars.SOLID)], f"{own:,}")
@@ -129,26 +130,26 @@ class Workers(HasText):
 def compare(
     lengths: Any = None, *, workers: int = 2, rounds: int = 15, timeout: float = 120.0, device: str = "cpu"
 ) -> Workers:
-    """Starts workers on this machine, each with one thread, and compares the strategies for splitting.
+    """Starts workers on this machine, each with one thread, and compares the strategies for splitting a batch.
 
     Args:
         lengths: `(B,)` lengths of the batch, at least one for each worker, or the path of a CSV or JSON file. Defaults
             to 64 log-normal lengths.
         workers: number of processes.
         rounds: number of rounds in which each share is timed.
-        timeout: seconds for which workers wait for each other.
+        timeout: the longest time in seconds that workers wait for each other.
         device: `"cpu"`, or `"cuda"` with one GPU for each worker.
 
     Raises:
         ValueError: the lengths or the file are not valid, there are fewer sequences than workers, a number is out of
-            range, the device is not one of these, or there are fewer GPUs than workers.
+            range, `device` is unknown, or there are fewer GPUs than workers.
         RuntimeError: a worker failed or waited too long; the message includes the end of its error.
     """
     n = _batch(lengths, workers)
     rounds = at_least("rounds", rounds)
     require_seconds("timeout", timeout)
     if one_of("device", device, ("cpu", "cuda")) == "cuda" and (gpus := torch.cuda.device_count()) < workers:
-        raise ValueError(f"device is 'cuda', which needs a GPU for each worker; torch finds {gpus} for {workers}")
+        raise ValueError(f"device is 'cuda', which needs a GPU for each of {workers} workers, but torch finds {gpus}")
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         out, meet = Path(folder, "found"), Path(folder, "meet").as_uri()
         task = (n, rounds, timeout, device, meet)
@@ -167,13 +168,13 @@ def compare(
 
 
 def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
-    """Returns the norm of the difference between two lists of gradients, divided by the norm of the second."""
+    """Returns the norm of the difference between two lists of gradients, divided by the norm of the second list."""
     one, other = (torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, expected))
     return float((one - other).norm() / other.norm())
 
 
 def _worker(rank: int, workers: int, out: Path, *task: Any) -> None:
-    """Runs a worker in a process that `compare` starts and that ends with it. Worker 0 writes the results of all."""
+    """Runs a worker in a process that ends when its parent ends. Worker 0 writes the results of all workers."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
@@ -200,7 +201,7 @@ def _leave() -> None:
 def _work(
     rank: int, workers: int, gpu: int, lengths: list[int], rounds: int, timeout: float, on: str, meet: str = "env://"
 ) -> Workers | None:
-    """Measures as one of the workers, which find each other at `meet`. Worker 0 returns the results of all workers."""
+    """Runs one of the workers, which find each other at `meet`. Worker 0 returns the results of all workers."""
     torch.set_num_threads(1)
     device = torch.device("cuda", gpu) if on == "cuda" else torch.device("cpu")
     distributed.init_process_group(
@@ -229,7 +230,7 @@ def _work(
 def _strategies(
     rank: int, workers: int, device: torch.device, lengths: list[int]
 ) -> tuple[dict[str, dict[str, float]], dict[str, Callable[[], None]]]:
-    """Returns the errors of the gradients, and functions that run this worker's share, both by strategy."""
+    """Returns two dicts by strategy: the errors of the gradients, and functions that run this worker's share."""
     torch.manual_seed(0)
     model = _Model().to(device)
     x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
@@ -257,7 +258,7 @@ _INPUT, _HIDDEN = 16, 128
 
 
 class _Model(nn.Module):
-    """A GRU with a linear layer. It maps a padded batch, its targets and lengths to `(N,)` losses, one per token."""
+    """A GRU and a linear layer. The model maps a padded batch, targets and lengths to `(N,)` losses, one per token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,12 +282,12 @@ def _batch(lengths: Any, workers: int) -> list[int]:
         lengths = read(str(lengths))
     n: list[int] = require_steps(Layout(log_normal(64, 128) if lengths is None else lengths)).lengths.tolist()
     if at_least("workers", workers) > len(n):
-        raise ValueError(f"workers is {workers}; give a whole number from 1 to the {len(n)} sequences")
+        raise ValueError(f"workers is {workers}; give a whole number from 1 to {len(n)}, the number of sequences")
     return n
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compares the strategies of splitting, as one of the workers that torchrun starts."""
+    """Runs one of the workers that torchrun starts, and compares the strategies for splitting a batch."""
     parser = argparse.ArgumentParser(prog="python -m packviz.studies.workers", description=main.__doc__)
     parser.add_argument("--lengths", help="a CSV or JSON file (default: 64 log-normal lengths)")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])

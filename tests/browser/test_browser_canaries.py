@@ -118,6 +118,7 @@ CANARIES = (
 )
 
 
+@pytest.mark.slow
 def test_every_check_can_fail(lab: Lab, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """All of them share one page, which is opened once."""
     with lab.open(lab.write_notebook("canaries.ipynb", list(CELLS.values()))) as notebook:

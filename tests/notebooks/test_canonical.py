@@ -230,7 +230,7 @@ VIEW = {"model_id": "1"}
 WRONG = {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "", "traceback": []}
 SPOILT = [
     (lambda n, root: n.cells[6].update(source=n.cells[6].source + "  # by hand"), "differs from its source"),
-    (lambda n, root: n.cells[2].update(execution_count=None, outputs=[]), "unrun code cell 01-02"),
+    (lambda n, root: n.cells[2].update(execution_count=None, outputs=[]), "code cell 01-02 was not run"),
     (lambda n, root: n.cells[2].update(execution_count=9), "not run once, from top to bottom"),
     (lambda n, root: n.metadata.update(widgets={"application/x": {"state": {}}}), "stores widget state"),
     (lambda n, root: data_with(n, "image/svg+xml").update({WIDGET_VIEW: VIEW}), "stores a widget view"),
@@ -243,13 +243,13 @@ SPOILT = [
     (lambda n, root: picture(n, text_html=None), "a picture has no text/html with its words"),
     (lambda n, root: picture(n, PLOTLY, text_plain=None), "a chart has no text twin"),
     (lambda n, root: n.cells[2].update(outputs=[type(n)(WRONG)]), "stores an error (ZeroDivisionError)"),
-    (lambda n, root: n.cells[6].update(outputs=[]), "raises none"),
+    (lambda n, root: n.cells[6].update(outputs=[]), "raises no error"),
     (lambda n, root: output(n, text=str(root)), "this machine's path"),
     (
         lambda n, root: picture(n, text_html='<script src="https://cdn.plot.ly/x.js"></script>'),
         "fetches from the network",
     ),
-    (lambda n, root: output(n, text="x" * 1_600_000), "1.6 MB, over 1.5 MB"),
+    (lambda n, root: output(n, text="x" * 1_600_000), "1.6 MB, over the limit of 1.5 MB"),
     (lambda n, root: n.cells[2].update(id="mine"), "not in canonical form"),
 ]
 
@@ -268,14 +268,14 @@ def test_check_finds_a_spoilt_notebook(written: Path, tmp_path: Path, subtests: 
 
 FIFTEEN = "\n".join(f"x{i} = {i}" for i in range(15)) + "\n\n"
 MAY_NOT = [
-    (FIFTEEN + "x = 1", [], "16 lines of code, over 15"),
+    (FIFTEEN + "x = 1", [], "16 lines of code, over the limit of 15"),
     ("print(1)", ["exercize"], "unknown tag exercize"),
-    ("print(1)", ["nbval-ignore-output"], "though it is no live timing"),
+    ("print(1)", ["nbval-ignore-output"], "but is not a live timing"),
     ("print(1)", ["live-timing"], "without 'nbval-ignore-output'"),
-    ("x = 1\nassert x", [], "asserts: a teaching cell shows"),
+    ("x = 1\nassert x", [], "contains an assertion; move it"),
     ("# NBVAL_IGNORE_OUTPUT\nprint(1)", [], "the comment NBVAL_IGNORE_OUTPUT hides it"),
-    ("print(1)", ["claims"], "is tagged 'claims' and asserts nothing"),
-    ("assert print(1)", ["claims"], "is tagged 'claims' and prints"),
+    ("print(1)", ["claims"], "is tagged 'claims' but asserts nothing"),
+    ("assert print(1)", ["claims"], "is tagged 'claims' but has output"),
     (FIFTEEN, [], ""),
 ]
 
@@ -299,7 +299,7 @@ def test_check_finds_strays_and_gaps(root: Path):
     write(root, SOURCE, "03_missing")
     (folder / "solutions" / f"{STEM}.ipynb").write_text("{", encoding="utf-8")
     found = defects(root)
-    assert "notebooks/02_stray.ipynb: no source gives this notebook" in found
+    assert "notebooks/02_stray.ipynb: this notebook has no source" in found
     assert "notebooks/03_missing.ipynb: missing; run `make notebooks`" in found
     assert "notebooks/solutions/03_missing.ipynb: missing; run `make notebooks`" in found
     assert any(d.startswith(f"notebooks/solutions/{STEM}.ipynb: not a valid notebook") for d in found)

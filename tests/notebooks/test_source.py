@@ -109,7 +109,7 @@ def test_names(tmp_path):
     assert source_files(tmp_path) == [one, two]
     for name in ("02", "02_two", "notebooks/02_two.ipynb", "02_two.py"):
         assert source_files(tmp_path, [name]) == [two]
-    with pytest.raises(SourceError, match=r"no notebook called 03; there are 01_one, 02_two"):
+    with pytest.raises(SourceError, match=r"no notebook called 03; choose from 01_one, 02_two"):
         source_files(tmp_path, ["01", "03"])
     write(tmp_path, SOURCE, "02_again")
     with pytest.raises(SourceError, match="share a number"):

@@ -181,7 +181,7 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
     assert "entry 0 is 'a'" in say(saved(tmp_path, "a.npy", BATCH), "--lengths", "a", "b")
     assert say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2) == "x must be (T, B, …), got shape (2,)"
     torch.save({"y": BATCH, "n": 1}, tmp_path / "named.pt")
-    assert "named.pt holds y, n; name the batch x" in say(tmp_path / "named.pt")
+    assert "named.pt contains y, n; name the batch x" in say(tmp_path / "named.pt")
     torch.save(torch.nn.GRU(1, 1), tmp_path / "network.pt")
     np.save(tmp_path / "objects.npy", np.array([None]))
     np.save(tmp_path / "words.npy", np.array([["a"]]))
@@ -191,7 +191,7 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
         assert say(tmp_path / name).endswith("it is damaged, or holds more than tensors and arrays")
     np.savez(tmp_path / "words.npz", x=np.array([["a"]]), lengths=[1])
     for name in ("words.npy", "words.npz"):
-        assert say(tmp_path / name, "--lengths", 1).endswith(f"{name} holds x as <U1; give numbers")
+        assert say(tmp_path / name, "--lengths", 1).endswith(f"{name} contains x as <U1; give numbers")
 
 
 # check

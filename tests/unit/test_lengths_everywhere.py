@@ -45,6 +45,7 @@ KINDS = {
     "list": list,
     "tuple": tuple,
     "array": np.array,
+    "array with negative strides": lambda n: np.array(n[::-1])[::-1],
     "list of array entries": lambda n: [*np.array(n)],
     "list of tensors": lambda n: [torch.tensor(one) for one in n],
     "Series": Series,

@@ -8,7 +8,6 @@ import functools
 import json
 import subprocess
 import sys
-import tokenize
 from pathlib import Path
 
 HOUSE = Path(__file__).parents[2] / "packviz"
@@ -110,16 +109,21 @@ print(json.dumps([module.__file__ for name, module in sys.modules.items() if nam
 
 
 @functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def lines_of_code(path):
     """Returns the numbers of a file's lines of code, without blank lines, comments and docstrings."""
-    documented, holders = set(), (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    documented, quoted, holders = set(), set(), (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, holders) and ast.get_docstring(node) is not None:
             documented |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    with path.open(encoding="utf-8") as file:
-        tokens = [token for token in tokenize.generate_tokens(file.readline) if token.type not in skipped]
-    return {line for t in tokens for line in range(t.start[0], t.end[0] + 1)} - documented
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            quoted |= {*range(node.lineno, node.end_lineno + 1)}
+    lines = enumerate(map(str.strip, path.read_text(encoding="utf-8").splitlines()), start=1)
+    return ({number for number, line in lines if line and not line.startswith("#")} | quoted) - documented
 
 
 def code_lines(path, function=None):
@@ -134,10 +138,9 @@ def sizes():
     files = {name: [*root.joinpath(name).rglob("*.py")] for name in ("packviz", "tools", "docs", "tests")}
     lines = {name: sum(map(code_lines, some)) for name, some in files.items()}
     ours = files["packviz"] + files["tools"]
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ours}
-    classes = [one.name for path in files["packviz"] for one in trees[path].body if isinstance(one, ast.ClassDef)]
+    classes = [one.name for path in files["packviz"] for one in tree_of(path).body if isinstance(one, ast.ClassDef)]
     bodies = [(code_lines(path, one), f"{path.stem}.{one.name}")
-              for path in ours for one in ast.walk(trees[path]) if isinstance(one, functions)]  # fmt: skip
+              for path in ours for one in ast.walk(tree_of(path)) if isinstance(one, functions)]  # fmt: skip
     floors = {room: floor_of(room) for room in arrows()}
     counted = (
         (lines["packviz"], ""),
@@ -176,7 +179,7 @@ def floor_of(room, above=()):
 @functools.cache
 def imported(path):
     """Returns the files of packviz that a file imports, including imports inside its functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     only_types = {
         node
         for block in ast.walk(tree)

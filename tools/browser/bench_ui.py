@@ -1,12 +1,13 @@
 """Measures the time from a key press until the picture has changed on the screen: `make bench-ui`.
 
-Every explorer at every size has its own notebook, beside a bare slider whose Python callback writes a label. Keys go to
-the two in turn, so that both meet the same load of the machine. The result is the median of the ratios.
+Every explorer at every size has its own notebook, beside a bare slider whose Python callback writes a label. Keys are
+pressed on the explorer and on the bare slider in turn, so that the load of the machine affects both alike. The result
+is the median of the ratios.
 
-The page measures the time. It starts at the keydown event and is read twice: when the last change of picture, counts or
-error is in the DOM and laid out (*change*), and at the second animation frame after that, when the frame that shows it
-has been painted (*paint*). A frame comes every 17 ms, so the time of *paint* is coarse and hides small differences. The
-aim applies to both ratios.
+The page measures the time from the keydown event to two later events. At *change*, the last change of the picture, the
+counts or the error is in the DOM and laid out. At *paint*, the second animation frame after this change begins, so the
+frame that shows the change has been painted. A frame comes every 17 ms, so the time of *paint* is coarse and hides
+small differences. The aim applies to both ratios.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class Subject:
 
     Attributes:
         name: the name of the explorer.
-        size: its size, as sequences × time steps.
-        make: the expression that makes it.
+        size: the size of its batch, as sequences × time steps.
+        make: the Python expression that makes the explorer.
         slider: the accessible name of the slider to move.
-        aim: the longest time it should take, as a multiple of the time of the bare slider and label.
+        aim: the longest time that it should take, as a multiple of the time that the bare slider and label take.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Subject:
     aim: float
 
 
-# The one place that knows the explorers' arguments.
+# Only these two constants depend on the explorers' names and arguments.
 IMPORT = """from packviz.explorers import (
     BatchingExplorer, CostExplorer, PackedExplorer, PaddingExplorer, RowExplorer, StaircaseExplorer,
 )"""
@@ -67,8 +68,8 @@ ipywidgets.VBox([slider, label])
 EXPLORER_PARTS = ".packviz-picture, .packviz-summary, .packviz-error"
 BARE_PARTS = "div.widget-label"
 WARM_UP = 4
-QUIET = 150  # ms without a change that end a measurement
-LIMIT = 15_000  # ms to wait for one
+QUIET = 150  # a measurement ends after this many ms without a change
+LIMIT = 15_000  # the longest wait for a change, in ms
 
 
 BASE, OURS = "bare", "ours"
@@ -105,7 +106,7 @@ def press(notebook: Notebook, panel: Panel, slider: str, parts: str) -> dict[str
 
 
 def measure(lab: Lab, subject: Subject, presses: int) -> dict[str, Timing]:
-    """Measures a subject and the bare slider beside it in turn, after a warm-up; returns the times by event.
+    """Measures a subject and the bare slider beside it in turn, after a warm-up, and returns the times by event.
 
     Raises:
         LabError: the notebook failed, or a picture did not change.
@@ -127,7 +128,7 @@ def measure(lab: Lab, subject: Subject, presses: int) -> dict[str, Timing]:
 
 
 def main() -> int:
-    """Runs the command line."""
+    """Measures the explorers that the command line selects, and returns the exit status."""
     parser = argparse.ArgumentParser(description="Key press to painted frame, per explorer, against a bare slider.")
     parser.add_argument("--presses", type=int, default=21, help="presses that count, per explorer (default: 21)")
     parser.add_argument("--only", default="", help="only the explorers whose 'name size' contains this text")

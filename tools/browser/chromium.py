@@ -9,13 +9,16 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find_chromium() -> str | None:
-    """Returns the path of the program named by PACKVIZ_CHROMIUM or, without it, of the first known name on PATH."""
+    """Returns the path of the browser, or None if there is none.
+
+    This is the program that `PACKVIZ_CHROMIUM` names or, if that variable is not set, the first of `NAMES` on the PATH.
+    """
     named = os.environ.get("PACKVIZ_CHROMIUM")
     return next(filter(None, map(shutil.which, [named] if named else NAMES)), None)
 
 
 def in_ci() -> bool:
-    """Tells whether this is a CI host, where a missing browser is a failure: these set `CI`."""
+    """Returns whether this is a CI host, which sets `CI`. There, a missing browser is a failure."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 

@@ -7,8 +7,8 @@
             notebook.set_theme(dark=True)
             notebook.screenshots(Path("artefacts/screenshots"), "01_why_pack-dark")
 
-JupyterLab runs on loopback with a free port, a token and its own temporary settings; it serves a *copy* of the
-notebooks, so that the checkout stays as it is. A request to any other host is refused and recorded.
+JupyterLab runs on the loopback interface with a free port, a token and its own temporary settings. It serves a *copy*
+of the notebooks, so that the checkout stays as it is. Any request to a different host is refused and recorded.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
-# What JupyterLab itself writes to the console on a good day (its plugins load each other's optional parts).
+# Errors that JupyterLab itself writes to the console even if nothing is wrong.
 HARMLESS_CONSOLE = re.compile(r"favicon|ResizeObserver loop")
-# JupyterLab asks every kernel for its widgets. A kernel without ipywidgets complains on stderr. torch.profiler reports
-# there when it starts and stops.
+# JupyterLab asks every kernel for its widgets, and a kernel without ipywidgets then writes to stderr. torch.profiler
+# writes to stderr when it starts and stops.
 HARMLESS_STDERR = re.compile(
     r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
 )
 SHOT_HEIGHT = 1600
-CHROME_HEIGHT = 120  # JupyterLab's own bars above a notebook, at most
+CHROME_HEIGHT = 120  # the largest height of JupyterLab's own bars above a notebook
 
 
 class LabError(RuntimeError):
-    """A failure of the harness itself."""
+    """Raised if JupyterLab or the browser cannot be driven as intended."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Panel:
-    """An explorer, a quiz, or another output that contains a control."""
+    """An explorer, a quiz, or any other output that contains a control."""
 
     id: str
     kind: str
@@ -98,11 +98,11 @@ class Control:
     """A control in a panel.
 
     Attributes:
-        id: the name of its DOM node, for as long as the node exists.
+        id: a name for its DOM node, which is valid as long as the node exists.
         kind: ``slider``, ``play``, ``dropdown``, ``text``, ``number``, ``checkbox``, ``radio``, ``toggle``,
             ``choice`` (one of several toggle buttons) or ``button``.
         name: the accessible name, or an empty string.
-        options: the labels of a dropdown.
+        options: the choices of a dropdown.
         usable: True if it is visible and enabled and, for a slider, can move.
         value: the value in the DOM; ``on`` or ``off`` for a switch.
         at_minimum: True for a slider that cannot go down.
@@ -129,7 +129,7 @@ class Server:
             source: the folder of notebooks to copy; None for an empty folder.
 
         Raises:
-            LabError: the server did not answer in time. The message ends with its log.
+            LabError: the server ended or did not answer in time. The message contains the end of its log.
         """
         self.home = Path(tempfile.mkdtemp(prefix="packviz-lab-"))
         self.root = self.home / "notebooks"
@@ -162,7 +162,7 @@ class Server:
             f"--LabApp.user_settings_dir={self.home / 'settings'}",
             f"--LabApp.workspaces_dir={self.home / 'workspaces'}",
             "--LabApp.extension_manager=readonly",
-            # Should we be killed, nothing stays behind for long.
+            # If this process is killed, the server and its kernels end after 15 minutes without use.
             "--MappingKernelManager.cull_idle_timeout=900",
             "--ServerApp.shutdown_no_activity_timeout=900",
         ]  # fmt: skip
@@ -205,7 +205,7 @@ class Server:
     def _signal(self, signum: int, *, everyone: bool) -> None:
         with contextlib.suppress(ProcessLookupError):
             if everyone and hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signum)  # the group is ours: start_new_session
+                os.killpg(self.process.pid, signum)  # the server leads its own group, because of start_new_session
             else:
                 self.process.send_signal(signum)
 
@@ -214,16 +214,16 @@ class Lab:
     """A context manager for a server and a browser."""
 
     def __init__(self, source: Path | None = None, *, width: int = 1280, height: int = 1000) -> None:
-        """Stores the arguments; nothing starts before ``with``.
+        """Stores the arguments. Nothing starts before the ``with`` block.
 
         Args:
-            source: the folder of notebooks of which a copy is served; None for an empty folder.
+            source: the folder of notebooks to copy and serve; None for an empty folder.
             width: the width of the page in CSS pixels.
             height: the height of the page in CSS pixels.
         """
         self.source, self.width, self.height = source, width, height
         self._stack = contextlib.ExitStack()
-        self._tab: Tab | None = None  # one that the next notebook may have
+        self._tab: Tab | None = None  # a tab that the next notebook can use
 
     def __enter__(self) -> Self:
         executable = find_chromium()
@@ -233,7 +233,7 @@ class Lab:
             playwright = stack.enter_context(sync_playwright())
             self.browser: Browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
             stack.callback(self.browser.close)
-            # Closed first: after Ctrl-C, which the browser hears as well, there is little time.
+            # The server is closed first, because Ctrl-C reaches the browser as well, and then there is little time.
             self.server = stack.enter_context(contextlib.closing(Server(self.source)))
             self._stack = stack.pop_all()
         return self
@@ -259,7 +259,7 @@ class Lab:
     def open(self, name: str) -> Iterator[Notebook]:
         """Opens a notebook, and shuts its kernel down at the end.
 
-        It opens in the tab of the notebook before it, because JupyterLab takes five seconds to load. After an
+        The notebook opens in the tab of the previous one, because JupyterLab takes five seconds to load. After an
         exception, JupyterLab is loaded again in a fresh browser profile.
         """
         tab = self._tab or Tab(self)
@@ -337,7 +337,7 @@ class Notebook:
     # -- problems -----------------------------------------------------------------------------------
 
     def problems(self) -> list[Problem]:
-        """Returns all problems since the last call: of cells, callbacks, the page, requests and the server's log."""
+        """Returns all problems since the last call, in cells, callbacks, the page, requests and the server's log."""
         for message in self.page.evaluate("() => packvizLab.messages.splice(0)"):
             kind = message["kind"] if message["kind"] == "stderr" else _blame(message["parent"])
             if kind != "stderr" or not HARMLESS_STDERR.match(message["text"].strip()):
@@ -350,10 +350,10 @@ class Notebook:
         return found
 
     def cell_problems(self) -> list[Problem]:
-        """Returns the error outputs, stderr outputs, cells that did not run and widgets that were not drawn."""
+        """Returns a problem for each error, stderr output, cell that did not run and widget that is not drawn."""
         return [problem for cell in self.call("cells") for problem in _cell_problems(cell)]
 
-    # -- doing --------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------
 
     def call(self, function: str, *arguments: object) -> Any:
         """Calls a function of `lab.js` in the page, and returns its result."""
@@ -396,12 +396,12 @@ class Notebook:
     # -- panels and controls ------------------------------------------------------------------------
 
     def panels(self, kind: str | None = None) -> list[Panel]:
-        """Returns the panels on the page in order: all, or those of one kind (``explorer``, ``quiz``, ``output``)."""
+        """Returns the panels on the page in order. `kind` selects one kind: ``explorer``, ``quiz`` or ``output``."""
         found = [Panel(**panel) for panel in self.call("panels")]
         return [panel for panel in found if kind in (None, panel.kind)]
 
     def controls(self, panel: Panel, *kinds: str) -> list[Control]:
-        """Returns the controls of a panel in order, usable or not: all, or those of these kinds."""
+        """Returns the controls of a panel in order, usable or not. `kinds` selects some kinds; the default is all."""
         found = [Control(**control) for control in self.call("controls", panel.id)]
         return [control for control in found if not kinds or control.kind in kinds]
 
@@ -414,14 +414,17 @@ class Notebook:
         return str(self.call("signature", panel.id))
 
     def changed(self, panel: Panel, before: str, quiet: float = 0.4, limit: float = 300.0) -> bool:
-        """Tells whether the picture changes from `before`; waits until nothing has changed for `quiet` seconds."""
+        """Returns whether the picture comes to differ from `before`.
+
+        It waits until the picture differs, or until nothing has changed for `quiet` seconds.
+        """
         return bool(self.call("changed", panel.id, before, quiet * 1000, limit * 1000))
 
     def error_text(self, panel: Panel) -> str:
         """Returns the error that a panel shows, or an empty string."""
         return str(self.call("errorText", panel.id))
 
-    # -- looking ------------------------------------------------------------------------------------
+    # -- screenshots --------------------------------------------------------------------------------
 
     def screenshots(self, folder: Path, prefix: str, height: int = SHOT_HEIGHT) -> list[Path]:
         """Saves screenshots of the whole notebook, from the top, as ``PREFIX-01.png`` and so on."""

@@ -1,4 +1,4 @@
-"""Adds an alternative text to every stored picture, for a reader who cannot see it.
+"""Adds an alternative text to every stored picture, for readers who cannot see the picture.
 
 nbconvert's HTML gives an SVG or PNG output no alternative text, but prefers an HTML output if there is one. So every
 picture is stored with an HTML output beside it: the same picture as an `<img>`, whose `alt` is the first paragraph of
@@ -20,12 +20,12 @@ SVG, PNG, HTML = "image/svg+xml", "image/png", "text/html"
 
 
 def is_picture(output: Any) -> bool:
-    """Tells whether an output is shown as a picture."""
+    """Returns whether an output is shown as a picture."""
     return bool({SVG, PNG, PLOTLY} & set(output.get("data", {})))
 
 
 def png_of(output: Any) -> str:
-    """Returns the PNG of an output in base64, its own or that in its HTML, or an empty string."""
+    """Returns the PNG of an output in base64, which may be inside its HTML, or an empty string if there is no PNG."""
     found = re.search(r"data:image/png;base64,([^\"]+)", output.data.get(HTML, ""))
     return str(output.data.get(PNG, found[1] if found else ""))
 
@@ -40,7 +40,7 @@ def chart_size(chart: Any) -> tuple[int, int]:
 
 
 def describe_pictures(notebook: Any) -> None:
-    """Puts an HTML output beside every picture, in place."""
+    """Adds an HTML output to every picture of a notebook, which is changed in place."""
     for cell in notebook.cells:
         for output in filter(is_picture, cell.get("outputs", [])):
             output.data[HTML] = as_html(output)
@@ -49,7 +49,7 @@ def describe_pictures(notebook: Any) -> None:
 
 
 def as_html(output: Any) -> str:
-    """Returns a picture as an `<img>` with an alternative text."""
+    """Returns a picture as an `<img>` element with an alternative text."""
     said = " ".join(text_of(output.data).split("\n\n")[0].split())
     if SVG in output.data:
         kind, data, size = SVG, base64.b64encode(output.data[SVG].encode()).decode("ascii"), ""

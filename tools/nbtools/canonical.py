@@ -21,7 +21,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 
-_nbformat: Any = nbformat  # its functions carry no types
+_nbformat: Any = nbformat  # its functions have no type annotations
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 _BINARY = {"image/png", "image/jpeg", "bdata"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,7 +33,7 @@ _RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
 
 
 def canonical(notebook: Any, stem: str) -> Any:
-    """Returns a copy of a notebook in the form in which it is stored. A second call changes nothing.
+    """Returns a copy of a notebook in the form in which it is stored. A second call on the copy changes nothing.
 
     Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's number and the cell's
     position. Consecutive streams are joined. A traceback keeps only the cell's own lines, not those of libraries. The
@@ -50,7 +50,7 @@ def canonical(notebook: Any, stem: str) -> Any:
 
 
 def dumps(notebook: Any) -> str:
-    """Writes a notebook as JSON: sorted keys, one space of indentation, a newline at the end."""
+    """Returns a notebook as JSON with sorted keys, an indentation of one space, and a newline at the end."""
     return str(_nbformat.writes(notebook)).rstrip("\n") + "\n"
 
 
@@ -84,7 +84,7 @@ def plain(text: str) -> str:
 
 
 def leaks(cell: Any, root: Path) -> list[str]:
-    """Lists everything in a cell's outputs that belongs to one run on one machine: folders, addresses, random ids.
+    """Lists everything in a cell's outputs that belongs to a single run or machine: folders, addresses, random ids.
 
     Args:
         cell: A code cell.
@@ -104,7 +104,7 @@ def leaks(cell: Any, root: Path) -> list[str]:
 
 def _own_folders(root: Path) -> list[str]:
     folders = [root, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())]
-    both = {one for folder in folders for one in (folder, folder.resolve())}  # a folder may be a link
+    both = {one for folder in folders for one in (folder, folder.resolve())}  # a folder may be a symbolic link
     return sorted(str(folder) for folder in both if folder != Path(folder.anchor))
 
 
@@ -158,5 +158,5 @@ def _output(output: Any) -> dict[str, Any] | None:
 
 
 def _own_frames(traceback: list[str]) -> list[str]:
-    """Drops the frames of libraries: their paths, line numbers and code belong to one installation."""
+    """Drops the frames of libraries, because their paths, line numbers and code belong to one installation."""
     return [frame for frame in traceback if not plain(frame).startswith("File ")]

@@ -1,4 +1,4 @@
-"""Finds defects of the stored notebooks without running anything."""
+"""Finds defects in the stored notebooks without running anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FETCHES = re.compile(
 
 
 def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
-    """Lists every defect of the stored notebooks, one per line; a changed source comes with its difference.
+    """Lists the defects of the stored notebooks, one per line. If a source has changed, the difference is shown.
 
     Args:
         root: The folder that contains `notebooks/`.
@@ -58,7 +58,7 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
 
 
 def stored_notebooks(root: Path) -> list[Path]:
-    """Lists the notebook files under `root`, the reader's and the solutions."""
+    """Lists the notebook files under `root`, for the reader and with solutions."""
     folder = root / "notebooks"
     return [path for place in (folder, folder / "solutions") for path in sorted(place.glob("*.ipynb"))]
 
@@ -70,7 +70,7 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
         return
     text = edition.path.read_text(encoding="utf-8")
     if len(text.encode()) > MAX_BYTES:
-        yield f"{len(text.encode()) / 1e6:.1f} MB, over {MAX_BYTES / 1e6:.1f} MB"
+        yield f"{len(text.encode()) / 1e6:.1f} MB, over the limit of {MAX_BYTES / 1e6:.1f} MB"
     try:
         notebook = loads(text)
     except ValueError as error:
@@ -88,29 +88,29 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
 
 
 def exercises(reader: Any, solved: Any) -> dict[int, Any]:
-    """Returns the reader's exercise cells, each by the position of its solution in the solutions notebook."""
+    """Returns the reader's exercise cells, by the positions of their solutions in the solutions notebook."""
     return {i: one for i, one in _pairs(reader, solved) if one.source != solved.cells[i].source}
 
 
 def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
-    """Returns each code cell of the reader's notebook, with the position of its counterpart in the solutions."""
+    """Returns the code cells of the reader's notebook, each after the position of its counterpart in the solutions."""
     ours = [cell for cell in reader.cells if cell.cell_type == "code"]
     places = [i for i, cell in enumerate(solved.cells) if cell.cell_type == "code" and CLAIMS not in tags(cell)]
     return list(zip(places, ours, strict=False))
 
 
 def _apart(root: Path, *paths: Path) -> Iterator[str]:
-    """Compares the outputs of cells that both editions have, because a test runs them only once."""
+    """Yields a defect for each cell whose outputs differ between the editions, because a test runs it only once."""
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
-    except (OSError, ValueError):  # there is one edition; or one is missing or broken, which is reported elsewhere
+    except (OSError, ValueError):  # there is only one edition, or one is missing or broken, which is reported elsewhere
         return
     for i, cell in _pairs(reader, solved):
         other = solved.cells[i]
         if cell.source == other.source and _shown(cell) != _shown(other):
             yield (
-                f"{paths[0].relative_to(root)}: cell {cell.id} shows something else in the solutions ({other.id}):"
-                " a claim or a solution in front of it changes what follows, such as torch's random state"
+                f"{paths[0].relative_to(root)}: cell {cell.id} has different outputs in the solutions ({other.id}):"
+                " a claim or a solution before it changes what follows, such as torch's random state"
             )
 
 
@@ -123,14 +123,14 @@ _REMEDY = "run `make notebooks`"
 
 def _strays(root: Path, belonging: set[Path]) -> list[str]:
     return [
-        f"{path.relative_to(root)}: no source gives this notebook"
+        f"{path.relative_to(root)}: this notebook has no source"
         for path in stored_notebooks(root)
         if path not in belonging
     ]
 
 
 def _drift(stored: Any, edition: Edition) -> Iterator[str]:
-    """Compares the stored cells with those made from the source."""
+    """Yields a defect if the stored cells differ from the cells made from the source."""
     old, new = (_listing(notebook) for notebook in (stored, edition.notebook))
     if old != new:
         lines = difflib.unified_diff(old, new, "stored", edition.source.name, n=1, lineterm="")
@@ -150,7 +150,7 @@ def _order(notebook: Any) -> Iterator[str]:
     counts = [cell.execution_count for cell in code]
     if None in counts:
         unrun = [str(cell.get("id", "?")) for cell in code if cell.execution_count is None]
-        yield f"unrun code cell {', '.join(unrun)}: a strict test would compare nothing"
+        yield f"code cell {', '.join(unrun)} was not run, so a strict test would compare nothing"
     elif counts != list(range(1, len(counts) + 1)):
         yield f"its cells were not run once, from top to bottom (counts {counts})"
     if not code:
@@ -166,15 +166,15 @@ def _cell_defects(cell: Any, root: Path) -> Iterator[str]:
 def _too_long(cell: Any) -> Iterator[str]:
     lines = sum(bool(line.strip()) for line in cell.source.splitlines())
     if lines > MAX_LINES and CLAIMS not in tags(cell):
-        yield f"{lines} lines of code, over {MAX_LINES}"
+        yield f"has {lines} lines of code, over the limit of {MAX_LINES}"
 
 
 def _odd_tags(cell: Any) -> Iterator[str]:
     own = set(tags(cell))
     if unknown := own - KNOWN_TAGS:
-        yield f"unknown tag {', '.join(sorted(unknown))}; known are {', '.join(sorted(KNOWN_TAGS))}"
+        yield f"unknown tag {', '.join(sorted(unknown))}; the known tags are {', '.join(sorted(KNOWN_TAGS))}"
     if own & IGNORE_TAGS and LIVE_TIMING not in own:
-        yield f"tagged {', '.join(sorted(own & IGNORE_TAGS))} though it is no live timing ({LIVE_TIMING!r})"
+        yield f"tagged {', '.join(sorted(own & IGNORE_TAGS))} but is not a live timing ({LIVE_TIMING!r})"
     if LIVE_TIMING in own and not own & IGNORE_TAGS:
         yield f"tagged {LIVE_TIMING!r} without 'nbval-ignore-output'"
     for comment in _NBVAL_COMMENT.findall(cell.source):
@@ -184,12 +184,12 @@ def _odd_tags(cell: Any) -> Iterator[str]:
 def _claims(cell: Any) -> Iterator[str]:
     if CLAIMS not in tags(cell):
         if _ASSERTS.search(cell.source) and "exercise" not in tags(cell):
-            yield "asserts: a teaching cell shows; move the assertion to a cell tagged 'claims' behind it"
+            yield "contains an assertion; move it to a cell tagged 'claims' after this one"
         return
     if not _ASSERTS.search(cell.source):
-        yield "is tagged 'claims' and asserts nothing"
+        yield "is tagged 'claims' but asserts nothing"
     if cell.outputs:
-        yield "is tagged 'claims' and prints: move the output to a cell that the reader has, too"
+        yield "is tagged 'claims' but has output; move it to a cell that the reader has, too"
 
 
 def _errors(cell: Any) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _errors(cell: Any) -> Iterator[str]:
     if raised and "raises-exception" not in tags(cell):
         yield f"stores an error ({raised[0]}) without the tag 'raises-exception'"
     if "raises-exception" in tags(cell) and cell.execution_count is not None and not raised:
-        yield "is tagged 'raises-exception' and raises none"
+        yield "is tagged 'raises-exception' but raises no error"
 
 
 def _pictures(cell: Any) -> Iterator[str]:

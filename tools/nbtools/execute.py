@@ -28,16 +28,16 @@ _NOT_PASSED_ON = ("PACKVIZ_STRICT", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_CO
 
 
 class RunError(RuntimeError):
-    """A notebook that could not be run to its end, or a chart that could not be drawn."""
+    """Raised if a notebook cannot be run to its end, or if a chart cannot be drawn."""
 
 
 def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[str, str]:
     """Returns the environment in which a notebook is run.
 
     Args:
-        strict: True if the check of an exercise raises.
-        threads: The most threads in each thread pool.
-        hash_seed: `PYTHONHASHSEED`.
+        strict: True if an exercise that is not solved raises an error.
+        threads: The largest number of threads in each thread pool.
+        hash_seed: The value of `PYTHONHASHSEED`.
     """
     env = {key: value for key, value in os.environ.items() if key not in _NOT_PASSED_ON}
     env |= dict.fromkeys(_THREADS, str(threads))
@@ -50,7 +50,7 @@ def executed(edition: Edition) -> Any:
     """Runs an edition from top to bottom, and returns it in canonical form, with its charts not yet drawn.
 
     Raises:
-        RunError: A cell raised, took too long, or the kernel died.
+        RunError: A cell raised an error or took too long, or the kernel died.
     """
     edition.path.parent.mkdir(parents=True, exist_ok=True)
     notebook = copy.deepcopy(edition.notebook)
@@ -71,7 +71,7 @@ def executed(edition: Edition) -> Any:
 
 
 def charts(notebook: Any) -> Iterator[Any]:
-    """Yields the outputs that hold a plotly chart."""
+    """Yields the outputs that contain a plotly chart."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if PLOTLY in output.get("data", {}):
@@ -79,17 +79,17 @@ def charts(notebook: Any) -> Iterator[Any]:
 
 
 def draw_charts(notebook: Any, stored: Any | None = None) -> None:
-    """Adds a PNG to each chart without one.
+    """Adds a PNG to each chart that has none.
 
-    If the stored notebook has a picture of the same chart, that picture is kept, because another machine's fonts would
-    give another picture of an unchanged chart.
+    If the stored notebook has a picture of the same chart, that picture is kept, because a machine with different fonts
+    would give an unchanged chart a new picture.
 
     Args:
         notebook: The notebook to change in place.
         stored: The notebook as it was stored, or None.
 
     Raises:
-        RunError: Chromium is missing or does not draw.
+        RunError: Chromium is missing.
     """
     old = {_key(chart): png_of(chart) for chart in charts(stored) if png_of(chart)} if stored else {}
     missing = [chart for chart in charts(notebook) if PNG not in chart.data]
@@ -128,7 +128,7 @@ async def _rasterised(some: list[Any], browser: str) -> list[str]:
 
 
 def _small(png: bytes) -> bytes:
-    """Reduces a chart's picture to a fifth of its size: charts have few colours, and readers download notebooks."""
+    """Reduces a chart's PNG, which readers download, to a fifth of its size. Charts have few colours, so this works."""
     from PIL import Image  # noqa: PLC0415
 
     small = io.BytesIO()

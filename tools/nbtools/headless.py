@@ -17,14 +17,14 @@ from nbtools.source import SourceError
 
 
 class ParameterError(SourceError):
-    """An unknown parameter, or one whose value cannot be read."""
+    """Raised if a parameter is unknown, if its value cannot be read, or if the place for the result is wrong."""
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:
-    """Reads `key=value` pairs, each value as YAML (JSON is YAML).
+    """Parses `key=value` pairs whose values are YAML, which includes JSON.
 
     Raises:
-        ParameterError: A pair has no `=`, a value is not YAML, or a name comes twice.
+        ParameterError: A pair has no `=`, a value is not YAML, or a name appears twice.
     """
     parsed: dict[str, Any] = {}
     for pair in pairs:
@@ -45,13 +45,13 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
     """Runs a stored notebook and writes the result to `out`.
 
     Args:
-        notebook: The notebook file; it runs in its own folder and is left as it is.
+        notebook: The notebook file. It runs in its own folder, and the file is not changed.
         out: The file to write.
         parameters: Values for names in the notebook's `parameters` cell.
 
     Raises:
-        ParameterError: The notebook has no such parameter, or `out` is the notebook itself.
-        RunError: A cell raised.
+        ParameterError: The notebook has no such parameter, or `out` is in the folder of the notebook.
+        RunError: A cell raised an error that was not intended.
     """
     refuse_unknown(notebook, parameters)
     out = out.resolve()
@@ -76,11 +76,11 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
     except PapermillExecutionError as error:
         if _only_meant_errors(out):
             return
-        raise RunError(f"{notebook.name} raised; what ran is in {out}\n{plain(str(error))}") from None
+        raise RunError(f"{notebook.name} raised an error; what ran is in {out}\n{plain(str(error))}") from None
 
 
 def _only_meant_errors(out: Path) -> bool:
-    """Tells whether every error in a result was intended, and if so removes papermill's error banners.
+    """Returns whether every error in a result was intended. If so, it also removes papermill's error banners.
 
     Papermill continues after a cell tagged `raises-exception`, but still reports the run as a failure.
     """
@@ -95,7 +95,7 @@ def _only_meant_errors(out: Path) -> bool:
 
 
 def refuse_unknown(notebook: Path, parameters: dict[str, Any]) -> None:
-    """Rejects unknown parameters: papermill would only warn, and run with the defaults."""
+    """Rejects unknown parameters, because papermill would only warn, and then run with the defaults."""
     known = papermill.inspect_notebook(str(notebook))
     if unknown := sorted(set(parameters) - set(known)):
         offer = f"it has {', '.join(known)}" if known else "it has none"

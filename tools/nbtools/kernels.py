@@ -1,8 +1,8 @@
 """A pytest plugin that extends nbval for the strict run.
 
-Running a solutions notebook also tests the reader's notebook, because they share every cell except the exercises: in
-front of each solution, the reader's cell with the stub runs in the same kernel. Only solutions are checked strictly.
-The plugin also records the peak memory of each notebook's kernel.
+A test of a solutions notebook also tests the reader's notebook, because the two differ only in the exercises. In front
+of each solution, the reader's cell with the stub runs in the same kernel. Only solutions are checked strictly. The
+plugin also records the peak memory of each notebook's kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nbtools.canonical import loads
 from nbtools.check import exercises
 
 PEAK = "peak_bytes"
-READERS = "reader's "  # prefix of the name of a cell that only the reader's notebook has
+READERS = "reader's "  # the prefix of the names of cells that only the reader's notebook has
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
@@ -42,14 +42,14 @@ def _readers_cell(item: Any) -> Any | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: Any) -> None:
-    """Leaves a picture's HTML out of the comparison: it is made from other outputs, when a notebook is stored."""
+    """Leaves a picture's HTML out of the comparison, because it is made from other outputs when it is stored."""
     for output in filter(is_picture, item.cell.get("outputs", [])):
         output.data.pop(HTML, None)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: Any) -> None:
-    """Tells the kernel whether the next cell is a solution."""
+    """Tells the kernel whether the cell that it runs next is a solution."""
     strict = item.path.parent.name == "solutions" and not item.name.startswith(READERS)
     change = "['PACKVIZ_STRICT'] = '1'" if strict else ".pop('PACKVIZ_STRICT', None)"
     item.parent.kernel.kc.execute(f"__import__('os').environ{change}", silent=True)
@@ -57,7 +57,7 @@ def pytest_runtest_call(item: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: Any, nextitem: Any) -> None:
-    """Records the peak memory at a notebook's last cell, before nbval ends the kernel."""
+    """Records the peak memory after a notebook's last cell, before nbval ends the kernel."""
     kernel = item.parent.kernel
     if (nextitem is None or nextitem.parent is not item.parent) and kernel and kernel.is_alive():
         item.user_properties.append((PEAK, peak(kernel.km.provisioner.pid)))

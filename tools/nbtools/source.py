@@ -3,9 +3,9 @@
 A source is `notebooks/source/NN_name.py` in jupytext's percent format. It becomes the reader's notebook
 `notebooks/NN_name.ipynb` and, if it contains solutions or claims, also `notebooks/solutions/NN_name.ipynb`.
 
-A cell tagged `claims` checks the statements of a section. A learner does not have to read it, and what is true for the
-tested version of torch may not be true for the reader's. So it is only in the solutions notebook, where it is folded.
-Every test run executes it.
+A cell tagged `claims` checks the statements of a section. A learner does not have to read it, and its statements may be
+false for the reader's version of torch. So it is only in the solutions notebook, where it is folded. Every test run
+executes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CODE_OR_LINK = re.compile(f"{_CODE}|{_LINK}", re.DOTALL | re.MULTILINE)
 
 
 class SourceError(ValueError):
-    """A source file that cannot be turned into notebooks, or a wrong request."""
+    """Raised if a source file cannot be turned into notebooks, or if a request is wrong."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Edition:
 
 
 def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
-    """Finds the sources under `root`, all of them or the named ones.
+    """Returns the source files under `root`: all of them, or those with the given names.
 
     Args:
         root: The folder that contains `notebooks/`.
-        names: `01_why_pack`, `01`, or the path of a source or a notebook. Without names, all are returned.
+        names: Names such as `01_why_pack` or `01`, or paths of sources or notebooks. Without names, all are returned.
 
     Raises:
         SourceError: There is no source, or none with one of these names; a file is not called `NN_name.py`; or two
-            share a number.
+            files share a number.
     """
     found = sorted((root / "notebooks" / "source").glob("*.py"))
     if not found:
@@ -73,18 +73,18 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
     numbers: dict[str, Path] = {}
     for path in found:
         if not _NAME.fullmatch(path.stem):
-            raise SourceError(f"{path.name}: a source is called NN_name.py, in lower case")
+            raise SourceError(f"{path.name}: a source must be named NN_name.py, in lower case")
         if (other := numbers.setdefault(path.stem[:2], path)) != path:
             raise SourceError(f"{path.name} and {other.name} share a number")
     wanted = [Path(name).stem if "." in Path(name).name else Path(name).name for name in names]
     known = {path.stem for path in found} | set(numbers)
     if unknown := [name for name in wanted if name not in known]:
-        raise SourceError(f"no notebook called {', '.join(unknown)}; there are {', '.join(p.stem for p in found)}")
+        raise SourceError(f"no notebook called {', '.join(unknown)}; choose from {', '.join(p.stem for p in found)}")
     return [p for p in found if not wanted or p.stem in wanted or p.stem[:2] in wanted]
 
 
 def editions(source: Path) -> list[Edition]:
-    """Reads a source; returns the reader's notebook and, if it has solutions or claims, the solutions notebook.
+    """Reads a source, and returns the reader's notebook and, if there are solutions or claims, the solutions notebook.
 
     Raises:
         SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell option, a
@@ -109,14 +109,15 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
     """Splits a cell's text at its solution regions.
 
     Returns:
-        The text with each region replaced by one stub line, and the text with only the markers taken out.
+        The text in which a stub line replaces each region, and the text in which only the markers are removed.
 
     Raises:
-        SourceError: A region is not closed, not opened, empty, or its marker is misspelt.
+        SourceError: A region is not closed, is not opened, is empty or contains a second region, or a marker is
+            misspelt.
     """
     stub: list[str] = []
     solved: list[str] = []
-    opened = 0  # how long `solved` was at the marker, plus one
+    opened = 0  # the length of `solved` at the opening marker, plus one; 0 outside regions
     for line in text.split("\n"):
         word = line.strip()
         if word == BEGIN:
@@ -154,7 +155,7 @@ def links(markdown: str) -> list[str]:
 
 
 def is_relative(target: str) -> bool:
-    """Tells whether a link's target is a path relative to its file."""
+    """Returns whether a link's target is a path relative to the file that contains the link."""
     return not re.match(r"[a-zA-Z][\w+.-]*:|//|#|/", target)
 
 
@@ -181,13 +182,13 @@ def _each_link(markdown: str, change: Callable[[str], str]) -> str:
 
 def _refuse_odd_cell(cell: Any, where: str) -> None:
     if cell.cell_type not in {"code", "markdown"}:
-        raise SourceError(f"{where}: a {cell.cell_type} cell")
+        raise SourceError(f"{where}: a {cell.cell_type} cell is not allowed")
     if odd := set(cell.metadata) - CELL_OPTIONS - _JUPYTEXTS_OWN:
         raise SourceError(f"{where}: unknown cell option {', '.join(sorted(odd))}")
 
 
 def _split(cell: Any, where: str) -> tuple[str | None, str]:
-    """Returns a cell's text in the reader's notebook, or None if it is not there, and in the solutions notebook."""
+    """Returns a cell's text in the reader's notebook (None if it has no such cell) and in the solutions notebook."""
     if cell.cell_type != "code":
         return cell.source, cell.source
     stub, solved = split_solution(cell.source, where)
@@ -205,7 +206,7 @@ def _notebook(original: Any, texts: Sequence[str | None], stem: str) -> Any:
 
 
 def _deepen(notebook: Any, name: str) -> None:
-    """Turns the reader's Markdown into that of the solutions notebook, by changing its title and its links."""
+    """Adapts the title and the links of the Markdown cells to the solutions notebook, in place."""
     untitled = True
     for cell in notebook.cells:
         if cell.cell_type != "markdown":

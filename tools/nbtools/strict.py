@@ -34,16 +34,16 @@ class _Ran:
 
 
 def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMORY) -> list[str]:
-    """Runs notebooks under nbval, and lists the failures; nbval's own report goes to standard output.
+    """Runs notebooks under nbval, and lists the failures. nbval's own report goes to standard output.
 
     A reader's notebook runs as part of its solutions, if there are any, because only its exercises differ (see
     `kernels`, and `defects`, which compares the stored outputs of shared cells). The number of threads and the hash
-    seed differ on purpose from those with which the notebooks were written: no stored output may depend on them.
+    seed differ on purpose from those with which the notebooks were written, as stored outputs must not depend on them.
 
     Args:
         root: The folder that contains `notebooks/`.
         paths: The notebook files.
-        max_memory: The most memory that a kernel may use, in bytes.
+        max_memory: The largest amount of memory that a kernel may use, in bytes.
     """
     if not paths:
         return [f"no notebooks under {root / 'notebooks'}"]
@@ -57,14 +57,14 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
         name = path.relative_to(root).as_posix()
         problems += (f"{name}{problem}" for problem in _problems(ran.pop(name, _Ran()), path, name, max_memory))
     if ran:
-        problems.append(f"collected what was not asked for: {', '.join(sorted(ran))}")
+        problems.append(f"ran notebooks that were not selected: {', '.join(sorted(ran))}")
     if status and not problems:
         problems.append(f"nbval ended with {status}")
     return problems
 
 
 def select(root: Path, names: list[str]) -> list[Path]:
-    """Returns the stored notebooks with these names (stems or numbers), or all."""
+    """Returns the stored notebooks with these names (stems or numbers), or all notebooks if there are no names."""
     return [p for p in stored_notebooks(root) if not names or {p.stem, p.stem[:2]} & {Path(n).stem for n in names}]
 
 
@@ -73,8 +73,8 @@ def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
     command += [f"--rootdir={root}", "--noconftest", "-p", "nbtools.kernels", "-p", "no:cacheprovider"]
     command += ["-q", "--color=no", f"--nbval-cell-timeout={CELL_SECONDS}"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
-    # In the given order, not xdist's own: the later notebooks are the longer ones, and one of them, begun last, would
-    # keep the others waiting.
+    # Notebooks begin in the given order, not in xdist's own. Those with high numbers take longer, so they begin first.
+    # If one of them began last, everything else would have to wait for it.
     command += ["-n", str(min(workers(), len(paths)) if len(paths) > 1 else 0), "--dist", "loadfile"]
     command += ["--no-loadscope-reorder"]
     return command + [str(path) for path in sorted(paths, key=lambda path: path.name, reverse=True)]
@@ -97,7 +97,7 @@ def _problems(ran: _Ran, path: Path, name: str, max_memory: float) -> Iterator[s
 
 
 def _read(report: Path) -> dict[str, _Ran]:
-    """Reads pytest's report; returns the result of each notebook by its name."""
+    """Reads pytest's report, and returns the results by name of the notebook."""
     found: dict[str, _Ran] = {}
     if not report.is_file():
         return found
@@ -112,7 +112,7 @@ def _read(report: Path) -> dict[str, _Ran]:
 
 
 def _code_cells(path: Path) -> int:
-    """Counts the code cells to run; for solutions, this includes the exercises of the reader's notebook."""
+    """Counts the code cells to run. For a solutions notebook, they include the exercises of the reader's notebook."""
     notebook, readers = loads(path.read_text(encoding="utf-8")), path.parent.parent / path.name
     own: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     if path.parent.name != "solutions" or not readers.is_file():

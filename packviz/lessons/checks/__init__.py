@@ -1,4 +1,4 @@
-"""Contains the checks of the notebooks' exercises. Each takes the reader's answer and returns a `Verdict`."""
+"""Contains the checks of the notebooks' exercises. Each check takes the reader's answer and returns a `Verdict`."""
 
 from packviz.lessons.checks.counting import backward_bytes, gru_flops
 from packviz.lessons.checks.layouts import batch_sizes, half_padding, two_batches

@@ -25,7 +25,7 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
     rows = Comparison("the five cases", answers, [count.packed for count in counts])
     for count, yours, (i, h, lengths) in zip(counts, answers, cases, strict=True):
         if yours != count.packed:
-            case = f"Not yet for my_gru_flops({i}, {h}, {lengths}): {yours}, not {count.packed}."
+            case = f"Not yet: my_gru_flops({i}, {h}, {lengths}) is {yours}, not {count.packed}."
             return Verdict(False, f"{case} {_flops_hint(count, yours)}", [rows, count])
     return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, counts[0]])
 
@@ -50,7 +50,7 @@ _NEAR = 0.1
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """Checks a function that computes how many bytes the backward pass of padding writes.
+    """Checks a function that computes how many bytes the backward pass of `pad_packed_sequence` writes.
 
     The function takes the lengths and the number of features. Answers within 10 % are accepted. The exercise is in
     notebook 09.
@@ -66,14 +66,14 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     for (lengths, features), y, right, fits in zip(batches, yours, counted, near, strict=True):
         if not fits:
             batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
-            case = f"Not yet for {batch} {features} features: {size(y)}, counted {size(right)}."
+            case = f"Not yet for {batch} {features} features: {size(y)}, not {size(right)}."
             return Verdict(False, f"{case} {_bytes_hint(lengths, features, y)}", [rows])
     return Verdict(True, "Your numbers are within 10 % of the counted bytes in every case.", [rows])
 
 
 @functools.cache
 def _counted(lengths: Sequence[int], features: int) -> int:
-    """Counts the bytes, and keeps the result in case the reader tries again."""
+    """Counts the bytes that the backward pass writes, and keeps the number in case the reader tries again."""
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes

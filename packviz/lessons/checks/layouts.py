@@ -39,7 +39,7 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
     if padding == best:
         return Verdict(True, f"There are {padding} padding cells in all, and no split has fewer.", pictures)
     hint = "A batch is as wide as its longest sequence. Which sequences should share it?"
-    return Verdict(False, f"{padding} padding cells in all; {best} are possible. {hint}", pictures)
+    return Verdict(False, f"There are {padding} padding cells in all, but {best} are possible. {hint}", pictures)
 
 
 @exercise

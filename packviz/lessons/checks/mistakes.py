@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from packviz.check.networks import Network
 
 
-# The number of time steps and the lengths of each batch to try.
+# For each batch to try, the number of time steps and the lengths.
 _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 
 
@@ -32,7 +32,7 @@ def repaired_network(answer: type[Network]) -> Verdict:
         expected = {name: run(yours.lstm, *given, total_length=len(given[0]))[0] for name, given in inputs.items()}
     found = check_static(yours, networks.example())
     if not found.ok or "size" in found.rules:
-        hint = "Which function turns it back into a padded tensor?" if "size" in found.rules else "Look at its line."
+        hint = "Which function pads the output again?" if "size" in found.rules else "Look at the line named below."
         return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
     if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
         return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])
@@ -60,7 +60,7 @@ _HINTS = (
 
 
 def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
-    """Returns three batches as `(x, lengths, batch_first)`. torch packs each of them wrongly, without an error.
+    """Returns three batches that torch packs wrongly without an error, each as `(x, lengths, batch_first)`.
 
     All three contain the same six sequences of whole numbers: sequence a counts up from 10, b counts up from 20, and so
     on. Zeros are padding.
@@ -75,7 +75,7 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
 
 @exercise
 def repaired_batches(answer: Any) -> Verdict:
-    """Checks a list of three batches, `(x, lengths, batch_first)`, whose silent mistakes the reader has repaired.
+    """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`, have been repaired.
 
     The exercise is in notebook 15.
     """
@@ -83,7 +83,7 @@ def repaired_batches(answer: Any) -> Verdict:
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]
     if len(batches) != 3:
-        return Verdict(False, f"Give three batches, each as (x, lengths, batch_first); yours are {len(batches)}.")
+        return Verdict(False, f"Give three batches, each as (x, lengths, batch_first); you gave {len(batches)}.")
     target = [" ".join(str(10 * (b + 1) + t) for t in range(n)) for b, n in enumerate(_LENGTHS)]
     pictures = []
     for number, ((x, lengths, batch_first), hint) in enumerate(zip(batches, _HINTS, strict=True), 1):

@@ -23,7 +23,7 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
         rows, steps = len(lengths), max(lengths)
         output = zeros(rows, steps, 2 * half)
-        # Each number encodes its place: 1 + step + 100 · row, and 10000 more in the reverse half.
+        # Each number encodes its place as 1 + step + 100 · row, plus 10,000 in the reverse half.
         output += 1 + arange(steps).reshape(1, -1, 1) + 100 * arange(rows).reshape(-1, 1, 1)
         output[..., half:] += 10_000
         yours = answer(output.clone(), list(lengths))
@@ -45,7 +45,7 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
 
 def _taken_from(values: list[float]) -> str:
-    """Returns the place in the output, as `final_states` encodes it, from which half of a row was taken."""
+    """Returns the place in the output from which half of a row was taken (see the codes in `final_states`)."""
     number = int(values[0]) if values and len(set(values)) == 1 else 0
     arrow, number = ("←" if number > 10_000 else "→"), number % 10_000
     return f"{sequence_name(number // 100)}{number % 100 - 1}{arrow}" if number > 0 else "?"
@@ -107,7 +107,7 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
 @exercise
 def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
-    """Checks a function that turns pairs of a sequence and its tags into a padded batch, its lengths and padded tags.
+    """Checks a function that turns `(sequence, tags)` pairs into a padded batch, its lengths and the padded tags.
 
     The exercise is in notebook 06.
     """

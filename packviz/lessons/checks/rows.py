@@ -20,11 +20,11 @@ def document_ids(answer: Callable[[list[int]], Any]) -> Verdict:
                 ([b + 1 for b in target], "Number the documents from 0."),
                 (
                     [b for t in range(max(lengths)) for b, n in enumerate(lengths) if t < n],
-                    "That goes step by step. In flat rows, one document follows another.",
+                    "These ids go step by step. In flat rows, one document follows another.",
                 ),
                 ([n for n in lengths for _ in range(n)], "These are the lengths. Give the document's number."),
             ]
             otherwise = "One number per row: 0 for the first lengths[0] rows, 1 for the next lengths[1], and so on."
             hint = hint_for(rows.yours, (([*map(str, wrong)], hint) for wrong, hint in mistakes), otherwise)
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [rows])
-    return Verdict(True, f"Right for every case. Here are the ids for lengths {lengths}.", [rows])
+    return Verdict(True, f"Your ids are right in every case. Here are those for lengths {lengths}.", [rows])

@@ -28,20 +28,20 @@ _MACHINES: dict[str, tuple[float, _Slow]] = {
 }
 _HINTS = (
     "Divide the time of b by that of a. A time is clock() after the call minus clock() before it.",
-    "Its first calls are slow. Call both functions a few times before you time them.",
+    "The first calls are slow. Call both functions a few times before you time them.",
     "Every call is a little slower than the one before. Take turns, and divide within a turn.",
     "Now and then a call is interrupted. Such a pause spoils a mean, so take the median of many turns.",
 )
 
 
 def _simulated(ratio: float, slow: _Slow) -> tuple[Callable[[], None], Callable[[], None], Callable[[], float]]:
-    """Returns the functions `a`, `b` and `clock` of a machine on which only `a` and `b` take time."""
+    """Returns the functions `a`, `b` and `clock` of a simulated machine on which only `a` and `b` take time."""
     now, calls = 0.0, itertools.count()
 
     def work(seconds: float) -> None:
         nonlocal now
         if (i := next(calls)) == _PATIENCE:
-            raise ValueError(f"{_PATIENCE:,} calls are enough")
+            raise ValueError(f"you made over {_PATIENCE:,} calls; far fewer are enough")
         now += slow(i, seconds)
 
     return functools.partial(work, _A), functools.partial(work, ratio * _A), lambda: now
@@ -52,18 +52,18 @@ def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdic
     """Checks a function that measures how many times as long `b` takes as `a` (notebook 08)."""
     truths = [ratio for ratio, _ in _MACHINES.values()]
     ratios = [float(answer(*_simulated(*machine))) for machine in _MACHINES.values()]
-    title = f"times as long as a that b takes, on {', '.join(_MACHINES)}"
+    title = f"b's time as a multiple of a's, on {', '.join(_MACHINES)}"
     drawn = [Comparison(title, *([f"{ratio:.3g}" for ratio in some] for some in (ratios, truths)))]
     for kind, yours, truth, hint in zip(_MACHINES, ratios, truths, _HINTS, strict=True):
         if not abs(yours / truth - 1) <= _CLOSE:
-            message = f"Not yet on {kind}: {yours:.3g}, and b takes {truth:g} times as long as a."
+            message = f"Not yet on {kind}: your ratio is {yours:.3g}, but b takes {truth:g} times as long as a."
             return Verdict(False, f"{message} {hint}", drawn)
     return Verdict(True, f"Your ratio is within {_CLOSE:.0%} of the truth on every machine.", drawn)
 
 
 @exercise
 def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
-    """Checks that no staircase is cheaper than these cuts if a call costs as much as `call` cells (notebook 10)."""
+    """Checks that no staircase costs less than these cuts if a call costs as much as `call` cells (notebook 10)."""
     n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
     try:
         stairs = Stairs(n, list(map(operator.index, cuts)))
@@ -71,7 +71,7 @@ def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
         raise TypeError(f"give whole time steps, as in (0, 8, 16), not {cuts!r}") from None
     yours = predict(n, stairs.cuts, price)
     best = predict(n, best_cuts(n, price), price)
-    alike = None  # the best with as many rectangles; None if there are too few distinct lengths
+    alike = None  # the best with as many rectangles, or None if there are too few distinct lengths
     if yours.calls < len(every_cut(n)):
         alike = predict(n, best_cuts(n, price, yours.calls), price)
     target = alike or best
@@ -85,19 +85,19 @@ def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
 
 def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best: Prediction) -> str:
     if yours.calls == 1:
-        return f"That is the padded batch. {best.seconds:g} is possible: cut it."
+        return f"That is the padded batch. If you cut it, {best.seconds:g} is possible."
     if alike is not None and yours.wasted == alike.wasted:
         more = "fewer" if best.calls < yours.calls else "more"
         return f"No {yours.calls} rectangles waste fewer cells. But {best.seconds:g} is possible, with {more} of them."
     between = [cut for cut in stairs.cuts[1:] if cut not in stairs.layout.lengths]
     if between:
-        return f"No sequence ends at step {between[0]}: a cut right after the end of a sequence leaves out more."
+        return f"No sequence ends at step {between[0]}. A cut right after the end of a sequence leaves out more."
     return "Look at the hatched cells: which cut, moved to the end of another sequence, reduces them?"
 
 
 @exercise
 def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
-    """Checks the loss of one of several workers (notebook 12).
+    """Checks a function that computes the loss of one of several workers (notebook 12).
 
     The average of the workers' gradients must be the gradient of the mean over all tokens.
     """
@@ -132,8 +132,8 @@ def _weight_hint(weights: Sequence[str], tokens: Sequence[int]) -> str:
     divisors = [(own * workers, total * workers, workers) for own in tokens for _ in range(own)]
     hints = (
         "Each worker divides by its own tokens, so a token of a small share weighs more. Divide by all tokens.",
-        "All tokens weigh the same, but too little: the average divides by the number of workers once more.",
-        "That is a sum, and grows with the batch. Divide by the tokens of all workers.",
+        "All tokens weigh the same, but too little, because the average divides by the number of workers again.",
+        "That is a sum, which grows with the batch. Divide by the tokens of all workers.",
     )
     made = ([_percent(1 / divisor) for divisor in some] for some in zip(*divisors, strict=True))
     otherwise = "Add up the losses, divide by the tokens of all workers, and undo the division by the workers."
@@ -142,7 +142,7 @@ def _weight_hint(weights: Sequence[str], tokens: Sequence[int]) -> str:
 
 @exercise
 def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], Any]) -> Verdict:
-    """Checks the choice of the fastest method among those with right results (notebook 11)."""
+    """Checks a function that chooses the fastest method with the right results (notebook 11)."""
     quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
     busy = [*quiet[:4], {"padded": 1.0, "packed": 3.0, "run": 90.0}]
     cases = [

@@ -48,7 +48,7 @@ def test_it_finds_the_ratio_and_stops_when_it_is_known(monkeypatch):
     assert found.ratio("after", "before").value == pytest.approx(0.5)
     assert found.rounds == FEWEST_ROUNDS
     assert "after takes 0.5" in found.to_text()
-    assert "Results are those of before, exactly." in found.to_text()
+    assert "Results agree exactly with those of before." in found.to_text()
 
 
 @pytest.mark.parametrize("budget", [0.1, 50.0])
@@ -98,10 +98,10 @@ def test_what_differs_is_named(part, more):
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ((ONE,), r"result\[1\] is returned by f and not by g"),
-        ((ONE, ONE, ONE), r"result\[2\] is returned by g and not by f"),
-        ((ONE, ONE[:1]), r"result\[1\] has shape \(1,\), and not \(2,\)"),
-        ((ONE, ONE.long() + 1), r"result\[1\] differs by 0\.25 of its largest value, and 1e-05 is allowed"),
+        ((ONE,), r"result\[1\] is returned by f but not by g"),
+        ((ONE, ONE, ONE), r"result\[2\] is returned by g but not by f"),
+        ((ONE, ONE[:1]), r"result\[1\] has shape \(1,\), not \(2,\)"),
+        ((ONE, ONE.long() + 1), r"result\[1\] differs by 0\.25 of its largest value; only 1e-05 is allowed"),
     ],
 )
 def test_another_form_is_named(other, said):
@@ -111,14 +111,14 @@ def test_another_form_is_named(other, said):
 
 def test_rounding_and_tolerance():
     close, far = ONE * (1 + 1e-6), ONE * (1 + 1e-3)
-    assert "to 9.5e-07 of" in pv.time_calls({"f": lambda: ONE, "g": lambda: close}, **QUICK).to_text()
-    with pytest.raises(ValueError, match=r"result differs by 0\.001 of its largest value, and 1e-05 is allowed"):
+    assert "to within 9.5e-07 of" in pv.time_calls({"f": lambda: ONE, "g": lambda: close}, **QUICK).to_text()
+    with pytest.raises(ValueError, match=r"result differs by 0\.001 of its largest value; only 1e-05 is allowed"):
         pv.time_calls({"f": lambda: ONE, "g": lambda: far}, **QUICK)
     with pytest.raises(ValueError, match="1e-08 is allowed"):
         pv.time_calls({"f": lambda: ONE, "g": lambda: close}, tolerance=1e-8, **QUICK)
     assert pv.time_calls({"f": lambda: ONE, "g": lambda: far}, tolerance=0.01, **QUICK).rounds
     found = pv.time_calls({"f": lambda: ONE, "g": lambda: "another"}, check=False, **QUICK)
-    assert "Results were not compared: check is False." in found.to_text()
+    assert "Results were not compared (check=False)." in found.to_text()
 
 
 def test_what_returns_none_is_not_compared():
@@ -126,7 +126,7 @@ def test_what_returns_none_is_not_compared():
     found = pv.time_calls({"f": nothing, "g": nothing}, **QUICK).to_text()
     assert "Not compared, because they return None: f, g." in found
     found = pv.time_calls({"f": lambda: ONE, "g": nothing, "h": lambda: ONE}, **QUICK).to_text()
-    assert "Results are those of f, exactly. Not compared, because they return None: g." in found
+    assert "Results agree exactly with those of f. Not compared, because they return None: g." in found
 
 
 def test_results_in_the_same_memory_are_compared():
@@ -149,7 +149,7 @@ def test_dropout_masks_are_the_same_and_the_random_state_stays():
         ([print], {}, TypeError, 'give functions by name: {"before": f, "after": g}'),
         ({"a": 3}, {}, TypeError, "calls is {'a': 3}; give functions by name"),
         ({}, {}, ValueError, "calls is empty; give at least one function to time"),
-        ({"a": dict}, {"budget": 0}, ValueError, "budget is 0; give a number of seconds over 0"),
+        ({"a": dict}, {"budget": 0}, ValueError, "budget is 0; give a number of seconds greater than 0"),
         ({"a": dict}, {"tolerance": -1}, ValueError, "tolerance is -1; give a share"),
         ({"a": dict}, {"device": "tpu"}, ValueError, "device is 'tpu'; choose cpu, cuda"),
         ({"a": object}, {}, TypeError, "result is a object; return tensors, numbers, or tuples"),

@@ -126,7 +126,7 @@ def test_stop_drops_the_round_that_is_not_complete(allowed):
     assert sum(entry in "ab" for entry in clock.log) == min(allowed, 12)
     assert told == [(i + 1, 5) for i in range(min(allowed // 2, 2) + complete)]
     if not complete:
-        assert result.to_text() == "stopped before the first round was complete, so there are no times of a, b"
+        assert result.to_text() == "stopped before the first round was complete, so there are no times for a, b"
         with pytest.raises(ValueError, match="no round was completed"):
             result.median("a")
 
@@ -201,10 +201,10 @@ def test_memory_is_counted_outside_of_the_time():
     assert result.memory == {"a": 0, "b": 5000}
     assert clock.log.count("a") == 4
     assert result.seconds["a"] == (1, 1)
-    assert "at most 0.005 MB at once" in result.to_text()
+    assert "peak memory 0.005 MB" in result.to_text()
     assert Timing.from_dict(json.loads(json.dumps(asdict(result)))) == result
     assert quick(rounds=1)[1].memory == {}
-    with pytest.raises(ValueError, match=r"there is no timing of 'c'; there are 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"there is no timing of 'c'; choose one of 'a', 'b'"):
         result.median("c")
 
 
@@ -214,7 +214,7 @@ def test_memory_is_counted_outside_of_the_time():
         ({}, {}, "calls is empty; give at least one function"),
         ({"a": int}, {"rounds": 0}, "rounds is 0 and warmup 3; give at least 1 round"),
         ({"a": int}, {"warmup": -1}, "0 or more to warm up"),
-        ({"a": int}, {"before": {"b": int}}, "before has 'b', which is not among calls; there are a"),
+        ({"a": int}, {"before": {"b": int}}, "before has 'b', which is not among calls; choose from a"),
     ],
 )
 def test_what_cannot_be_measured(calls, options, message):

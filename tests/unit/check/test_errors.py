@@ -71,27 +71,32 @@ KNOWN = [  # and, in test_museum.py, those that no notebook shows
     ("Batch and time swapped", lambda: pack_padded_sequence(X, [3, 3, 3, 3, 3], enforce_sorted=False)),
     ("Lengths on the GPU", pack_padded_sequence, X, torch.tensor([5, 3, 2], device="meta")),
     ("An empty sequence", pack_padded_sequence, X, [5, 3, 0]),
-    ("Lengths beyond T", lambda: pad_packed_sequence(broken())),
-    ("Lengths beyond T", lambda data: data.data.view(7, 1, 2), broken()),
+    ("Lengths greater than T", lambda: pad_packed_sequence(broken())),
+    ("Lengths greater than T", lambda data: data.data.view(7, 1, 2), broken()),
     ("Too few lengths", lambda: pack_padded_sequence(X, [5, 3, 2, 1], enforce_sorted=False)),
-    ("Layers taken for h and c", unpack_h_and_c),
-    ("A packed sequence taken for a pair", scores),
-    ("State batch first", GRU, packed(), torch.zeros(3, 1, 3)),
-    ("State batch first", LSTM, UNSORTED, (torch.zeros(3, 1, 3), torch.zeros(3, 1, 3))),
-    ("State of another batch", GRU, packed(), torch.zeros(1, 5, 3)),
-    ("State of another batch", LSTM, packed(), (torch.zeros(1, 5, 3), torch.zeros(1, 5, 3))),
-    ("State of another batch", nn.GRU(2, 3, 2), UNSORTED, torch.zeros(2, 2, 3)),
-    ("Workers of different widths", lambda: pad_packed_sequence(packed(), total_length=3)),
-    ("No size of its own", lambda: packed().size()),
-    ("No size of its own", lambda: pack_padded_sequence(X, [5, 3, 2])[:, -1]),
-    ("A layer that wants a tensor", nn.Linear(2, 3), packed()),
-    ("Compiling a packed RNN", torch.compile(Tagger(), fullgraph=True, backend="eager"), X, torch.tensor([5, 3, 2])),
+    ("GRU state unpacked into h and c", unpack_h_and_c),
+    ("A PackedSequence unpacked into two names", scores),
+    ("Initial state given batch first", GRU, packed(), torch.zeros(3, 1, 3)),
+    ("Initial state given batch first", LSTM, UNSORTED, (torch.zeros(3, 1, 3), torch.zeros(3, 1, 3))),
+    ("State for another batch size", GRU, packed(), torch.zeros(1, 5, 3)),
+    ("State for another batch size", LSTM, packed(), (torch.zeros(1, 5, 3), torch.zeros(1, 5, 3))),
+    ("State for another batch size", nn.GRU(2, 3, 2), UNSORTED, torch.zeros(2, 2, 3)),
+    ("Workers pad to different widths", lambda: pad_packed_sequence(packed(), total_length=3)),
+    ("A PackedSequence has no size or shape", lambda: packed().size()),
+    ("A PackedSequence has no size or shape", lambda: pack_padded_sequence(X, [5, 3, 2])[:, -1]),
+    ("A layer that does not take a PackedSequence", nn.Linear(2, 3), packed()),
+    (
+        "Compiling a packed RNN with fullgraph",
+        torch.compile(Tagger(), fullgraph=True, backend="eager"),
+        X,
+        torch.tensor([5, 3, 2]),
+    ),
 ]
 
 
 def says(note, name):
     shown = museum.named(name)
-    unsure = "perhaps: " * (name == "Workers of different widths")
+    unsure = "perhaps: " * (name == "Workers pad to different widths")
     assert note.startswith(f"packviz: {unsure}{name} ({shown.place})\n")
     assert f"why: {flat(shown.why)}" in flat(note)
     assert f"fix: {flat(shown.fix)}" in flat(note)
@@ -198,7 +203,7 @@ def test_it_is_the_same_exception_with_the_same_traceback():
     assert raised.value is error
     assert error.__cause__ is cause
     assert error.__notes__[0] == "mine"
-    assert error.__notes__[1].startswith("packviz: No size of its own")
+    assert error.__notes__[1].startswith("packviz: A PackedSequence has no size or shape")
     frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert frames == ["test_it_is_the_same_exception_with_the_same_traceback", "fail"]
 

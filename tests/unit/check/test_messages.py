@@ -38,7 +38,7 @@ def test_there_are_enough_messages():
     for message in MESSAGES:
         assert set(message) in ({"source", "text", "mistake"}, {"source", "text", "other"})
         assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", message["source"])
-        assert message.get("mistake", "Two devices") in {one.name for one in museum.EXHIBITS}
+        assert message.get("mistake", "Tensors on two devices") in {one.name for one in museum.EXHIBITS}
 
 
 @pytest.mark.parametrize(("part", "right", "unsure"), [("written", 66, 1), ("measured", 78, 1)])
@@ -52,8 +52,8 @@ def test_the_score(part, right, unsure):
 
 ROWS = {
     "AttributeError: 'Tensor' object has no attribute 'batch_sizes'": "Unpacking what is not packed",
-    "RuntimeError: Expected hidden[0] size (2, 1, 512), got [2, 128, 512]": "State of another batch",
-    "RuntimeError: Expected hidden[0] size (2, 128, 512), got [128, 2, 512]": "State batch first",
+    "RuntimeError: Expected hidden[0] size (2, 1, 512), got [2, 128, 512]": "State for another batch size",
+    "RuntimeError: Expected hidden[0] size (2, 128, 512), got [128, 2, 512]": "Initial state given batch first",
     "  in embedding\nIndexError: index out of range in self": "Token id beyond the vocabulary",
     "IndexError: index out of range in self": "Token id beyond the vocabulary",
     "  in pack_padded_sequence\nIndexError: index out of range in self": "Too few lengths",
@@ -61,22 +61,24 @@ ROWS = {
     "ValueError: lengths array has incorrect size": "Batch and time swapped",
     "RuntimeError: cu_seqlens_q must have shape (batch_size + 1)": "cu_seqlens without its 0",
     "scores, _ = pack_padded_sequence(scores, lengths)\nValueError: too many values to unpack (expected 2)": (
-        "A packed sequence taken for a pair"
+        "A PackedSequence unpacked into two names"
     ),
     "RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0 and [2] at entry 1": (
         "No collate function"
     ),
-    "ValueError: expected sequence of length 3 at dim 1 (got 2)": "A tensor of ragged lists",
-    "ValueError: Expected input batch_size (15) to match target batch_size (21).": "Cut on unpacking",
-    "RuntimeError: The size of tensor a (5) must match the size of tensor b (4)": "Cut on unpacking",
-    "TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple": "A layer given an RNN's pair",
+    "ValueError: expected sequence of length 3 at dim 1 (got 2)": "A tensor from lists of different lengths",
+    "ValueError: Expected input batch_size (15) to match target batch_size (21).": "Unpacked without total_length",
+    "RuntimeError: The size of tensor a (5) must match the size of tensor b (4)": "Unpacked without total_length",
+    "TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple": (
+        "A layer that gets output and state"
+    ),
     "ValueError: batch_sizes should always be on CPU.": "batch_sizes on the GPU",
     "RuntimeError: cudnn RNN backward can only be called in training mode": "Gradients in eval mode",
     "TypeError: conv1d() received an invalid combination of arguments - got (PackedSequence, Parameter, tuple, int)": (
-        "A layer that wants a tensor"
+        "A layer that does not take a PackedSequence"
     ),
     "TypeError: lstm() received an invalid combination of arguments - got (Tensor, Tensor, Tensor, list, bool, int)": (
-        "State of the wrong kind"
+        "LSTM state that is not a tuple"
     ),
     "InvalidArgument: Non-zero status code returned while running ScatterElements node. Status "
     "Message: Indices vs updates dimensions differs at position=0 11 vs 8": "A fixed batch size in ONNX",

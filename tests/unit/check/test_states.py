@@ -165,7 +165,7 @@ def test_the_flags_are_what_theory_says(case):
     result, mask = case.compare(), case.mask.numpy()
     if mask.all():
         assert all(compared(result).values())
-        assert result.verdict.startswith("Nothing is padding")
+        assert result.verdict.startswith("There is no padding")
         return
     two, nan = case.rnn.bidirectional, bool(case.x.isnan().any())
     expected = {"outputs": not two, "h_n": False, "gradients": False, "gradients_h_n": False}
@@ -174,7 +174,7 @@ def test_the_flags_are_what_theory_says(case):
     assert compared(result) == expected | ({"outputs_reverse": False} if two else {})
     weights = [[found[name] for name in found if name != "x"] for found in result.gradients.values()]
     assert [any(weight.differs for weight in some) for some in weights] == [nan or two, True]
-    assert result.verdict.count("Padded is wrong for") == 1
+    assert result.verdict.count("The padded results are wrong for") == 1
     assert ("NaN reaches" in result.verdict) == nan
     assert result.outputs.differs[~mask].any()
     assert two or not result.outputs.differs[mask].any()
@@ -293,7 +293,7 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
         (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but rnn.input_size is 3"),
         (nn.GRU(3, 4, batch_first=True), torch.zeros(5, 2, 3), [5, 2], None, "did you mean batch_first=False?"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [6, 2], None, "lengths[0] is 6, but x of shape (5, 2, 3)"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64 but the module"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64, but the module"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x is on the meta device, which stores no"),
         (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,"),
     ],
@@ -323,7 +323,7 @@ def test_the_worked_example_its_text_and_its_picture(worked_example):
     assert result.h_n.differs.tolist() == result.c_n.differs.tolist() == [[[False, True]]]
     assert result.verdict == (
         "Packing is not needed for outputs at real steps and gradients (loss on outputs)."
-        " Padded is wrong for h_n, c_n and gradients (loss on h_n). Affected: b."
+        " The padded results are wrong for h_n, c_n and gradients (loss on h_n). This affects b."
     )
     said = result.to_text()
     assert said.startswith("LSTM(2, 3), padded against packed: 2 sequences, 5 time steps, float32\n" + result.verdict)
@@ -377,6 +377,6 @@ def test_the_truth_table_says_and_draws_itself():
     line = next(line for line in said.splitlines() if line.startswith("outputs, reverse, padded"))
     assert line.split("padded")[1].split() == ["–", "–", "✗", "WRONG", "✗", "WRONG"]
     assert "c_n" not in said  # a GRU has none
-    assert "outputs at real steps of: one direction, 1 layer; one direction, 2 layers." in said
+    assert "outputs at real steps of these: one direction, 1 layer; one direction, 2 layers." in said
     with pytest.raises(ValueError, match="cell is 'lstm'; choose one of 'LSTM', 'GRU', 'RNN'"):
         truth_table("lstm")

@@ -272,7 +272,7 @@ def test_lengths_are_found_in_any_form(form, nest):
     if form in KEPT:
         assert not found.backends[0].takes
         kind = {"numpy": "ndarray"}.get(form, form)
-        assert found.backends[0].message == f"it takes tensors alone, and {name} is a {kind}: give a tensor"
+        assert found.backends[0].message == f"it takes only tensors, but {name} is a {kind}; give a tensor"
 
 
 # The kinds of network in public code, and whether a trace of one is right: again found out by running.
@@ -396,7 +396,7 @@ def test_lengths_the_network_refuses_are_named_and_are_no_finding():
     rnn = nn.GRU(3, 4, batch_first=True)
     found = check(forward, torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), modules={"rnn": rnn})
     assert found.clean
-    assert re.search(r"refused by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", "\n".join(found.notes))
+    assert re.search(r"rejected by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", "\n".join(found.notes))
 
 
 def test_where_several_inputs_fit_all_are_varied_and_named():
@@ -414,7 +414,7 @@ def test_where_several_inputs_fit_all_are_varied_and_named():
     with pytest.raises(ValueError, match="lengths_at names y, where no lengths can be read; the inputs are x, n, mask"):
         check(forward, *inputs, lengths_at="y")
     parts = check(lambda self, x, n: x * n.sum(), torch.randn(B, T, 12), LENGTHS / T)
-    assert "may be lengths as well, not tried: n, as parts of 12" in parts.notes
+    assert "may also be lengths, but not tried: n, as parts of 12" in parts.notes
 
 
 # Undecided.
@@ -449,9 +449,9 @@ def only_these(self, x, n):
         (lambda: check(lambda self, x, n, odd: x / n[:, None], torch.randn(B, T), LENGTHS, Closed(1)), "odd is a Cl"),
         (lambda: check(lambda self, x, n, odd: x, torch.randn(B, T), LENGTHS, {"a": Closed(1)}), r"odd\['a'\] is a C"),
         (lambda: check(lambda self, x, odd: x, torch.randn(B, T), iter([1])), "odd is a list_iterator"),
-        (lambda: check(lambda self, x: x + next(COUNT), torch.randn(B, T)), "another result each time"),
+        (lambda: check(lambda self, x: x + next(COUNT), torch.randn(B, T)), "Each run gives a different result"),
         (lambda: check(lambda self, x, k: x * k, torch.randn(B, T), 3), "No lengths were recognised"),
-        (lambda: check(only_these, torch.randn(B, T), LENGTHS), r"takes no other lengths: for n \[.*AssertionError"),
+        (lambda: check(only_these, torch.randn(B, T), LENGTHS), r"accepts no other lengths: for n \[.*AssertionError"),
     ],
 )
 def test_undecided_is_never_ok(found, why):
@@ -509,7 +509,7 @@ def test_each_line_that_keeps_a_length_is_named():
     assert [one.where for one in found] == [line_of(forward, "n.max().item()"), line_of(forward, "n.tolist()")]
     some = r"(?:other numbers in x and )?n \[\d, \d, \d, \d\]"  # where it shows most depends on x
     assert re.search(
-        rf"differs by [\d.]+ for {some}\. It keeps what item\(\) reads: 6, and \d for {some}", found[0].message
+        rf"differs by [\d.]+ for {some}\. The capture keeps what item\(\) reads: 6, but \d for {some}", found[0].message
     )
     assert not [code for _, code, _, wrong in found.code if wrong != bool(re.search("item|tolist", code))]
 
@@ -519,8 +519,8 @@ def test_what_a_trace_refuses_is_not_ok():
     module.register_full_backward_hook(lambda *_: None)
     found = pv.check_static(module, (torch.randn(B, T), LENGTHS))
     assert not found.ok
-    assert found[0].message.startswith("torch.jit.trace refuses the network: ValueError: Modules that have backward")
-    assert found.verdict == "torch.jit.trace refuses it."
+    assert found[0].message.startswith("torch.jit.trace rejects the network: ValueError: Modules that have backward")
+    assert found.verdict == "torch.jit.trace rejects the network."
 
 
 def branching(self, x, n):
@@ -534,7 +534,7 @@ def test_the_line_that_torchs_compilers_refuse(backend):
     found = check(branching, torch.randn(B, T), LENGTHS, backends=backend)
     assert found.rules == [backend]
     assert found[0].where == line_of(branching, "if n.max()")
-    assert "refuses the network" in found[0].message
+    assert "rejects the network" in found[0].message
 
 
 def test_tables_have_a_row_for_each_backend_that_was_asked_for():
@@ -601,7 +601,7 @@ def test_a_trace_on_python_3_14_is_not_tried(monkeypatch):
     found = check(lambda self, x, n: x * n[:, None], torch.randn(B, T), LENGTHS)
     assert not found.ok
     assert found.rows[1][:2] == ["trace", "not tried"]
-    assert "not supported on Python 3.14; ask for another backend" in found[0].message
+    assert "does not support Python 3.14; choose another backend" in found[0].message
     assert "not tried: trace, export" in found.notes[-1]
 
 
@@ -609,7 +609,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     found = check(lambda self, x, n: x * n[:, None], torch.randn(B, T), LENGTHS, backends="onnx_legacy")
     assert not found.ok
-    assert re.search(r"onnx\w* is not installed: python -m pip install onnx onnxruntime onnxscript", found[0].message)
+    assert re.search(r"onnx\w* is not installed; run python -m pip install onnx onnxruntime", found[0].message)
     assert "was not tried" in found.verdict
 
 
@@ -643,7 +643,7 @@ def test_what_a_compiler_with_fixed_shapes_refuses(network, rules):
         assert finding.level == "warning"
         assert finding.where.startswith("packviz/check/networks.py, line ")
         assert re.search("Inf1, archived|legacy ONNX exporter", finding.message)
-    assert ("compilers that were not run" in found.verdict) == bool(rules)
+    assert ("untried compilers" in found.verdict) == bool(rules)
 
 
 @pytest.mark.parametrize("value", [0, 0.0, -1, float("nan"), 1e-9, float("-inf")])

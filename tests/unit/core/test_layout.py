@@ -150,10 +150,10 @@ def test_packing_is_transposing(lengths):
     [
         (
             [5, 8, 10],
-            "offsets must begin with 0 and end with the number of rows, got [5, 8, 10]: from lengths they are",
+            "offsets must begin with 0 and end with the number of rows, got [5, 8, 10]; from lengths, compute",
         ),
         ([0], "offsets must begin with 0 and end with the number of rows, got [0]"),
-        ([0, 8, 5, 10], "offsets must not fall, but go from 8 to 5 at entry 2"),
+        ([0, 8, 5, 10], "offsets must not decrease, but go from 8 to 5 at entry 2"),
         ([0, 2.5], "offsets[1] is 2.5: not a whole number"),
         ([], "offsets is empty: give the row at which each sequence begins"),
         ([[0, 5]], "offsets must be one-dimensional, got shape (1, 2)"),
@@ -206,7 +206,7 @@ NAN, INF = float("nan"), float("inf")
     [
         ([3, -2], "lengths[1] is -2: a sequence has at least 0 time steps"),
         ([3, -1, -1, -1], "lengths[1] is -1 (and 2 more): a sequence has"),
-        ([3, 2.5], "lengths[1] is 2.5: not a whole number; torch would silently cut it off"),
+        ([3, 2.5], "lengths[1] is 2.5: not a whole number; torch would silently drop the fraction"),
         ([3, NAN], "lengths[1] is nan: not a number of time steps"),
         ([INF, 3], "lengths[0] is inf: not a number of time steps"),
         ([3, 1e30], "lengths[1] is 1e+30: too large"),

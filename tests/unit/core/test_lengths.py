@@ -106,8 +106,8 @@ def test_read_says_which_file_and_why(tmp_path, monkeypatch):
     binary.write_bytes(b"\xff\xfe\x00\x81")
     for file, said in [
         (tmp_path / "none.csv", "cannot read {}: No such file or directory"),
-        (binary, "cannot read {}: not a text file"),
-        (path, "{}: a table with 2 columns needs a first line that names them"),
+        (binary, "cannot read {}: neither a text file"),
+        (path, "{}: a table with 2 columns needs a header line that names them"),
     ]:
         with pytest.raises(ValueError, match=f"^{re.escape(said.format(file))}"):
             lengths.read(str(file))

@@ -253,7 +253,8 @@ def test_a_formula_is_noticed(monkeypatch):
     monkeypatch.setattr(original, "pad_packed_sequence", pad)
     pad = profile.count([5, 3, 2, 2], 4).pad
     assert (pad.formula, pad.nodes) == ("PadPackedSequenceBackward", 2)
-    assert pad.verdict == "torch has a derivative formula for pad, PadPackedSequenceBackward: 2 autograd nodes."
+    said = "torch has a derivative formula for pad, PadPackedSequenceBackward, so there are only 2 autograd nodes."
+    assert pad.verdict == said
     with pytest.raises(AssertionError, match=r"changed upstream: torch .*PadPackedSequenceBackward"):
         same(pad.nodes, 10, pad)
 

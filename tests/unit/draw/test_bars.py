@@ -59,7 +59,7 @@ def test_in_words():
     groups = {"LSTM": {"many": (0.5, ratio(12.345, 11, 13, False))}}
     assert repr(WorkAndTime("Half the work", groups, notes=["Measured."])) == (
         "Half the work\n"
-        "multiples of padded\n"
+        "multiples of the padded batch\n"
         "          FLOPs     time  quartiles\n"
         "LSTM\n"
         "  many     0.50    12.35  11.00 to 13.00 (not clear)\n"

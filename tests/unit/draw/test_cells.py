@@ -31,7 +31,7 @@ def test_in_words():
         x, [2, 3], padding_side="left", title="moved", batch_first=True, like=np.array([[0, 0, 7, 9], x[1]])
     )
     assert picture.to_text().splitlines() == [
-        "moved (· marks padding, ! a wrong cell)",
+        "moved (· marks padding, ! marks a wrong cell)",
         " a    ·0     ·0  7  !8",
         " b  ·1.5  -0.25  3   0",
     ]
@@ -77,7 +77,7 @@ def test_wrong_cells_are_framed():
             "padding_side is 'left', but a mask shows where the padding is",
         ),
         (lambda: Aligned.of(torch.ones(2, 3, 4), [1, 2]), r"x must be \(T, B\), one number per cell, got shape"),
-        (lambda: Aligned.of(torch.ones(17, 3), [1] * 3), r"x has shape \(17, 3\); up to 16 sequences"),
+        (lambda: Aligned.of(torch.ones(17, 3), [1] * 3), r"x has shape \(17, 3\); give at most 16 seq"),
         (
             lambda: Aligned.of(torch.ones(3, 2), [1] * 3),
             r"lengths has 3 entries, but x of shape \(3, 2\), read as \(T, B, …\), has B = 2; did you mean",
@@ -163,13 +163,13 @@ def test_cells_have_numbers_or_names():
     named = pv.draw.Strips(vectors, axis=["a0", "b0"])
     assert {"a0", "b0"} <= set(ParsedSvg(named.to_svg()).said())
     assert named.to_text().split()[:2] == ["a0", "b0"]
-    with pytest.raises(ValueError, match="axis has 1 names, the vectors have 2 numbers; give one for each"):
+    with pytest.raises(ValueError, match="axis has 1 names; give 2, one for each number of a vector"):
         pv.draw.Strips(vectors, axis=["a0"])
 
 
 @pytest.mark.parametrize("vectors", [{}, {"x": [1.0], "y": [1.0, 2]}, {"x": [[1.0]]}, {"x": [0.0] * 17}, {"x": []}])
 def test_vectors_that_do_not_fit_are_refused(vectors):
-    with pytest.raises(ValueError, match="vectors must have one dimension, and one size of up to 16; got shapes: "):
+    with pytest.raises(ValueError, match="vectors must be one-dimensional, with one size of up to 16; got shapes: "):
         pv.draw.Strips(vectors)
 
 

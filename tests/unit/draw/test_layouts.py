@@ -335,7 +335,7 @@ def test_512_by_512_stays_small(kind):
 
 def test_what_is_left_out_is_said():
     assert not any("is drawn" in said for said in drawn([9] * 512).said())
-    note = "One in 3 of 1,000 sequences is drawn. Counts are of all."
+    note = "One in 3 of 1,000 sequences is drawn. The counts include all."
     assert note in drawn([9] * 1000).said()
 
 

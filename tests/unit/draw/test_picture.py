@@ -52,8 +52,8 @@ def test_a_padded_batch(x, batch_first):
     shape = tuple(np.shape(x))
     order = "(B, T, …)" if batch_first else "(T, B, …)"
     caption, counts = picture.to_text().splitlines()[:2]
-    same = "B and T are equal, so torch cannot tell"
-    assert caption == f"x of shape {shape}, read as {order}. {same}: check batch_first={batch_first}"
+    same = "B and T are equal, so torch cannot tell which is which"
+    assert caption == f"x of shape {shape}, read as {order}. {same}; check batch_first={batch_first}"
     assert counts.startswith("3 sequences padded to 3 time steps")
     assert f"x of shape {shape}, read as {order}" in picture.to_svg()
     assert "B and T are equal" not in show(torch.zeros(4, 3), [3, 1, 2]).to_text()

@@ -78,7 +78,7 @@ def test_what_is_needed_are_the_scores_of_documents_that_run_alone(n):
     ("call", "said"),
     [
         (lambda: Scores([5, -1]), r"^lengths\[1\] is -1"),
-        (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, over row_size=4"),
+        (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, but row_size is 4"),
         (lambda: Scores([5, 3], strategy="best"), "^strategy is 'best'; choose one of 'padded', 'next-fit'"),
         (lambda: Scores([5, 3], mask="diagonal"), "^mask is 'diagonal'; choose one of 'none', 'causal', 'document'"),
     ],

@@ -53,8 +53,9 @@ def test_a_step_says_what_it_takes_and_where_it_lies(lengths):
     for t, size in enumerate(layout.batch_sizes):
         start, end = layout.offsets[t : t + 2]
         assert text.at_step(layout, t) == (
-            f"t = {t}: {size} of {text.count(len(lengths), 'sequence')} still running, so batch_sizes[{t}] = {size}."
-            f" Packed here: {' '.join(cells[start:end])}, as data[{start}:{end}]."
+            f"At step {t}, the RNN reads {size} of {text.count(len(lengths), 'sequence')},"
+            f" so batch_sizes[{t}] = {size}."
+            f" data[{start}:{end}] contains {' '.join(cells[start:end])}."
         )
 
 

@@ -32,7 +32,7 @@ def shows(explorer, n, batch_size=32, order=SHUFFLED, window=None, workers=2, st
     for worker in range(workers) if workers > 1 else ():
         own, slowest = tokens[:, worker].sum(), tokens.max(axis=1).sum()
         assert any(text.said.startswith(f"{own:,} of {slowest:,}: ") for text in drawing.texts)
-        assert f"worker {worker}: {own:,} tokens, waits for {slowest - own:,}" in explorer.to_text()
+        assert f"worker {worker} has {own:,} tokens and waits for {slowest - own:,}" in explorer.to_text()
     assert visible(explorer.strategy) == ("worker 0" in drawing.said()) == (workers > 1)
 
 
@@ -96,7 +96,7 @@ def test_lengths_are_loaded():
     explorer = BatchingExplorer(OWN, batch_size=4)
     before = explorer.picture.value
     move(explorer.picker.kind, FILE)
-    assert "no file was chosen yet; choose one with the button" in words(explorer.error)
+    assert "no file has been chosen yet; choose one with the button" in words(explorer.error)
     assert explorer.picture.value == before
     assert visible(explorer.picker.upload)
     upload(explorer, b"\xef\xbb\xbfname,length\nx,5\ny,3\n")
@@ -105,7 +105,7 @@ def test_lengths_are_loaded():
     shows(explorer, [4, 4, 2], 4)
     for content, said in [
         (b"name,size\nx,5\n", "mine.csv: no column is named 'length'"),
-        (b"\xff\xfe\x00", "mine.csv: not a text file"),
+        (b"\xff\xfe\x00", "mine.csv: neither a text file"),
     ]:
         upload(explorer, content)
         assert said in words(explorer.error)

@@ -23,8 +23,8 @@ def explorer():
 def test_quick_and_full_set_the_sliders(explorer):
     sliders = (explorer.batch_size, explorer.shortest, explorer.longest, explorer.step)
     for size, values, shown in (
-        ("full", [512, 32, 512, 32], "512 sequences of 32, 64, … 512 time steps, setup A and B, on cpu: up to 25"),
-        ("quick", [64, 32, 128, 32], "64 sequences of 32, 64, 96, 128 time steps, setup A and B, on cpu: up to 25"),
+        ("full", [512, 32, 512, 32], "512 sequences of 32, 64, … 512 time steps, setup A and B, on cpu, in up to 25"),
+        ("quick", [64, 32, 128, 32], "64 sequences of 32, 64, 96, 128 time steps, setup A and B, on cpu, in up to 25"),
     ):
         move(explorer.size, size)
         assert [slider.value for slider in sliders] == values
@@ -66,7 +66,7 @@ def test_the_arguments():
 def test_a_missing_gpu_is_not_offered_and_explained(explorer):
     assert [value for _, value in explorer.device.options] == ["cpu"]
     assert f"No CUDA: {no_cuda()}." in [getattr(child, "value", None) for child in explorer.children]
-    with pytest.raises(ValueError, match="device is 'cuda', and torch"):
+    with pytest.raises(ValueError, match="device is 'cuda', but torch"):
         BenchmarkExplorer("cuda")
 
 
@@ -106,7 +106,7 @@ def test_a_recorded_run_on_this_kind_of_device_is_drawn_beside(tmp_path, monkeyp
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "invented")
     panel = BenchmarkExplorer("cuda", **TINY)
     assert panel.beside.value == "benchmark_cpu.json"
-    assert "another kind of device: cpu, not cuda." in words(panel.picture)
+    assert "a different kind of device: cpu, not cuda." in words(panel.picture)
     (folder / "benchmark_cuda.json").write_bytes(FAKE.read_bytes())
     (folder / "benchmark_broken.json").write_text("{}")
     panel = BenchmarkExplorer("cuda", **TINY)

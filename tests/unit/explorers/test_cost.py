@@ -18,7 +18,7 @@ def shows(explorer, spec, lengths, input_grad=False):
     assert explorer.shown == count
     assert explorer.error.value == ""
     assert count.headline() in " ".join(explorer.picture.value.split("aria-label=")[1].split('"')[1:2])
-    assert f"{count.padded:,} GEMM FLOPs padded, {count.packed:,} packed" in words(explorer.summary)
+    assert f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed" in words(explorer.summary)
     body = pictures.draw(count.layout, theme="live").svg().split("</style>")[1].split("/>", 1)[1]
     assert body.removesuffix("</svg>") in explorer.picture.value
     assert explorer.to_text().endswith(f"{count.to_text()}\n\n{text.describe(count.layout)}")

@@ -22,7 +22,9 @@ def shows(explorer, steps, distinct, operation="pad_packed_sequence"):
     assert explorer.counted == counted
     assert counted.graph().to_svg("live").removesuffix("</svg>")[-400:] in explorer.picture.value
     nodes, kernels = f"{counted.nodes} nodes", f"{counted.backward.kernels} kernels"
-    assert words(explorer.summary) == f"Backward: {nodes}, {kernels}, {profile.size(counted.backward.bytes)} written."
+    assert words(explorer.summary) == (
+        f"The backward pass of {nodes} runs {kernels} and writes {profile.size(counted.backward.bytes)}."
+    )
     assert explorer.to_text().endswith(counted.graph().to_text())
     assert f"{SEQUENCES} sequences of {FEATURES} features" in explorer.to_text()
 

@@ -43,7 +43,7 @@ def test_what_is_not_there_is_said_and_no_picture_stays():
     panel = MuseumExplorer(TEXTS[0])
     before = panel.picture.value
     move(panel.pasted, "3, two, -1; ☠")
-    assert words(panel.summary).startswith("Nothing close. Paste an error text, ")
+    assert words(panel.summary).startswith("Nothing matches. Paste an error text, ")
     assert not list(drawn(panel))
     assert not panel.found
     move(panel.pasted, TEXTS[-1])

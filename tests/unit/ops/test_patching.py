@@ -15,7 +15,7 @@ import packviz as pv
 from packviz.ops import original, packing
 
 # These tests, and others in the same session, have already imported torch's functions.
-pytestmark = pytest.mark.filterwarnings("ignore:Still torch's functions:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:These places still refer:UserWarning")
 
 TORCHS = {name: getattr(rnn, name) for name in original.NAMES}
 OURS = {name: getattr(packing, name) for name in original.NAMES}
@@ -47,7 +47,7 @@ def test_replaces_and_says_what():
     assert all(name in repr(patch) for name in patch.replaced)
     patch.undo()
     assert in_place() == TORCHS
-    assert repr(patch).startswith("Undone.")
+    assert repr(patch).startswith("This patch was undone.")
     patch.undo()
     assert in_place() == TORCHS
 

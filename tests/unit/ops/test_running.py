@@ -12,7 +12,7 @@ import gpus
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrizations
@@ -193,7 +193,7 @@ def test_packed_in_packed_out(case, enforce_sorted):
 def test_what_a_packed_batch_comes_without():
     x = pack_padded_sequence(X, [6, 2])
     for more in ({"lengths": [6, 2]}, {"batch_first": False}, {"total_length": 6}, {"padding_value": 1.0}):
-        with pytest.raises(TypeError, match="x is packed: it has its own lengths and stays packed"):
+        with pytest.raises(TypeError, match="x is packed, so it has its own lengths and stays packed"):
             pv.run(LSTM, x, **more)
     by_hand = x._replace(batch_sizes=torch.tensor([1, 2]))
     with pytest.raises(RuntimeError) as theirs:
@@ -379,6 +379,19 @@ def test_compiled():
     torch.compiler.reset()
 
 
+@pytest.mark.parametrize("number", range(len(METHODS) + 1))
+@given(cases())
+@settings(max_examples=max(settings().max_examples // 2, 5))
+def test_results_may_be_changed_in_place(number, some):
+    found = []
+    for result in (some.run(some.methods()[number]), some.expected()):
+        for one in flat(result):
+            one.mul_(2)
+        result[0].masked_fill_(result[0] > 0.5, 0).relu_()
+        found.append([*flat(result), *some.gradients(result)])
+    same(*found)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_what_torch_does_otherwise_is_torchs(method, monkeypatch):
     """Under autocast, and on a release of torch that was not tested, `run` packs."""
@@ -388,6 +401,7 @@ def test_what_torch_does_otherwise_is_torchs(method, monkeypatch):
         assert pv.plan(some.rnn, some.lengths).method == "packed"
     monkeypatch.setattr(running, "IS_TESTED", False)
     assert all(map(torch.equal, flat(some.run(method)), flat(some.expected())))
+    assert pv.plan(some.rnn, some.lengths).reason == f"packviz has not been tested on torch {torch.__version__}"
 
 
 # The plan.
@@ -472,7 +486,7 @@ REFUSED = [
     ((LSTM, X, [6, 2], TWO), ValueError, "got (1, 3, 4) and (1, 3, 4)"),
     ((nn.GRU(3, 4), X, [6, 2], torch.zeros(1, 2, 5)), ValueError, "hx must be h_0 (1, 2, 4), got"),
     ((nn.GRU(3, 4), X, [6, 2], (X, X)), ValueError, "hx must be h_0 (1, 2, 4), got"),
-    ((LSTM, X, [6, 6], (STATE, STATE.to("meta"))), ValueError, "hx is on meta, but x is on cpu: move it there"),
+    ((LSTM, X, [6, 6], (STATE, STATE.to("meta"))), ValueError, "hx is on meta, but x is on cpu; move hx to cpu"),
     ((LSTM, X, [6, 2], (STATE, STATE.double())), ValueError, "hx is torch.float64, but x is torch.float32"),
 ]
 

@@ -16,7 +16,12 @@ import packviz as pv
 from packviz.ops import kernels, packing, running
 from packviz.ops.running import METHODS
 
-LENGTHS = {"ragged": [4, 7, 1, 4, 6], "equal": [5, 5, 5], "sorted": [4, 2, 1], "one": [3]}
+LENGTHS = [
+    pytest.param([4, 7, 1, 4, 6], id="ragged"),
+    pytest.param([5, 5, 5], id="equal"),
+    pytest.param([4, 2, 1], id="sorted", marks=pytest.mark.slow),
+    pytest.param([3], id="one", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +33,7 @@ def meta(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
-@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("method", METHODS)
 def test_run_does_not_wait(kind, lengths, method):
     for training, (layers, both) in product((True, False), [(1, False), (2, True)]):
@@ -42,7 +47,7 @@ def test_run_does_not_wait(kind, lengths, method):
                 out.sum().backward()
 
 
-@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize(("training", "in_order"), [(True, False), (True, True), (False, False), (False, True)])
 def test_the_drop_ins_do_not_wait(lengths, training, in_order):
     lengths = sorted(lengths, reverse=True) if in_order else lengths

@@ -104,7 +104,7 @@ def test_the_logits_are_the_sum_over_the_real_steps_and_the_bias_at_padding(setu
         (lambda: sizes(1, 8, 0), "step is 0"),
         (lambda: benchmark.by_machine({}, "speed"), "quantity is 'speed'; choose one of 'ratio', 'time', 'memory'"),
         (lambda: result_of().chart("speed"), "what is 'speed'; choose one of 'ratio', 'time', 'memory'"),
-        (lambda: result_of(alike()).at("A", 8), "setup 'A' at 8 time steps was not measured; there are B: 8"),
+        (lambda: result_of(alike()).at("A", 8), "setup 'A' at 8 time steps was not measured; measured sizes: B: 8"),
         *(
             (lambda d=d: check_device(d), f"device is '{d}'; choose cpu, cuda")
             for d in ("mps", "gpu", "cpu:x", "cpu:1")
@@ -120,12 +120,12 @@ def test_a_gpu_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for built, said in ((None, "is built without CUDA: install"), ("12.8", "finds no GPU: check")):
         monkeypatch.setattr(torch.version, "cuda", built)
-        with pytest.raises(ValueError, match=f"device is 'cuda', and torch.* {said}.*; or use the device cpu$"):
+        with pytest.raises(ValueError, match=f"device is 'cuda', but torch.* {said}.*; or use the device cpu$"):
             run(device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert check_device("cuda:1") == "cuda:1"
-    with pytest.raises(ValueError, match="device is 'cuda:2', and the last GPU here is cuda:1"):
+    with pytest.raises(ValueError, match="device is 'cuda:2', but the last GPU here is cuda:1"):
         check_device("cuda:2")
 
 
@@ -201,7 +201,7 @@ def test_in_words():
         ["8", "10", "300", "30", "10", "300"],
         ["16", "2,000", "2,000", "1.5?", "5", "–"],
     ]
-    assert lines[-2].startswith("The machine was busy at 1 of 2 points: the same call takes up to 2.2 times as long")
+    assert lines[-2].startswith("The machine was busy at 1 of 2 points: even in the middle half of the rounds, times")
     assert lines[-1] == "Measured on a test (CPU), torch 9, 1 thread, 6 rounds, 2026-01-02."
     assert result.ratio("packed", "padded", "B", 8, "forward").value == 30
 
@@ -228,7 +228,7 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
     assert [line.split() for line in ratio[3:6]] == [["steps", "packed/padded"], ["4", "30"], ["8", "30"]]
     assert [plot.y for row in result.chart("memory", "ratio").rows for plot in row] == ["MB", "MB", "×", "×"]
     assert whole.title == "Packed takes 30 times as long as padded (training, setup B, 8 time steps)"
-    assert result.chart("time").title == "From 4 to 8 time steps, training in setup B: padded × 1, packed × 1"
+    assert result.chart("time").title == "From 4 to 8 steps, training time in setup B grows: padded × 1, packed × 1"
     assert (
         result.chart("memory").title == "Packed needs 30 times the memory of padded (training, setup B, 8 time steps)"
     )
@@ -282,7 +282,7 @@ def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
 
     record("b", device="cpu", threads=4, device_name="a CPU")
     record("c", device="cpu", device_name="a CPU")
-    assert "no results of a GPU were recorded" in STUDY.without_gpu()
+    assert "no GPU results have been recorded" in STUDY.without_gpu()
     record("a", device="cuda:1", device_name="a GPU")
     assert STUDY.without_gpu() == ""
     assert list(STUDY.recordings()) == ["CPU", "CPU, 4 threads", "GPU"]

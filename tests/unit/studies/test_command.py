@@ -132,8 +132,8 @@ def test_it_needs_torch_and_numpy_only(tmp_path):
     done = bare([*TINY, "--out", path], ["bench", "plot", path, "--out", tmp_path / "a.html"])
     assert done.stdout.endswith("[0, 2]\n"), done.stderr
     assert done.stderr.count("done") == 2
-    assert done.stderr.endswith("packviz: this needs plotly: python -m pip install plotly\n")
+    assert done.stderr.endswith("packviz: plotly is missing; run python -m pip install plotly\n")
     assert json.loads(path.read_text())["provenance"]["packviz"] is None
     done = bare(["bench", "plot", path, "--out", out], TINY, before="sys.modules['torch'] = None")
-    assert (done.stdout, done.stderr) == ("[0, 2]\n", "packviz: this needs torch: python -m pip install torch\n")
+    assert (done.stdout, done.stderr) == ("[0, 2]\n", "packviz: torch is missing; run python -m pip install torch\n")
     assert out.read_text().startswith("<svg ")

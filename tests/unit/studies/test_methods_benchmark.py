@@ -106,7 +106,7 @@ def test_the_chart_is_in_groups_and_rings_what_auto_chose():
 def test_where_packed_is_faster():
     """Only what is clear, with the FLOPs of these lengths in this tensor."""
     none = made_up().packed_faster()
-    assert none.title == "Packed is clearly faster in training at 0 of 1 batch, forward alone at 0"
+    assert none.title == "Packed is clearly faster in training on 0 of 1 batch, forward alone on 0"
     assert not none.groups
     assert none.to_svg()
     ((name, rows),) = made_up(torch_packed=5).packed_faster().groups.items()

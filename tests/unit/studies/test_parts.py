@@ -32,9 +32,9 @@ def test_shares_are_never_negative_and_add_up(seconds):
 
 
 def test_in_words():
-    said = "pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %."
+    said = "pad (40 %), pack (10 %), packed LSTM (40 %), the rest (10 %)."
     lines = repr(made(10.0, 6.0, 5.0, 1.0)).splitlines()
-    assert lines[0] == f"Time of a packed training step at 8 time steps: {said}"
+    assert lines[0] == f"At 8 steps, packed training spends its time on {said}"
     assert lines[4].split() == ["pad", "replaced", "6,000", "0.6", "(0.6", "to", "0.6)"]
     assert (lines[7], lines[-1]) == (f"Shares: {said}", "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.")
 
@@ -70,7 +70,7 @@ def test_where_a_part_ends_has_quartiles():
 def test_several_machines_stand_in_one_picture():
     found = {"CPU": made(10.0, 6.0, 5.0, 1.0), "GPU": made(1.0, 0.5, 0.4, 0.3)}
     drawing = ParsedSvg(parts.ByMachine(found).to_svg())
-    assert [said[:12] for said in drawing.said() if "steps, " in said] == ["CPU, 8 steps", "GPU, 8 steps"]
+    assert [said[:12] for said in drawing.said() if ", 8 steps, " in said] == ["CPU, 8 steps", "GPU, 8 steps"]
     assert [said for said in drawing.said() if "a test" in said] == [
         f"{name}: {found[name].caption}." for name in found
     ]

@@ -51,7 +51,7 @@ def test_complete_results_are_copied(checkout, monkeypatch, capsys):
     assert (checkout / "notebooks/recorded/parts_cpu.json").read_bytes() == (RECORDED / "parts_cpu.json").read_bytes()
     lines = capsys.readouterr().out.splitlines()
     assert (
-        f"parts_cpu.json: taken to notebooks/recorded/parts_cpu.json, measured on {parts.recorded().caption}" in lines
+        f"parts_cpu.json: copied to notebooks/recorded/parts_cpu.json, measured on {parts.recorded().caption}" in lines
     )
     assert "methods_cpu.json: nothing measured yet" in lines
 
@@ -60,8 +60,8 @@ def test_complete_results_are_copied(checkout, monkeypatch, capsys):
     ("change", "message"),
     [
         (lambda data: data["points"].pop(), "not complete: 1 points are missing, the first 512 sequences of up to 256"),
-        (lambda data: data["provenance"].update(fake="for a test"), "not taken: it was not measured on cpu"),
-        (lambda data: data["provenance"].update(device="cuda:1"), "not taken: it was not measured on cpu"),
+        (lambda data: data["provenance"].update(fake="for a test"), "not copied: it was not measured on cpu"),
+        (lambda data: data["provenance"].update(device="cuda:1"), "not copied: it was not measured on cpu"),
     ],
 )
 def test_other_results_are_not(checkout, monkeypatch, capsys, change, message):

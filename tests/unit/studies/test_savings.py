@@ -36,7 +36,7 @@ def test_the_picture_is_multiples_of_padded():
     assert times == [(2, 2, 2, True), (3, 3, 3, True)]
     padded, *packed = POINT.flops.values()
     assert [work for work, _ in rows.values()] == [count / padded for count in packed]
-    assert found.picture.title == "One training step: half the FLOPs, 2 to 3 times the time"
+    assert found.picture.title == "Packed training takes half the FLOPs and 2 to 3 times the time"
     assert "Measured on a test" in ParsedSvg(found.to_svg()).said()[-1]
     assert found.to_text() == found.picture.to_text()
     json.dumps(found._repr_mimebundle_())

@@ -124,12 +124,12 @@ def test_workers_end_with_the_process_that_started_them():
     ("lengths", "options", "message"),
     [
         ([2, 0], {}, r"lengths\[1\] is 0"),
-        ([2], {}, "workers is 2; give a whole number from 1 to the 1 sequences"),
+        ([2], {}, "workers is 2; give a whole number from 1 to 1, the number of sequences"),
         ([2, 1], {"workers": 1.5}, "workers is 1.5"),
         ([2, 1], {"device": "mps"}, "device is 'mps'; choose one of 'cpu', 'cuda'"),
-        ([2, 1], {"device": "cuda"}, "a GPU for each worker; torch finds 1 for 2"),
+        ([2, 1], {"device": "cuda"}, "a GPU for each of 2 workers, but torch finds 1"),
         ([2, 1], {"rounds": 0}, "rounds is 0; give a whole number of at least 1"),
-        ([2, 1], {"timeout": -1}, "timeout is -1; give a number of seconds over 0"),
+        ([2, 1], {"timeout": -1}, "timeout is -1; give a number of seconds greater than 0"),
         ("nothing.csv", {}, r"cannot read nothing\.csv"),
     ],
 )
@@ -139,6 +139,7 @@ def test_bad_input(lengths, options, message, monkeypatch):
         workers.compare(lengths, **options)
 
 
+@pytest.mark.slow
 def test_a_worker_leaves_when_all_is_said(tmp_path):
     """On the way out of the interpreter gloo's threads abort one in four: that way is not taken."""
     (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
