@@ -3,8 +3,15 @@
 #
 # **What is in these notebooks, and does your installation work?**
 #
-# The sequences in a batch often differ in length. These notebooks show how PyTorch handles such batches, what that
-# costs, and how to train faster.
+# These 16 interactive notebooks are about batches of sequences of different lengths in PyTorch. They show which results
+# padding changes, how *packed sequences* prevent this, and how to train faster. You need to know Python and the basics
+# of PyTorch. You do not need a GPU.
+#
+# - **If packing is new to you**, run this page, and then read 01 to 06 in order.
+# - **If your model is slow**, follow [the steps below](#If-your-model-is-slow). Notebooks 07 to 12 explain them.
+# - **If you compile or export a model**, read [13](13_static_graphs.ipynb). If you train transformers, read
+#   [14](14_beyond_rnns.ipynb).
+# - **If you have an error or a wrong result**, search [15](15_error_museum.ipynb).
 #
 # After this notebook, you can
 #
@@ -12,7 +19,7 @@
 # - tell whether your installation works,
 # - find the notebook that answers your question.
 #
-# Time: 14 minutes. To run a cell, press <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+# Time: 15 minutes. To run a cell, press <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 
 # %%
 import packviz as pv
@@ -26,12 +33,9 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 #
 # ## The notebooks
 #
-# If packing is new to you, read 01 to 06 in order. If you train transformers, read 14. If your model is slow and you have an
-# hour, see [the end of this page](#If-your-model-is-slow).
-#
 # | notebook | the question it answers | time |
 # |---|---|---|
-# | `00_start_here` | What is in these notebooks, and does your installation work? | 14 min |
+# | `00_start_here` | What is in these notebooks, and does your installation work? | 15 min |
 # | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and which results does it change? | 17 min |
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
@@ -42,14 +46,14 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 19 min |
 # | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
-# | [`11_should_you_pack`](11_should_you_pack.ipynb) | For your lengths and your model: should you pad, pack, or do something better? | 16 min |
+# | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 16 min |
 # | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a ragged batch, and still compute the right gradient? | 15 min |
 # | [`13_static_graphs`](13_static_graphs.ipynb) | What do compilers and exporters make of a model that packs, and are their results right? | 20 min |
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# The notebooks have exercises that check themselves. The folder `solutions` contains the same notebooks with the exercises
-# solved.
+# Each notebook has an exercise. Replace the `...` with your answer and run the cell, which then says whether the answer is
+# right. The folder `solutions` contains the same notebooks with the exercises solved.
 #
 # ## Does your installation work?
 #
@@ -62,7 +66,8 @@ ask("padding gained")
 
 # %% [markdown]
 # Now move slider **a** with the mouse, or click it and use the arrow keys. The picture should change. If it does not,
-# choose *Run → Run All Cells*. On GitHub, the picture cannot change, because no Python runs there.
+# choose *Run → Run All Cells*. On GitHub, the picture cannot change, because no Python runs there. The README says how to
+# install packviz.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -72,7 +77,7 @@ explorer
 
 # %% [markdown]
 # As a last test, compare packviz with torch. Both count the sequences that reach each time step. torch calls these counts
-# `batch_sizes`. (A `pv.Layout` holds the lengths of a batch, and our pictures are drawn from it.)
+# `batch_sizes`. (A `pv.Layout` holds the lengths of a batch.) If both lines are equal, your installation works.
 
 # %%
 import torch
@@ -90,8 +95,8 @@ assert explorer.shown == pv.Layout([5, 3, 2])
 # %% [markdown]
 # ## Exercise
 #
-# Find the lengths of a batch that is **exactly half** padding. There are many answers. Replace the `...` with a list
-# such as `[5, 3, 2]`, and the check will draw your batch.
+# Find the lengths of a batch that is **exactly half** padding. There are many answers. Give a list such as `[5, 3, 2]`,
+# and the check will draw your batch.
 
 # %% tags=["exercise"]
 my_lengths = (
@@ -122,7 +127,7 @@ checks.half_padding(my_lengths)
 # ## You can now
 #
 # - read pictures of padded and packed batches,
-# - tell whether your installation works, by moving a slider and looking at the picture,
+# - tell whether your installation works, by moving a slider and comparing packviz with torch,
 # - find the notebook for your question.
 #
 # Next: [01 Why pack?](01_why_pack.ipynb)

@@ -78,7 +78,7 @@ pv.draw.length_histogram(pv.Layout(sizes))
 # Let us cut them into batches of 32, in their original order.
 
 # %%
-ask("waste on sentences")
+ask("width of a batch")
 
 
 # %%
@@ -90,16 +90,18 @@ as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
-# If the sentences are sorted by length before they are cut into batches, most of the padding disappears without any
+# If we sort these sentences by length before we cut them into batches, most of the padding disappears without any
 # packing. But the same sentences then share a batch in every epoch, so training is less random. A common compromise is
-# *bucketing*: shuffle the sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches. This
-# leaves some padding.
+# *bucketing*: shuffle the sentences, sort a few hundred at a time, cut these into batches, and shuffle the batches.
+# This leaves some padding.
 #
 # To try your own lengths, change the next list and run both cells.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
 assert waste[0] > 0.5 > 0.2 > waste[1] > 0
+assert sorted(sizes)[255:257] == [11, 11]
+assert sorted(batch.max_len for batch in as_they_come)[7:9] == [32, 34]
 
 # %% tags=["parameters"]
 lengths = [12, 3, 7, 4, 9, 2]
@@ -108,7 +110,7 @@ lengths = [12, 3, 7, 4, 9, 2]
 pv.show(lengths)
 
 # %% [markdown]
-# Waste alone is a weak reason to pack, because sorting removes most of it. The next reason is stronger.
+# Waste alone is a weak reason to pack if sorting removes most of it. The next reason is stronger.
 #
 # ## Padding changes final states
 #

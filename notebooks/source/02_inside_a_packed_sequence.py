@@ -185,8 +185,8 @@ pv.show(packed, indices=True)
 ask("order of h_n")
 
 # %% [markdown]
-# You will rarely use these two tensors yourself, because torch applies them for you. You pass an initial state in
-# your order, and get `h_n` and the batch from `pad_packed_sequence` in the same order.
+# You will rarely use these two tensors yourself, because torch applies them for you. You pass an initial state in your
+# order. The RNN returns `h_n`, and `pad_packed_sequence` the batch, in the same order.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]

@@ -14,8 +14,8 @@
 #
 # ## One batch, padded and packed
 #
-# Notebook 01 showed that padding changes a final state. An RNN has other results, too, so let us compare them all. The
-# four sequences a, b, c and d now have two random features at each time step, and their padding is on the right.
+# Notebook 01 showed that padding changes final states. What about other results? The four sequences a, b, c and d now
+# have two random features at each time step, and their padding is on the right.
 
 # %%
 import torch
@@ -47,7 +47,7 @@ for row in (1, 2):
         print(f"h_n of {'abcd'[row]}, {name}:", h_n[0, row].detach().numpy().round(2))
 
 # %% [markdown]
-# `pv.compare` compares all results, for any RNN and any batch, including your own.
+# `pv.compare` compares all results, for any RNN and any batch.
 
 # %%
 comparison = pv.compare(lstm, x, lengths, gradients=False)
@@ -85,10 +85,9 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 #
 # ## The state during the padding
 #
-# What happens to the state of c? An RNN does not know which steps are padding. After the two steps of c, it reads
-# three steps of zeros, and each of them changes the state. If the batch is packed, the state stays as it was. The
-# next picture shows how far apart the two states are. It shows the Euclidean distance between them, not a
-# percentage.
+# After the two steps of c, a padded RNN reads three steps of zeros as if they were data, and each of them changes the
+# state. If the batch is packed, the state stays as it was. The next picture shows the Euclidean distance between the
+# two states.
 
 # %%
 from packviz.check.trajectories import trajectory
@@ -101,7 +100,7 @@ for n, distances in zip(lengths, trajectory(comparison).padded, strict=True):
     assert all(distances[n:] > 0.01)
 
 # %% [markdown]
-# The dot marks the step from which a padded run takes `h_n`, which is the last step of the *batch* for every row.
+# The dot marks where a padded run takes `h_n`: at the last step of the *batch*, for every row.
 #
 # Now set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
 
@@ -236,9 +235,8 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# The gradient at each padding step is zero, but the backward pass multiplies it by the NaN, and 0 · NaN is NaN. After one
-# step of the optimiser, every weight of this LSTM is NaN. So fill the padding with zeros, or pack. (The same can happen
-# with infinity.)
+# The gradient at each padding step is zero, but the backward pass multiplies it by the NaN, and 0 · NaN is NaN. After
+# one step of the optimiser, every weight of this LSTM is NaN. So fill the padding with zeros, or pack.
 #
 # ## Right results without packing
 #
@@ -281,8 +279,8 @@ assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction, and for
-#   hardly anything else in the table above.
+# - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction,
+#   and for little else.
 # - **"Without biases, padding with zeros does no harm."** A state of zeros then stays zero while the RNN reads zeros.
 #   So with one layer and no initial state, the reverse direction is right. But a forward state is rarely zero at the
 #   last real step.

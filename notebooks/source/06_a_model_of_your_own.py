@@ -275,7 +275,7 @@ for mistake, (batch, n) in spoilt.items():
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
-# - **A row without real cells** gets NaN as attention weights. After the softmax, set them to 0 with
+# - **A row without real cells** gets NaN from the softmax above. Set its weights to 0 afterwards, with
 #   `masked_fill(~mask, 0)`.
 # - **A batch of one** hides nearly all of these mistakes. Test with three sequences of different lengths.
 #

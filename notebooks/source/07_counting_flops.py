@@ -13,9 +13,8 @@
 #
 # ## Work on padding
 #
-# How much work does padding cause? We can count it before we measure any time. Work is counted in *FLOPs*, floating-point
-# operations, and each multiplication or addition is one. Most of an RNN's work is in matrix products. Libraries call such a
-# product a *GEMM* (general matrix multiplication).
+# We count work in *FLOPs*, floating-point operations, and each multiplication or addition is one. Most of an RNN's work
+# is in matrix products.
 #
 # Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through `LSTM(3, 7)`, which has 3 inputs and a state of 7 numbers. If the
 # batch is padded, the matrix products of the forward pass take 30,240 FLOPs.
@@ -98,8 +97,8 @@ pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 # %% [markdown]
 # ## Ask PyTorch
 #
-# PyTorch has a counter of its own. `FlopCounterMode` adds up the FLOPs of the matrix products that it sees while a model
-# runs. What does it say about our padded LSTM?
+# PyTorch has a counter of its own. `FlopCounterMode` adds up the FLOPs of the matrix products that it sees while a
+# model runs.
 
 # %%
 ask("what the counter says")
@@ -114,10 +113,10 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# The LSTM did its work, but the counter saw none of it. It has formulas for torch's matrix products, but on most CPUs,
-# torch passes a padded LSTM to oneDNN, a library of fast routines (*kernels*), which computes each layer in a *fused*
-# kernel. The counter has no formula for this kernel, and none for the RNNs of cuDNN, NVIDIA's library for GPUs. If we
-# switch oneDNN off, the counter sees the products:
+# The counter has formulas for torch's matrix products, but on most CPUs, torch passes a padded LSTM to oneDNN, a
+# library of fast routines (*kernels*), which computes each layer in a *fused* kernel. The counter has no formula for
+# this kernel, and none for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch oneDNN off, the counter sees the
+# products:
 
 
 # %%
@@ -163,8 +162,8 @@ x.requires_grad = False
 # %% [markdown]
 # ## FLOPs are not milliseconds
 #
-# Does half the work take half the time? To test this, we take four batches of 256 sequences, padded to 256 steps. About
-# half of each batch is padding. The batches have 2, 4, 16 and 256 distinct lengths.
+# Does half the work take half the time? We take four batches of 256 sequences, padded to 256 steps. About half of each
+# is padding. The batches have 2, 4, 16 and 256 distinct lengths.
 
 # %%
 ask("few and many distinct lengths")
@@ -203,9 +202,8 @@ for point in recorded.points:
     assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
-# We measure in the same way on all pages. The methods take turns, round after round, so that a busy moment affects all
-# of them. We compute a ratio within each round, and show the median of these ratios. A chart's last line names the
-# machine.
+# On all pages, the methods that we time take turns, round after round, so that a busy moment affects all of them. We
+# compute a ratio in each round, and show the median. A chart's last line names the machine.
 #
 # On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run, and it ignores
 # all other work, such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so
@@ -241,7 +239,7 @@ for point in found.points:
 # A popular explanation of packing treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9,
 # 3) matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That
 # is right for one column, and all three columns take three times as many. But an RNN does not compute such a product.
-# It multiplies one *time step* after another by the same matrices.
+# It multiplies the features of each *time step* by the same matrices.
 
 # %% tags=["claims"]
 for rows, counted_there in [([9] * 6, (54, 48)), (lengths, (32, 26))]:

@@ -51,8 +51,8 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# The model returns the same logits for padded and packed batches, because it reads only the outputs at real steps. In
-# setup B, the packed batch has half as many cells. How does this affect the time?
+# The model returns the same logits for padded and packed batches, because its LSTM has one direction, and only real
+# steps count. In setup B, the packed batch has half as many cells. How does this affect the time?
 
 # %%
 ask("the price of packing")
@@ -180,7 +180,7 @@ assert not yours.left_out
 #
 # - **"Packing is slow."** For this model on this CPU, it is slow in *training*, when the lengths differ. For other
 #   models, see [notebook 11](11_should_you_pack.ipynb).
-# - **"I measure with `time.time()` on a GPU."** A call returns before the GPU has finished. Wait for it with
+# - **"I measure with `time.time()` on a GPU."** A call may return before the GPU has finished. Wait for it with
 #   `torch.cuda.synchronize()`, or use CUDA events.
 # - **"It took 12.3456 ms."** Look at the spread before you read the digits.
 
@@ -214,7 +214,7 @@ checks.fair_ratio(my_ratio)
 # %% [markdown]
 # ## You can now
 #
-# - run the benchmark on any device, in a panel, in a cell, or with `packviz bench`,
+# - run the benchmark on your device, in a panel, in a cell, or with `packviz bench`,
 # - time two methods fairly: warm up, take turns, compare within rounds, take the median,
 # - read a timing plot: ratios at a point, growth along a curve, and the spread before the digits.
 #

@@ -232,7 +232,7 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # - **Use `pv.run(rnn, x, lengths)`**, which replaces both slow operations. It packs and pads with one gather and one
 #   scatter, and trains the RNN without these slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
-# - **Do not replace only pack and pad.** On a CPU, the packed LSTM takes more of the time.
+# - **Do not replace only pack and pad.** On our CPU, the packed LSTM takes more of the time.
 #
 # The causes are known: see [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed; it names `narrow`) and
 # [#149194](https://github.com/pytorch/pytorch/issues/149194) (about the forward pass of a packed LSTM).
@@ -240,7 +240,7 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## Exercise
 #
-# How many bytes does the backward pass of pad write? Compute this from the lengths and the features, to within 10 %. A
+# From the lengths and the number of features, compute the bytes that the backward pass of pad writes, to within 10 %. A
 # number takes 4 bytes. Only the large parts matter: what does *one* distinct length cost, and how many are there? (A
 # zero-fill writes a tensor once, and an addition writes it again.)
 

@@ -82,13 +82,12 @@ assert torch.equal(scattered, padded)
 assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
-# When the number of steps doubles, torch writes about four times as many bytes, and packviz twice as many.
+# If T doubles, torch writes about four times as many bytes, and packviz twice as many.
 #
 # ## One split instead of many slices
 #
-# The packed RNN takes the rows of each step with `narrow`, and the backward pass of each `narrow` fills a whole tensor.
-# `split` takes the rows of all steps at once, and its backward pass simply joins them again. Here is a plain RNN that
-# uses it:
+# The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. `split` takes the
+# rows of all steps at once, and its backward pass simply joins them. Here is a plain RNN that uses it:
 
 
 # %%
@@ -127,13 +126,11 @@ ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
-# Hatched cells are padding that is computed. With one rectangle, all the padding is computed; with one for every
-# distinct length, none is.
+# Hatched cells are padding that is computed.
 #
-# For a given number of rectangles, the best cuts depend only on the lengths. *How many* cuts pay off depends on the
-# cost of a call compared with that of a cell. The chart in the panel predicts the time from recorded costs. Move
-# *rectangles* from one end to the other. Then increase *hidden_size*. Where does the lowest point go, and why?
-# **Measure here** compares the prediction with your machine's time.
+# *How many* cuts pay off depends on the cost of a call compared with that of a cell. The chart in the panel predicts
+# the time from recorded costs. Move the slider *rectangles* from one end to the other. Then increase *hidden_size*.
+# Where does the lowest point go, and why?
 
 # %%
 from packviz.explorers import StaircaseExplorer
@@ -153,9 +150,9 @@ assert explorer.shown.wasted == 0
 #
 # ## Freeze the cell state
 #
-# Many sequences end *inside* a rectangle, and are followed by padding. Their final hidden state `h_n` can be read from
-# the output, at the last real step. But an LSTM's cell state `c_n` is not part of the output, so it must not change in
-# the padding. At every step, an LSTM computes c ← f · c + i · g, where the *gates* f and i are numbers between 0 and 1.
+# Sequences that end *inside* a rectangle are followed by padding. Their final hidden state `h_n` is the output at the
+# last real step. But an LSTM's cell state `c_n` is not part of the output, so it must not change in the padding. At
+# every step, an LSTM computes c ← f · c + i · g, with *gates* f and i between 0 and 1.
 
 # %%
 ask("a frozen state")
@@ -184,7 +181,7 @@ for weight in (10, 100, 30_000):
 
 # %% [markdown]
 # If the weights are large enough, i becomes exactly 0, because e⁻ˣ exceeds the largest float32 number, and f becomes
-# exactly 1. Then c does not change at all, and the gradient of the padding is exactly 0. packviz uses ±30,000.
+# exactly 1. Then c does not change, and the gradient of the padding is 0. packviz uses ±30,000.
 
 # %% tags=["claims"]
 assert drift(10, 3000) > 0.1
@@ -239,7 +236,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# The differences are rounding errors. In your own model, you can also use the module `pv.Ragged(rnn)`.
+# The differences are rounding errors. You can also use the module `pv.Ragged(rnn)`.
 #
 # ## How fast is it?
 #
@@ -265,7 +262,7 @@ untuned.chart()
 # `auto` predicts the time of each method from these constants, and chooses the simplest method within 5 % of the
 # fastest. For an LSTM, it often chooses the staircase, because the fused kernel makes a time step cheap. torch has no
 # such kernel on a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is faster.
-# `pv.plan(rnn, lengths)` says which method it chooses, and why.
+# `pv.plan(rnn, lengths)` explains its choice.
 
 # %% tags=["claims"]
 full = benchmark.recorded("benchmark_cpu.json")
@@ -284,8 +281,8 @@ assert largest < 1e-5
 # %% [markdown]
 # ## Limits
 #
-# - **Small or nearly equal batches.** torch's padded LSTM can be faster than any exact method. There is little padding
-#   to save, and freezing the state takes extra time in every layer, as the lines above the chart show.
+# - **Small or nearly equal batches.** torch's padded LSTM can be faster than any exact method, because freezing the
+#   state takes extra time in every layer (see the lines above the chart).
 # - **Modules that do more.** If an RNN has hooks or a `forward` of its own, `run` calls it with packed data. It does
 #   not accept custom cells.
 # - **Other machines.** Call `pv.calibrate().use()` to measure your machine's constants, which takes minutes.
@@ -312,7 +309,7 @@ checks.cheapest_staircase(twelve, my_cuts, call=10)
 # - pack and pad with one gather and one scatter,
 # - cover a batch with a staircase, where each cut costs a call and saves cells,
 # - freeze an LSTM's cell state during the padding, exactly,
-# - run your own RNN with a fast, exact method: `pv.run(rnn, x, lengths)`.
+# - run your own RNN exactly and fast, with `pv.run`.
 #
 # Next: [11 Should you pack?](11_should_you_pack.ipynb). Back: [09 Why training is
 # slow](09_why_training_is_slow.ipynb) · [00 Start here](00_start_here.ipynb)

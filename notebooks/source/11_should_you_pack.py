@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Should you pack?
 #
-# **For your lengths and your model: should you pad, pack, or do something better?**
+# **Given your lengths and your model, should you pad, pack, or do something better?**
 #
 # After this notebook, you can
 #
@@ -135,7 +135,7 @@ display(*rules.where_packing_pays(machines, "GRU"))
 
 # %% [markdown]
 # In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training,
-# it takes more of both, and with many time steps, packing hardly ever pays off.
+# packing needs more padding and more work to pay off, and with many time steps, it hardly ever does.
 #
 # Is one number enough to decide, or do we need a *cost model*, which adds up a time for each call, time step, cell and
 # copy? We fit each rule to all sizes but one, and test it on the size **left out**, taking each size in turn:

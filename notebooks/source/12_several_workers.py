@@ -177,7 +177,7 @@ checks.worker_loss(my_loss)
 # ## You can now
 #
 # - form batches of similar lengths with `pv.BucketSampler`,
-# - share a batch in turns rather than in two halves, so that no worker waits long,
+# - deal the sequences to the workers in turn, not in contiguous blocks, so that no worker waits long,
 # - weight the loss by tokens: `losses.sum() * workers / total_tokens`.
 #
 # Next: [13 Static graphs](13_static_graphs.ipynb). Back: [11 Should you pack?](11_should_you_pack.ipynb) · [00 Start

@@ -14,10 +14,9 @@
 #
 # ## A graph from one example
 #
-# To run a model without Python, or to make it faster, torch can turn it into a *graph* of operators, which are torch's
-# elementary functions. Some tools do this by *tracing*: they run the model once on an example, and record the operators
-# that run. Here is a model that packs only if the lengths differ, as the documentation of transformertf, a forecasting
-# library, recommends:
+# To run a model without Python, or to make it faster, torch can turn it into a *graph* of operators. Some tools do this
+# by *tracing*: they run the model once on an example, and record the operators that run. Here is a model that packs
+# only if the lengths differ, as the documentation of transformertf recommends:
 
 # %%
 import torch
@@ -36,13 +35,13 @@ x, equal, lengths = torch.randn(5, 2, 3), torch.tensor([5, 5]), torch.tensor([5,
 pv.check_static(networks.ConditionalTagger(), (x, equal))
 
 # %% [markdown]
-# All lengths of the example are equal, so the condition was True, and the graph contains only the operators of that
-# branch. It never packs, so after the end of a sequence its outputs differ from the model's.
+# All lengths of the example are equal, so the graph contains only the branch that does not pack. After the end of a
+# shorter sequence, its outputs differ from the model's.
 #
 # `pv.check_static` captures a graph of your module from the example, by default with `torch.jit.trace`. Then it runs
-# both the graph and the module itself on other lengths, and compares their results. The table says whether they are the
-# same, and if not, for which lengths they differ. In the code, `✗` marks the line where Python reads a value of the
-# lengths, because a trace keeps this value forever. If no other lengths can be tried, the verdict is *undecided*.
+# both the graph and the module itself on other lengths, and compares their results. In the code, `✗` marks the line
+# where Python reads a value of the lengths, because a trace keeps this value forever. If no other lengths can be tried,
+# the verdict is *undecided*.
 #
 # (The model itself is inconsistent, too: if all lengths are equal but shorter than `x`, it does not pack, and reads
 # padding.)
@@ -60,10 +59,10 @@ assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
 # %% [markdown]
 # ## Five ways to a graph
 #
-# torch has several tools. `torch.jit.trace` records one run, and is deprecated. `torch.export` runs the model on
-# tensors that have a shape but no values, to make a graph for all inputs. ONNX is a file format for graphs. Its new
-# exporter uses `torch.export`, and its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that
-# it can handle, and leaves the rest to Python. With `fullgraph=True`, it raises an error if anything is left.
+# `torch.jit.trace` records one run, and is deprecated. `torch.export` runs the model on tensors that have a shape but
+# no values, to make a graph for all inputs. ONNX is a file format for graphs. Its new exporter uses `torch.export`, and
+# its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that it can handle, and leaves the rest
+# to Python. With `fullgraph=True`, it raises an error if anything is left.
 
 # %%
 ask("which cannot trace packing")
@@ -74,8 +73,7 @@ ask("what is compiled")
 # %% [markdown]
 # Each model in the table has two operators before its LSTM and three after it. *Packed if ragged* is the model above.
 # *Maximum* takes the largest output over time, and *escaped* passes the packed data on without padding. *Disabled*
-# parts are hidden from `torch.compile`, and an *island* is a submodule that contains pack, LSTM and pad. We compare the
-# results with the model's own, on other lengths. Error messages are below the table.
+# parts are hidden from `torch.compile`, and an *island* is a submodule that contains pack, LSTM and pad.
 
 # %%
 from packviz.studies import compilers
@@ -85,16 +83,16 @@ table
 
 # %% [markdown]
 # - **`torch.jit.trace`** keeps one of two branches, without an error.
-# - **`torch.export`**, and the new ONNX exporter with it, cannot trace packing at all.
+# - **`torch.export`**, and the new ONNX exporter with it, cannot trace packing in torch 2.13.
 # - **The legacy ONNX exporter** accepts pack and pad only in pairs. Without `total_length`, it pads to all time steps
 #   of `x` instead of the longest length, and it ignores `padding_value`
 #   ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its results are **wrong without an
 #   error**. Masking by lengths works.
-# - **`torch.compile`** is right for all models, but if a `forward` packs, only the part before packing is compiled. An
-#   `nn.LSTM` stops compilation even without packing, unless `torch._dynamo.config.allow_rnn` is True.
+# - **`torch.compile`** is right for all these models, but if a `forward` packs, only the part before packing is
+#   compiled. An `nn.LSTM` stops compilation even without packing, unless `torch._dynamo.config.allow_rnn` is True.
 #
-# It does not help to disable compilation of the packing function alone. But if you put pack, LSTM **and** pad together
-# in a submodule whose `forward` is decorated with `@torch.compiler.disable`, the layers after it are compiled as well.
+# If you put pack, LSTM **and** pad together in a submodule whose `forward` is decorated with `@torch.compiler.disable`,
+# the layers after it are compiled as well.
 
 # %% tags=["claims"]
 cells = table.cells
@@ -113,9 +111,8 @@ if not table.moved:
 # ## One operator
 #
 # Both `torch.compile(fullgraph=True)` and `torch.export` accept pack → RNN → pad if it is a single operator of your
-# own, with padded tensors in and out. A compiler keeps this operator as it is. `pv.Ragged(rnn)` makes such an operator
-# from your RNN. Without a compiler (*eagerly*), it runs like `pv.run`. It has the RNN's parameters, under the same
-# names.
+# own, with padded tensors in and out. `pv.Ragged(rnn)` makes such an operator from your RNN. Without a compiler
+# (*eagerly*), it runs like `pv.run`. It has the RNN's parameters, under the same names.
 
 
 # %%
@@ -245,12 +242,11 @@ for n in ([5, 5], [5, 3], [5, 1]):
 # - **"It compiles, so it is right."** Tracing a condition succeeds, too. Compare with the model itself, on **other
 #   lengths**.
 # - **"If I disable the packing function, the rest is compiled."** Nothing after it in the same `forward` is compiled.
-# - **"Packing makes it faster on the accelerator."** With fixed sizes, it does not.
 #
 # ## Exercise
 #
 # This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`, with all `T`
-# time steps of `x` and zeros after the end of each sequence. The check draws **your** network.
+# time steps of `x` and zeros after the end of each sequence.
 
 
 # %% tags=["exercise"]
@@ -270,7 +266,8 @@ checks.repaired_network(MyNetwork)
 # ## You can now
 #
 # - check a captured graph on other lengths with `pv.check_static`,
-# - say which tools fail on packing, which compile a part, and which are wrong without an error,
+# - say which tools fail on packing, which compile only part of the model, and which give wrong results without an
+#   error,
 # - compile or export a model that packs with `pv.Ragged`,
 # - say what a compiler with fixed sizes accepts: packed data in an RNN and in `pad_packed_sequence`.
 #

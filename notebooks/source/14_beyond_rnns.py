@@ -43,9 +43,6 @@ rows = ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "c0", "c1"]
 print("cu_seqlens:", cu_seqlens.tolist())
 pv.show(lengths, flat=True)
 
-# %% [markdown]
-# Flat rows are divided into documents, and packed rows into time steps. So packing transposes the batch.
-
 # %% tags=["claims"]
 layout = pv.Layout(lengths)
 assert cu_seqlens.tolist() == layout.starts.tolist() == [0, 5, 8, 10]
@@ -55,8 +52,6 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
 # ## Which layers need the borders?
-#
-# Suppose that a layer reads the ten flat rows as if they were a single document.
 
 # %%
 ask("who wants which order")
@@ -175,14 +170,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
 
 # %% [markdown]
-# An *end of text* token between two documents does not keep them apart, because it is just one more token to read.
+# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. In
+# rotary positions (RoPE), only differences count, so with a document mask they need not restart (up to rounding).
 #
-# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
-# In rotary positions (RoPE), only differences count, so with a document mask they need not restart. Only rounding
-# differs.
-#
-# **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.
-# Otherwise the model learns to predict the first token of another document:
+# **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label:
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -226,8 +217,7 @@ assert min(from_alone(rotated, position, causal) for position in (positions, run
 # %% [markdown]
 # ## What it costs
 #
-# The number of scores grows with the square of a row's length. Which takes more of them, the padded batch or one row
-# with all ten tokens?
+# The number of scores grows with the square of a row's length.
 
 # %%
 ask("most work")
@@ -285,9 +275,9 @@ assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_do
 # ## Rows of a fixed size
 #
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
-# each document into the first row with room for it, and *first-fit decreasing* takes longer documents first. Move the
-# sliders, and try other strategies. Then choose *sentences* as lengths (the 512 sentences of notebook 01), and make the
-# rows larger. There is less padding, but there are more scores between different documents.
+# each document into the first row with room for it, and *first-fit decreasing* takes longer documents first. Try other
+# strategies. Then choose *sentences* as lengths (512 real ones), and make the rows larger. There is less padding, but
+# there are more scores between different documents.
 
 # %%
 from packviz.explorers import RowExplorer
@@ -309,7 +299,7 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # To find these mistakes, change a token, and see whether unrelated outputs change.
 #
 # - **The document mask is missing**, in the belief that an [end-of-text token is
-#   enough](https://github.com/huggingface/trl/issues/805).
+#   enough](https://github.com/huggingface/trl/issues/805). It is just one more token to read.
 # - **A document's last token has a label**, so that it [predicts another
 #   document](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask is the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
@@ -330,7 +320,7 @@ with museum.exhibit("cu_seqlens without its 0") as attempt:
 assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
 
 # %% [markdown]
-# ### 2. Borders lost on the way
+# ### 2. No borders between documents
 
 
 # %%
@@ -338,7 +328,7 @@ def borders(positions):
     return [*(positions == 0).nonzero().flatten().tolist(), len(positions)]
 
 
-with museum.exhibit("Borders lost on the way") as attempt:
+with museum.exhibit("No borders between documents") as attempt:
     attempt(borders, torch.arange(10))  # read from positions that run on
 
 # %% tags=["claims"]

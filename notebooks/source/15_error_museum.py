@@ -44,25 +44,27 @@ assert search.found[0].name == "Lengths on the GPU"
 assert search.found.sure
 assert not pv.explain("IndexError: index out of range in self").sure
 assert not pv.explain("KeyError: 'foo'")
-assert pv.explain("is h_n in my order?")[0].name == "Whose order is it"
-assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that wants a tensor"
+assert pv.explain("is h_n in my order?")[0].name == "Outputs and h_n are in your order"
+assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that does not take a PackedSequence"
 
 # %% [markdown]
-# ## All exhibits
+# ## The exhibits on this page
 #
-# | wrong results | errors | surprises |
+# The search also knows some mistakes that have no exhibit here.
+#
+# | wrong results without an error | errors | surprises that are not mistakes |
 # |---|---|---|
-# | 1 [Batch and time swapped](#1.-Batch-and-time-swapped) | 10 [Lengths beyond T](#10.-Lengths-beyond-T) | 21 [batch_sizes are not lengths](#21.-batch_sizes-are-not-lengths) |
-# | 2 [Unpacked time first](#2.-Unpacked-time-first) | 11 [Lengths not sorted](#11.-Lengths-not-sorted) | 22 [The last output is not h_n](#22.-The-last-output-is-not-h_n) |
-# | 3 [Lengths too short](#3.-Lengths-too-short) | 12 [Lengths on the GPU](#12.-Lengths-on-the-GPU) | 23 [Who reads the padding](#23.-Who-reads-the-padding) |
-# | 4 [Fractional lengths](#4.-Fractional-lengths) | 13 [Two devices](#13.-Two-devices) | 24 [Does packing matter](#24.-Does-packing-matter) |
-# | 5 [Too few lengths](#5.-Too-few-lengths) | 14 [An empty sequence](#14.-An-empty-sequence) | 25 [Whose order is it](#25.-Whose-order-is-it) |
-# | 6 [Cut on unpacking](#6.-Cut-on-unpacking) | 15 [State batch first](#15.-State-batch-first) | 26 [Slower when packed](#26.-Slower-when-packed) |
-# | 7 [Order lost by hand](#7.-Order-lost-by-hand) | 16 [Workers of different widths](#16.-Workers-of-different-widths) | |
-# | 8 [Too many rows in h_0](#8.-Too-many-rows-in-h_0) | 17 [No size of its own](#17.-No-size-of-its-own) | |
-# | 9 [Layers taken for h and c](#9.-Layers-taken-for-h-and-c) | 18 [A layer that wants a tensor](#18.-A-layer-that-wants-a-tensor) | |
-# | | 19 [Compiling a packed RNN](#19.-Compiling-a-packed-RNN) | |
-# | | 20 [Exporting one half](#20.-Exporting-one-half) | |
+# | 1 [Batch and time swapped](#1.-Batch-and-time-swapped) | 10 [Lengths greater than T](#10.-Lengths-greater-than-T) | 21 [batch_sizes are not lengths](#21.-batch_sizes-are-not-lengths) |
+# | 2 [Unpacked without batch_first](#2.-Unpacked-without-batch_first) | 11 [Lengths not sorted](#11.-Lengths-not-sorted) | 22 [The last output is not h_n](#22.-The-last-output-is-not-h_n) |
+# | 3 [Lengths too short](#3.-Lengths-too-short) | 12 [Lengths on the GPU](#12.-Lengths-on-the-GPU) | 23 [Padding changes bidirectional outputs](#23.-Padding-changes-bidirectional-outputs) |
+# | 4 [Fractional lengths](#4.-Fractional-lengths) | 13 [Tensors on two devices](#13.-Tensors-on-two-devices) | 24 [One-directional outputs do not need packing](#24.-One-directional-outputs-do-not-need-packing) |
+# | 5 [Too few lengths](#5.-Too-few-lengths) | 14 [An empty sequence](#14.-An-empty-sequence) | 25 [Outputs and h_n are in your order](#25.-Outputs-and-h_n-are-in-your-order) |
+# | 6 [Unpacked without total_length](#6.-Unpacked-without-total_length) | 15 [Initial state given batch first](#15.-Initial-state-given-batch-first) | 26 [Slower when packed](#26.-Slower-when-packed) |
+# | 7 [Order lost in a hand-built PackedSequence](#7.-Order-lost-in-a-hand-built-PackedSequence) | 16 [Workers pad to different widths](#16.-Workers-pad-to-different-widths) | |
+# | 8 [Too many rows in h_0](#8.-Too-many-rows-in-h_0) | 17 [A PackedSequence has no size or shape](#17.-A-PackedSequence-has-no-size-or-shape) | |
+# | 9 [GRU state unpacked into h and c](#9.-GRU-state-unpacked-into-h-and-c) | 18 [A layer that does not take a PackedSequence](#18.-A-layer-that-does-not-take-a-PackedSequence) | |
+# | | 19 [Compiling a packed RNN with fullgraph](#19.-Compiling-a-packed-RNN-with-fullgraph) | |
+# | | 20 [ONNX export without unpacking](#20.-ONNX-export-without-unpacking) | |
 
 # %% [markdown]
 # ## Check your own batch
@@ -109,9 +111,9 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # mistake raises an error, its message is listed as *also met*.
 #
 # Run the cells above once, and then any exhibit. The code inside `with museum.exhibit(…)` makes a mistake. Below it,
-# you see torch's message, the cause, the fix, and where people have asked about it. If there are several calls, each
-# `f(x)` is written `attempt(f, x)`, and torch's messages come in the same order. Misplaced cells have a red frame. The
-# solutions notebook checks that every fix works.
+# you see torch's message, the cause, the fix, and where people have asked about it. If an exhibit makes several calls,
+# each is written `attempt(f, x)` instead of `f(x)`, and torch's messages follow in the order of the calls. Misplaced
+# cells have a red frame. The solutions notebook checks that every fix works.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
@@ -134,7 +136,7 @@ assert pv.diagnose(x, lengths, batch_first=False).rules == ["batch and time swap
 assert not pv.diagnose(x, lengths, batch_first=True)
 
 # %% [markdown]
-# ### 2. Unpacked time first
+# ### 2. Unpacked without batch_first
 #
 # The batch was packed with `batch_first=True`, but is unpacked without it.
 
@@ -142,7 +144,7 @@ assert not pv.diagnose(x, lengths, batch_first=True)
 lengths = [4, 3, 1, 1]
 x = make(lengths)  # (B, T) = (4, 4)
 packed = pack_padded_sequence(x, lengths, batch_first=True)
-with museum.exhibit("Unpacked time first"):
+with museum.exhibit("Unpacked without batch_first"):
     output, _ = pad_packed_sequence(packed)
 
 pv.draw.Aligned.of(output, lengths, title="output, read as (B, T)", batch_first=True, like=x)
@@ -215,14 +217,14 @@ assert pv.diagnose(x, [5, 3, 2, 2], batch_first=True).rules == ["wrong count"]
 assert pack_padded_sequence(x, [5, 3, 2], batch_first=True).batch_sizes[0] == 3
 
 # %% [markdown]
-# ### 6. Cut on unpacking
+# ### 6. Unpacked without total_length
 #
 # x is eight steps wide, but its longest sequence has only five.
 
 # %%
 x, lengths = torch.nn.functional.pad(make([5, 3, 2]), (0, 3)), [5, 3, 2]
 packed = pack_padded_sequence(x, lengths, batch_first=True)
-with museum.exhibit("Cut on unpacking"):
+with museum.exhibit("Unpacked without total_length"):
     output, _ = pad_packed_sequence(packed, batch_first=True)
 
 print(f"\nx {tuple(x.shape)}, output {tuple(output.shape)}")
@@ -234,14 +236,14 @@ assert torch.equal(output, x)
 assert pv.diagnose(x, lengths, batch_first=True).rules == ["narrower when unpacked"]
 
 # %% [markdown]
-# ### 7. Order lost by hand
+# ### 7. Order lost in a hand-built PackedSequence
 #
 # A layer is applied to the packed data, and the result is packed by hand.
 
 # %%
 x, lengths = make([2, 5, 3]), [2, 5, 3]
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-with museum.exhibit("Order lost by hand"):
+with museum.exhibit("Order lost in a hand-built PackedSequence"):
     by_hand = PackedSequence(2 * packed.data, packed.batch_sizes)
 
 output, _ = pad_packed_sequence(by_hand, batch_first=True)
@@ -275,14 +277,14 @@ assert pv.diagnose(x, lengths, batch_first=True, hx=h_0).rules == ["rows of the 
 assert not pv.diagnose(x, lengths, batch_first=True, hx=h_0[:, :3])
 
 # %% [markdown]
-# ### 9. Layers taken for h and c
+# ### 9. GRU state unpacked into h and c
 #
-# An LSTM was replaced by a GRU with two layers.
+# An LSTM was replaced by a GRU with two layers, but the code still expects h and c.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
 gru = torch.nn.GRU(1, 4, num_layers=2)
-with museum.exhibit("Layers taken for h and c"):
+with museum.exhibit("GRU state unpacked into h and c"):
     output, (h, c) = gru(packed)
 
 _, h_n = gru(packed)
@@ -296,13 +298,13 @@ assert torch.equal(torch.stack([h, c]), h_n)
 #
 # Most of these messages do not name the cause.
 #
-# ### 10. Lengths beyond T
+# ### 10. Lengths greater than T
 #
 # x has three steps, but one length is five. Packing accepts this, and the next function fails.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
-with museum.exhibit("Lengths beyond T") as attempt:
+with museum.exhibit("Lengths greater than T") as attempt:
     packed = attempt(pack_padded_sequence, x.unsqueeze(2), lengths)
     attempt(torch.nn.GRU(1, 4), packed)
     attempt(pad_packed_sequence, packed)
@@ -335,8 +337,8 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# This exhibit and the next one need a GPU. Here torch's device `meta` takes its place. Meta tensors have no values, and
-# torch does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
+# These two mistakes need a GPU. Here, torch's `meta` device stands in for one. Meta tensors have no values, and torch
+# does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
 x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
@@ -349,14 +351,14 @@ packed = pack_padded_sequence(x, lengths, batch_first=True)
 assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
 
 # %% [markdown]
-# ### 13. Two devices
+# ### 13. Tensors on two devices
 #
 # The lengths that `pad_packed_sequence` returns are on the CPU, and so is a mask made from them.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True).to("meta")
 output, lengths = pad_packed_sequence(packed, batch_first=True)
-with museum.exhibit("Two devices"):
+with museum.exhibit("Tensors on two devices"):
     output * pv.real_mask(lengths)
 
 print(f"\noutput on {output.device}, lengths on {lengths.device}")
@@ -386,14 +388,14 @@ assert torch.equal(output, x)
 assert pv.diagnose(x, lengths, batch_first=True).rules == ["empty sequence"]
 
 # %% [markdown]
-# ### 15. State batch first
+# ### 15. Initial state given batch first
 #
 # The module has `batch_first=True`, so the state was made batch first as well.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
 gru, h_0 = torch.nn.GRU(1, 4, batch_first=True), torch.zeros(3, 1, 4)  # (B, layers, H)
-with museum.exhibit("State batch first"):
+with museum.exhibit("Initial state given batch first"):
     gru(packed, h_0)
 
 # %% tags=["claims"]
@@ -402,14 +404,14 @@ assert h_n.shape == (1, 3, 4)
 assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
 
 # %% [markdown]
-# ### 16. Workers of different widths
+# ### 16. Workers pad to different widths
 #
 # The batch is split between two workers. Each packs and unpacks its share, and then the outputs are concatenated.
 
 # %%
 x, lengths = make([5, 4, 3, 2]), [5, 4, 3, 2]
 shares = [pack_padded_sequence(x[i : i + 2], lengths[i : i + 2], batch_first=True) for i in (0, 2)]
-with museum.exhibit("Workers of different widths") as attempt:
+with museum.exhibit("Workers pad to different widths") as attempt:
     attempt(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
     attempt(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
 
@@ -418,13 +420,13 @@ outputs = [pad_packed_sequence(share, batch_first=True, total_length=5)[0] for s
 assert torch.equal(torch.cat(outputs), x)
 
 # %% [markdown]
-# ### 17. No size of its own
+# ### 17. A PackedSequence has no size or shape
 #
 # A packed sequence is used as if it were a tensor.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True)
-with museum.exhibit("No size of its own") as attempt:
+with museum.exhibit("A PackedSequence has no size or shape") as attempt:
     attempt(lambda: packed.size())
     attempt(lambda: packed.shape)
     attempt(lambda: packed[:, -1])
@@ -436,13 +438,13 @@ assert packed.data.shape == (10,)
 assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)
 
 # %% [markdown]
-# ### 18. A layer that wants a tensor
+# ### 18. A layer that does not take a PackedSequence
 #
 # A packed sequence is passed to a layer that is not an RNN.
 
 # %%
 packed = pack_padded_sequence(make([2, 5, 3]), [2, 5, 3], batch_first=True, enforce_sorted=False)
-with museum.exhibit("A layer that wants a tensor") as attempt:
+with museum.exhibit("A layer that does not take a PackedSequence") as attempt:
     for layer in (torch.sigmoid, torch.nn.Linear(1, 4), torch.nn.Dropout()):
         attempt(layer, packed)
 
@@ -453,7 +455,7 @@ assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would
 assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
 
 # %% [markdown]
-# ### 19. Compiling a packed RNN
+# ### 19. Compiling a packed RNN with fullgraph
 #
 # `fullgraph=True` asks for one graph without gaps. With `backend="eager"`, nothing is compiled to machine code, so no
 # C++ compiler is needed.
@@ -466,7 +468,7 @@ def network(x):
     return gru(pack_padded_sequence(x, [5, 3, 2], batch_first=True))[1]
 
 
-with museum.exhibit("Compiling a packed RNN") as attempt:
+with museum.exhibit("Compiling a packed RNN with fullgraph") as attempt:
     attempt(torch.compile(network, fullgraph=True, backend="eager"), x)
     attempt(torch.compile(gru, fullgraph=True, backend="eager"), x)
     h_n = attempt(torch.compile(network, backend="eager"), x)
@@ -475,7 +477,7 @@ with museum.exhibit("Compiling a packed RNN") as attempt:
 assert torch.equal(h_n, network(x))  # without fullgraph: right
 
 # %% [markdown]
-# ### 20. Exporting one half
+# ### 20. ONNX export without unpacking
 #
 # The model returns the packed data. ONNX, a file format for networks, cannot express this. [Notebook
 # 13](13_static_graphs.ipynb) exports models that pack and pad.
@@ -491,7 +493,7 @@ class Half(torch.nn.Module):
 
 
 x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
-with museum.exhibit("Exporting one half"):
+with museum.exhibit("ONNX export without unpacking"):
     torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
 
 print(f"\nThe model returns {Half()(x, lengths).int().tolist()}, but not whose numbers these are.")
@@ -551,15 +553,16 @@ assert torch.equal(output[:, 0, 4:], h_n[1])  # it ends at step 0
 assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules == ["read at the padding"]
 
 # %% [markdown]
-# ### 23. Who reads the padding
+# ### 23. Padding changes bidirectional outputs
 #
-# The padding is filled with 99. The numbers below are the differences between a padded and a packed run.
+# A bidirectional GRU reads a batch whose padding is filled with 99. The numbers below are the differences between a
+# padded and a packed run.
 
 # %%
 torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
 gru = torch.nn.GRU(2, 4, bidirectional=True, batch_first=True).double()
-with museum.exhibit("Who reads the padding"):
+with museum.exhibit("Padding changes bidirectional outputs"):
     other = x.masked_fill(~pv.real_mask(lengths).unsqueeze(2), 99.0)
 
 comparison = pv.compare(gru, other, lengths, gradients=False)
@@ -572,7 +575,7 @@ assert torch.equal(one, two)  # packed: the padding has no say
 assert not comparison.agrees.outputs_reverse
 
 # %% [markdown]
-# ### 24. Does packing matter
+# ### 24. One-directional outputs do not need packing
 #
 # This is the same comparison for a GRU with one direction.
 
@@ -580,7 +583,7 @@ assert not comparison.agrees.outputs_reverse
 torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
 gru = torch.nn.GRU(2, 4, batch_first=True).double()
-with museum.exhibit("Does packing matter"):
+with museum.exhibit("One-directional outputs do not need packing"):
     comparison = pv.compare(gru, x, lengths, gradients=False)
 
 comparison
@@ -591,16 +594,16 @@ assert not comparison.agrees.h_n
 assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the longest
 
 # %% [markdown]
-# ### 25. Whose order is it
+# ### 25. Outputs and h_n are in your order
 #
-# The sequences are not sorted, so torch sorts them. Then which one comes first?
+# The sequences are not sorted, so torch sorts them. Which one then comes first in `data`, and which in `h_n`?
 
 # %%
 torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2), [2, 5, 3]
 gru = torch.nn.GRU(2, 4, batch_first=True)
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-with museum.exhibit("Whose order is it"):
+with museum.exhibit("Outputs and h_n are in your order"):
     output, h_n = gru(packed)
 
 _, alone = gru(x[:1, :2])  # a by itself
