@@ -1,8 +1,8 @@
 """Builds the web site: `python docs/build.py OUT [OWNER/NAME]`, with the name of a GitHub repository to link to.
 
-Writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. No notebook is executed. Their
-outputs become HTML: pictures whose colours follow the page, charts that plotly draws on demand, quizzes that answer,
-solutions that unfold, and panels that move through frames (see frames.py).
+The script writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. It runs no notebook.
+The stored outputs become HTML: pictures whose colours follow the page, charts that plotly draws on demand, quizzes that
+check the answer, solutions that unfold, and panels that move through frames (see frames.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]
 def live(svg: str) -> str:
     """Returns a stored picture in colours that follow the page.
 
-    White text stays white, because it is on a fill. Only the fill below a ✗ follows the page, too.
+    White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page, as its fill does.
     """
 
     def recolour(tag: re.Match[str]) -> str:
@@ -61,17 +61,17 @@ def live(svg: str) -> str:
 
 
 def raw(html: str) -> str:
-    """Returns HTML in a form that Markdown keeps."""
+    """Returns HTML in a form that Markdown leaves unchanged."""
     return f"``````{{raw}} html\n{html}\n``````"
 
 
 def box(kind: str, html: str) -> str:
-    """Returns HTML in a box that scrolls by itself if it is wider than the page."""
+    """Returns HTML in a box, which can be scrolled sideways if its content is wider than the page."""
     return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
 
 
 class Site:
-    """The folder of sources for Sphinx.
+    """The folder of source files for Sphinx.
 
     Attributes:
         out: the folder.
@@ -101,7 +101,7 @@ class Site:
             text = (REPO / page).read_text(encoding="utf-8")
             if page.endswith(".ipynb"):
                 text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
-            elif page == "README.md":  # the front page has its title and its picture
+            elif page == "README.md":  # the front page already has the title and the picture
                 text = re.sub(r"^# packviz\n\n!\[.*\)\n", "# Install and use\n", text)
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
@@ -114,9 +114,9 @@ class Site:
             (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(api(title, names))
 
     def linked(self, text: str, folder: Path) -> str:
-        """Makes links lead to pages of the site or into the repository.
+        """Makes links lead to pages of the site or to files in the repository.
 
-        If the repository's name is unknown, only the text of such links remains.
+        If the repository's name is unknown, only the text remains of links to its files.
         """
 
         def to(match: re.Match[str]) -> str:
@@ -202,7 +202,7 @@ class Site:
         return box("chart", f'{image}<script type="application/json">{figure}</script>')
 
     def moving(self, code: str, key: str, html: str) -> str:
-        """Returns the output of a cell; a panel comes with its controls, or a line that explains why it has none."""
+        """Returns the output of a cell. A panel gets its controls, or a line that explains why it has none."""
         calls = (
             [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)] if "Explorer(" in code else []
         )
@@ -218,7 +218,7 @@ class Site:
         return self.panel(frames, key, html, f'<p class="pv-rest">{frames.rest()}</p>')
 
     def panel(self, frames: Frames, key: str, html: str, rest: str = "") -> str:
-        """Returns a panel with native controls, at its first frame."""
+        """Returns a panel at its first frame, with HTML controls."""
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
         controls = "".join(control(one, values, frames) for one, values in frames.controls.items())
         _, summary, error, words = frames.frames[0]
@@ -231,7 +231,7 @@ class Site:
 
 
 def control(widget: Any, values: list[Any], frames: Frames) -> str:
-    """Returns a native control in place of a widget."""
+    """Returns the HTML control that replaces a widget."""
     at = values.index(frames.start[widget])
     if all(type(value) is int for value in values):
         spec = f'min="0" max="{len(values) - 1}" value="{at}" data-values="{" ".join(map(str, values))}"'
@@ -246,7 +246,7 @@ def control(widget: Any, values: list[Any], frames: Frames) -> str:
 
 
 def rings() -> dict[str, list[str]]:
-    """Returns the public names by ring, with functions and classes before modules."""
+    """Returns the public names by page of the API reference, with functions and classes before modules."""
     found: dict[str, list[str]] = {title: [] for title in RINGS}
     for name in (name for name in dir(pv) if not name.startswith("_")):
         value = getattr(pv, name)

@@ -18,7 +18,7 @@ html_css_files = ["palette.css", "site.css"]
 html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = html_show_search_summary = html_show_sphinx = False
 html_use_index = html_domain_indices = False
-html_extra_path = [".nojekyll"]  # so that GitHub Pages leaves the folders that begin with _ where they are
+html_extra_path = [".nojekyll"]  # so that GitHub Pages does not drop folders whose names begin with _
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 default_role = "code"  # docstrings write `x` for code
 autoclass_content = "both"
@@ -41,7 +41,7 @@ def slug(title: str) -> str:
 
 
 def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Puts back the words before a property's colon, which napoleon takes for its type."""
+    """Restores the words before the colon in a property's docstring, which napoleon mistakes for a type."""
     if what == "property" and (types := [line for line in lines if line.startswith(":type: ")]):
         lines.remove(types[0])
         lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
@@ -49,7 +49,7 @@ def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: 
 
 def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Runs the examples of a docstring, and puts their pictures below it."""
-    if getattr(value, "__module__", "").startswith("packviz.bench"):  # a measurement takes seconds, and draws nothing
+    if getattr(value, "__module__", "").startswith("packviz.bench"):  # these examples take seconds, and draw nothing
         return
     names: dict[str, Any] = {}
     for example in doctest.DocTestParser().get_examples("\n".join(lines)):
@@ -61,6 +61,6 @@ def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, line
 
 
 def setup(app: Any) -> None:
-    """Registers both functions to run after napoleon."""
+    """Registers the two functions above, which must run after napoleon."""
     app.connect("autodoc-process-docstring", keep_whole, priority=800)
     app.connect("autodoc-process-docstring", draw_examples, priority=900)

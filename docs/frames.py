@@ -1,4 +1,4 @@
-"""Makes frames for panels on a page without Python. The panel itself draws one for each setting of its controls."""
+"""Makes frames for panels on a page without Python. The panel itself draws a frame for each setting of its controls."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Frames:
 
     Attributes:
         offered: the controls that the panel shows at the start.
-        controls: the values of each control that is moved.
-        start: the value of each of these controls at the start.
-        places: a tree with a level for each control, whose keys are the indices of its values, or `*` if it has no
-            effect. The leaves are the numbers of frames.
+        controls: the controls that are moved, each with its values.
+        start: the values of these controls at the start.
+        places: a tree of dicts with a level for each control. The keys of a level are the indices of the control's
+            values, or `*` if the control has no effect. The leaves are the numbers of frames.
         frames: the picture, summary, error and text of each frame. The first frame is the start.
     """
 
     def __init__(self, call: str, walks: Sequence[Mapping[str, Sequence[Any]]] = ()) -> None:
-        """Moves the controls of the panel that this call makes, along these walks or those in walks.toml."""
+        """Makes the panel with `call`, and moves its controls along `walks`, by default the walks in walks.toml."""
         walks = walks or next(walks for start, walks in WALKS.items() if call.startswith(start))
         self.panel = eval(call, {**vars(explorers), "sentences": lessons.sentences})
         self.offered = [*inputs(self.panel)]
@@ -52,7 +52,7 @@ class Frames:
             node[last] = frame
 
     def _walk(self, walk: Mapping[str, Sequence[Any]]) -> Iterator[tuple[dict[Any, Any], int]]:
-        """Yields the settings of a walk that exist, each with the number of its frame."""
+        """Yields the settings of a walk that the panel accepts, each with the number of its frame."""
         found: dict[Any, list[Any]] = {}
         for name, values in walk.items():
             control = next((control for control in inputs(self.panel) if control.description == name), None)
@@ -69,11 +69,11 @@ class Frames:
             for control, value in place.items():
                 if value in getattr(control, "options", [value]):
                     control.value = value
-            if all(control.value == value for control, value in place.items()):  # else the panel has moved it to fit
+            if all(control.value == value for control, value in place.items()):  # else the panel changed a value
                 yield place, self._frame()
 
     def _frame(self) -> int:
-        """Returns the number of the frame that the panel shows now."""
+        """Returns the number of the frame that the panel shows now, and adds the frame if it is new."""
         picture = _STYLE.sub("", self.panel.picture.value)  # the site includes the style only once
         shown = (picture, self.panel.summary.value, self.panel.error.value)
         frame = [*shown, escape(self.panel.to_text())]
@@ -82,7 +82,7 @@ class Frames:
         return self.frames.index(frame)
 
     def rest(self) -> str:
-        """Returns a line about the states that the notebook has beyond these frames."""
+        """Returns a line about the states that the panel has only in JupyterLab."""
         others = [control.description for control in self.offered if control not in self.controls]
         others += [f"your own {one.description}" for one in self.controls if isinstance(one, widgets.Textarea)]
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
@@ -92,7 +92,7 @@ class Frames:
 
     def script(self, key: str) -> str:
         """Returns the frames as a script, which a page can load even from a file."""
-        pieces: dict[str, int] = {}  # most of a picture is in its neighbours, too
+        pieces: dict[str, int] = {}  # neighbouring pictures have most pieces in common
         frames = [
             [[pieces.setdefault(piece, len(pieces)) for piece in _PIECE.findall(part)] for part in frame]
             for frame in self.frames
@@ -114,7 +114,7 @@ def inputs(panel: Any) -> Iterator[Any]:
 
 
 def _values(control: Any, values: Sequence[Any]) -> list[Any]:
-    """Returns these values of a control, or all of its values, together with its current one."""
+    """Returns the given values of a control, by default all of its values, and its current value."""
     if isinstance(control, widgets.IntSlider):
         return sorted({*(values or range(control.min, control.max + 1)), control.value})
     if isinstance(control, widgets.Textarea):
