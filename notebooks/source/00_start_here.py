@@ -7,7 +7,7 @@
 # padding changes, how *packed sequences* prevent this, and how to train faster. You need to know Python and the basics
 # of PyTorch. You do not need a GPU.
 #
-# - **If packing is new to you**, run this page, and then read 01 to 06 in order.
+# - **If packing is new to you**, run this page and then read 01 to 06 in order.
 # - **If your model is slow**, follow [the steps below](#If-your-model-is-slow). Notebooks 07 to 12 explain them.
 # - **If you compile or export a model**, read [13](13_static_graphs.ipynb). If you train transformers, read
 #   [14](14_beyond_rnns.ipynb).
@@ -27,9 +27,9 @@ import packviz as pv
 pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 time steps
 
 # %% [markdown]
-# A batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to the length
-# of the longest. **Packing** keeps only the real data, and stores it one time step after another. A *cell* is one time step
-# of one row: `b2` is the cell of row b at time step 2. Time steps count from 0.
+# A batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to the
+# length of the longest. **Packing** keeps only the real data and stores it one time step after another. A *cell* is one
+# time step of one row: `b2` is the cell of row b at time step 2. Time steps count from 0.
 #
 # ## The notebooks
 #
@@ -57,7 +57,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 #
 # ## Does your installation work?
 #
-# First make a prediction. Choose an answer, and press the button.
+# First make a prediction. Choose an answer and press the button.
 
 # %%
 from packviz.lessons import ask, checks
@@ -76,8 +76,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# As a last test, compare packviz with torch. Both count the sequences that reach each time step. torch calls these counts
-# `batch_sizes`. (A `pv.Layout` holds the lengths of a batch.) If both lines are equal, your installation works.
+# As a last test, compare packviz with torch. Both count the sequences that reach each time step. torch calls these
+# counts `batch_sizes`. (A `pv.Layout` holds the lengths of a batch.) If the two lines agree, your installation works.
 
 # %%
 import torch
@@ -112,13 +112,12 @@ checks.half_padding(my_lengths)
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
 # 1. **Save the results of one batch**, with dropout set to 0: the outputs, the loss and the gradients. They must stay
-#    the same, up to rounding. (Do not use eval mode for this, because an RNN on a GPU then refuses the backward
-#    pass.)
-# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your
-#    model did not pack before, its results may change, because the final states of padded rows
-#    [were wrong](01_why_pack.ipynb#Padding-changes-final-states).
-# 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on
-#    your machine, and prints the code to use.
+#    the same, up to rounding. (Do not use eval mode, in which an RNN on a GPU refuses the backward pass.)
+# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad and compare the results. If your model
+#    did not pack before, its results may change, because the final states of padded rows [were
+#    wrong](01_why_pack.ipynb#Padding-changes-final-states).
+# 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your
+#    machine and prints the code to use.
 # 4. **Batch [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) together**, which leaves less
 #    padding.
 # 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.

@@ -57,7 +57,7 @@ explorer = PaddingExplorer()
 explorer
 
 # %% [markdown]
-# If all lengths are equal, there is no padding. But a single long sequence is enough to widen all the other rows.
+# If all lengths are equal, there is no padding. But a single long sequence widens all the other rows.
 
 # %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
@@ -114,9 +114,9 @@ pv.show(lengths)
 #
 # ## Padding changes final states
 #
-# An LSTM is a recurrent neural network (RNN): it reads a sequence one time step after another, and updates a state each
-# time. It returns the states of all steps as `output`, and the last one as the *final state* `h_n`. Classifiers and encoders
-# often use the final state as a summary of the whole sequence.
+# An LSTM is a recurrent neural network (RNN): it reads a sequence one time step after another and updates a state each
+# time. It returns the states of all steps as `output`, and the last one as the *final state* `h_n`. Classifiers and
+# encoders often use the final state as a summary of the whole sequence.
 #
 # Consider a sequence of 3 steps that shares its batch with a longer one. An LSTM computes each row of a batch without
 # looking at the others.

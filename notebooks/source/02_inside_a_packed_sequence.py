@@ -7,7 +7,7 @@
 #
 # - read the `data` and `batch_sizes` of any packed sequence,
 # - say why the data has this order,
-# - pack sequences in any order, and get results in that order,
+# - pack sequences in any order and get results in that order,
 # - pad a packed sequence again without swapping dimensions or losing steps.
 #
 # Time: 19 minutes.
@@ -42,7 +42,7 @@ pv.show(packed)
 print(packed)
 
 # %% [markdown]
-# The two entries that are `None` concern sorting, which follows below.
+# The two entries that are `None` concern sorting, explained below.
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
@@ -89,8 +89,8 @@ assert torch.allclose(h, h_n[0], atol=1e-6)
 # ## Step by step
 #
 # The panel below runs such a loop on a, b, c and d, next to a padded run of the same RNN. Move **time step t**, or
-# press play. The frame shows the cells of this step in the padded batch, and the slice of `data` that holds them. The
-# states after this step are below, with those of the padded run on the left and those of the loop on the right.
+# press play. Frames mark the cells of this step in the padded batch and the slice of `data` that holds them. Below are
+# the states after this step, from the padded run on the left and from the loop on the right.
 #
 # Watch c, which ends with step 1. In the padded run, its state keeps changing, because the RNN reads zeros. In the loop, it
 # stays as it was.
@@ -103,7 +103,7 @@ explorer
 
 # %% [markdown]
 # Then tick *show the common mistake*, which stores one sequence after another. In this order, the cells of a step are
-# scattered, and would have to be collected first. (A transformer, however, needs each document in one piece, as
+# scattered and would have to be collected first. (A transformer, however, needs each document in one piece, as
 # [notebook 14](14_beyond_rnns.ipynb) shows.)
 
 # %% tags=["claims"]
@@ -128,9 +128,9 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# There is one batch size for each time step, and one length for each sequence. `batch_sizes` begins with the number
-# of sequences, and falls at each step by the number that have ended. The sequence in row r of the packed picture has
-# as many steps as there are batch sizes greater than r. In the second batch below, three sequences end together:
+# There is one batch size for each time step and one length for each sequence. `batch_sizes` begins with the number of
+# sequences and falls at each step by the number that have ended. The sequence in row r of the packed picture has as
+# many steps as there are batch sizes greater than r. In the second batch below, three sequences end together:
 
 # %%
 for lengths in ([9, 8, 6, 4, 3, 2], [4, 2, 2, 2]):
@@ -186,7 +186,7 @@ ask("order of h_n")
 
 # %% [markdown]
 # You will rarely use these two tensors yourself, because torch applies them for you. You pass an initial state in your
-# order. The RNN returns `h_n`, and `pad_packed_sequence` the batch, in the same order.
+# order. In the same order, the RNN returns `h_n` and `pad_packed_sequence` returns the batch.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -275,7 +275,7 @@ checks.batch_sizes(my_batch_sizes)
 #
 # - read `data`, which is ordered by time step, and `batch_sizes`, which says how many rows each step has,
 # - explain this order, in which the inputs of each step form one slice,
-# - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore it,
+# - pack sequences in any order with `enforce_sorted=False` and rely on torch to restore it,
 # - pad a packed sequence again, with `batch_first` and `total_length`.
 #
 # Next: [03 Hidden states](03_hidden_states.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start

@@ -54,13 +54,13 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most,
-# in percent of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31
-# (a difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding, where
-# `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
+# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most, as
+# a percentage of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31
+# (a difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding,
+# where `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
 #
-# The outputs at real steps agree, but the final states of a, c and d do not. By default, `pv.compare` also looks at
-# the gradients of two losses, one on the outputs at real steps, and one on `h_n`. Which of these gradients agree?
+# The outputs at real steps agree, but the final states of a, c and d do not. By default, `pv.compare` also looks at the
+# gradients of two losses: one on the outputs at real steps and one on `h_n`. Which of these gradients agree?
 
 # %%
 pv.compare(lstm, x, lengths).agrees
@@ -85,9 +85,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 #
 # ## The state during the padding
 #
-# After the two steps of c, a padded RNN reads three steps of zeros as if they were data, and each of them changes the
-# state. If the batch is packed, the state stays as it was. The next picture shows the Euclidean distance between the
-# two states.
+# After the two steps of c, the padded run reads three steps of zeros as if they were data, and each of them changes the
+# state. In the packed run, the state stays as it was. Here is the Euclidean distance between the two states.
 
 # %%
 from packviz.check.trajectories import trajectory
@@ -102,7 +101,7 @@ for n, distances in zip(lengths, trajectory(comparison).padded, strict=True):
 # %% [markdown]
 # The dot marks where a padded run takes `h_n`: at the last step of the *batch*, for every row.
 #
-# Now set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
+# Now set *padding* to **NaN** and then increase *layers*. Which outputs stay right?
 
 # %%
 from packviz.explorers import StatesExplorer
@@ -143,9 +142,9 @@ comparison = pv.compare(both, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# The reverse direction meets the padding **first**, and carries the state from there into the real steps. The errors are
-# usually largest next to the padding. This direction ends at step 0, where its output is also its final state. So you find
-# the same differences in `h_n` under `0←` (layer 0, reverse).
+# The reverse direction meets the padding **first** and carries its state from there into the real steps. The errors are
+# usually largest next to the padding. This direction ends at step 0, where its output is also its final state. So you
+# find the same differences in `h_n` under `0←` (layer 0, reverse).
 #
 # In the panel above, tick **bidirectional**. In the grid of the reverse half, a number in an unhatched cell marks a
 # wrong output. With two layers, the forward half is wrong, too, because the second layer reads both halves of the
@@ -193,10 +192,10 @@ assert bare[2, "padded"]["outputs, forward"]
 assert not bare[2, "padded"]["outputs, reverse"]
 
 # %% [markdown]
-# So if your RNN has one direction, and you use only its outputs at real steps, **they are right without packing**. With two
-# directions, you need packing or one of the replacements below.
+# So if your RNN has one direction and you use only its outputs at real steps, **they are right without packing**. With
+# two directions, you need packing or one of the replacements below.
 #
-# Two of these places do not hold a final state even if you pack. `output[:, -1]` is padding for all but the longest
+# Two of these places do not hold a final state even if you pack: `output[:, -1]` is padding for all but the longest
 # sequences, and at len−1 the reverse direction has read only one step.
 #
 # ## NaN in the padding
@@ -236,12 +235,12 @@ assert not example.agrees.h_n
 
 # %% [markdown]
 # The gradient at each padding step is zero, but the backward pass multiplies it by the NaN, and 0 · NaN is NaN. After
-# one step of the optimiser, every weight of this LSTM is NaN. So fill the padding with zeros, or pack.
+# one optimiser step, every weight of this LSTM is NaN. So fill the padding with zeros, or pack.
 #
 # ## Right results without packing
 #
-# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step.
-# `output` contains neither `c_n` nor the final states of lower layers.
+# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's last step. `output`
+# contains neither `c_n` nor the final states of lower layers.
 
 # %%
 output, _ = lstm(x)  # padded
@@ -251,8 +250,8 @@ print("equal to packed:", torch.allclose(gathered, packed_h_n[0], atol=1e-6))
 # %% [markdown]
 # **Reverse direction: flip.** Flip each sequence *within its length*, so that its padding stays at the end, run a
 # forward RNN with the weights of the reverse direction, and flip the result back. `pv.align` moves the padding to the
-# left, and `flip(1)` then reverses the time axis. With several layers, finish both directions of one layer before you
-# begin the next.
+# left, and `flip(1)` then reverses the time axis. With several layers, finish both directions of one layer before
+# beginning the next.
 
 
 # %%
@@ -283,7 +282,7 @@ assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 #   and for little else.
 # - **"Without biases, padding with zeros does no harm."** A state of zeros then stays zero while the RNN reads zeros.
 #   So with one layer and no initial state, the reverse direction is right. But a forward state is rarely zero at the
-#   last real step.
+#   last real step, so the padding still changes it.
 # - **"With the same seed, padded and packed training must agree."** Dropout between layers draws a number for every
 #   *computed* unit. A packed run computes fewer units, so it drops different ones. Compare without dropout.
 

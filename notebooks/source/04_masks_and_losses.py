@@ -55,19 +55,19 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# The sum of the squared errors is the same in both cases, but a plain mean divides it by all 20 cells instead of the
-# 14 real ones. So the loss is too low, the gradients are too small by the same factor, and this factor differs from
-# batch to batch. If the padding is predicted badly, a plain mean can also be too high.
+# The sum of the squared errors is the same in both cases, but a plain mean divides it by 20, the number of all cells,
+# instead of by 14. So the loss and the gradients are too small by the same factor, which differs from batch to batch.
+# If the padding is predicted badly, a plain mean can also be too high.
 #
-# In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same
-# for torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`.
-# (For class labels, `F.cross_entropy` also leaves cells with the target `ignore_index` out of its mean.) Instead of a
-# function, you can pass one number per cell. If you pass 1 for each right prediction and 0 for each wrong one, the
-# result is the accuracy.
+# In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
+# torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (With
+# class labels, it also leaves out targets equal to `ignore_index`, as `F.cross_entropy` does.) Instead of a function,
+# you can pass one number per cell. If you pass 1 for each right prediction and 0 for each wrong one, the result is the
+# accuracy.
 #
 # ## Which layers read the padding?
 #
-# Some layers read the padding, too.
+# Like losses, some layers read the padding.
 
 # %%
 ask("reads the padding")
@@ -108,8 +108,8 @@ assert torch.allclose(over_all.running_mean, over_real.running_mean * 14 / 20)
 assert (over_all.running_var > 10 * over_real.running_var).all()
 
 # %% [markdown]
-# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without
-# a mask, the padding gets some of this weight, and from the two queries of c it gets most:
+# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without a
+# mask, some of this weight goes to the padding. For the two queries of c, it is more than half:
 
 # %%
 torch.manual_seed(2)
@@ -166,9 +166,9 @@ assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
 #
 # ## Does the mask matter in training?
 #
-# A GRU reads the 512 sentences of notebook 01, and predicts after each word whether a punctuation mark comes next. We
-# train it twice, once with the loss over all cells, and once over the real ones. Two thirds of the cells are padding,
-# with a target of 0.
+# A GRU reads the 512 sentences of notebook 01 and predicts, after each word, whether a punctuation mark comes next. We
+# train it twice: with the loss over all cells, and with the loss over the real ones. Two thirds of the cells are
+# padding, with a target of 0.
 
 # %%
 from collections import Counter
@@ -239,8 +239,8 @@ assert 0.3 < real_cells < 0.4
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN is NaN. Use `masked_fill` or
 #   `torch.where`.
-# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation, and test the
-#   mask with two sequences.
+# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation and test the mask
+#   with two sequences.
 
 # %% [markdown]
 # ## Exercise

@@ -132,8 +132,8 @@ print("rows 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_
 print("rows 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
 
 # %% [markdown]
-# If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute
-# `rows = [by_source.index(i) for i in by_target]`, and start the decoder from `(h[:, rows], c[:, rows])`.
+# If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
+# [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
@@ -171,8 +171,8 @@ assert real[:, 3:5].all()
 # ## What people get wrong
 #
 # - **"The padding is wherever there are zeros."** Zeros can be data. Use the lengths or a mask from your data loader.
-# - **"Left-aligned means padded on the left."** Some people call a batch *left-aligned* if its data is on the left, and its
-#   padding on the right. We always say where the padding is.
+# - **"Left-aligned means padded on the left."** Some people call a batch *left-aligned* if its data is on the left and
+#   its padding on the right. We always say where the padding is.
 # - **"Aligning twice does no harm."** With lengths alone, it destroys data.
 #
 # ## Exercise
@@ -195,7 +195,7 @@ checks.right_padded(my_right_padded)
 # %% [markdown]
 # ## You can now
 #
-# - move the padding to either side with `pv.align`, and pass a mask to be safe,
+# - move the padding to either side with `pv.align` and pass a mask to be safe,
 # - say why zeros do not show where the padding is,
 # - pass states from an encoder to a decoder in your own order, with `enforce_sorted=False` on both sides.
 #

@@ -74,8 +74,8 @@ assert x.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 
 assert lengths.tolist() == [3, 5, 2, 4]
 
 # %% [markdown]
-# People often leave the lengths out and compute `(x != 0).sum(1)` later. That works until 0 is also a token. Suppose
-# that 0 is a token, and that you pack the batch with the right lengths.
+# People often leave the lengths out and compute `(x != 0).sum(1)` later. That fails if 0 is also a token. Suppose that
+# it is, but that you pack the batch with the right lengths.
 
 # %%
 ask("a token with the id of the padding")
@@ -145,12 +145,12 @@ for how, rows in {"view": number.view(4, -1), "cat": torch.cat([number[0], numbe
 # %% [markdown]
 # Each row should hold the two states of one sequence, as it does after `cat`. `view` reads memory in order: first the
 # forward states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a
-# model can still memorise fixed training batches, and then looks as if it overfits.
+# model can still memorise fixed training batches, and then seems to overfit.
 #
 # ## Train it
 #
-# Our label says whether the first token of a sequence is larger than the last one. To learn this, the model has to read to
-# the end of each sequence, and no further.
+# Our label says whether the first token of a sequence is larger than the last one. To learn this, the model has to read
+# to the end of each sequence and no further.
 
 # %%
 torch.set_num_threads(1)  # on tensors this small, more threads only wait for each other
@@ -168,7 +168,7 @@ for _ in range(8):
         optimiser.step()
 
 # %% [markdown]
-# Next, check something that no loss curve shows. A prediction must not depend on the other sequences in its batch.
+# Next, check something that no loss curve shows: a prediction must not depend on the other sequences in its batch.
 
 # %%
 model.eval()
@@ -182,9 +182,9 @@ print(f"more than 9 of 10 right: {bool((together.argmax(1) == y).float().mean() 
 # %% [markdown]
 # ## A tagger
 #
-# A tagger predicts a label for every token, so its loss should read every real cell and no padding. A packed batch contains
-# exactly these cells, so you can apply the last layer to `packed.data`, and pack the targets in the same way. In the
-# padding, the targets are −100, which torch's `cross_entropy` ignores by default:
+# A tagger predicts a label for every token, so its loss should read every real cell and no padding. A packed batch
+# contains exactly these cells, so you can apply the last layer to `packed.data` and pack the targets in the same way.
+# In the padding, the targets are −100, which torch's `cross_entropy` ignores by default:
 
 # %%
 torch.manual_seed(1)
@@ -277,7 +277,7 @@ for mistake, (batch, n) in spoilt.items():
 #   keeps it.
 # - **A row without real cells** gets NaN from the softmax above. Set its weights to 0 afterwards, with
 #   `masked_fill(~mask, 0)`.
-# - **A batch of one** hides nearly all of these mistakes. Test with three sequences of different lengths.
+# - **A batch of one** hides most of these mistakes. Test with three sequences of different lengths.
 #
 # ## If you need more
 #
@@ -380,7 +380,7 @@ checks.collate(my_collate)
 #
 # - build padded batches with a collate function that keeps the lengths,
 # - join the final states of two directions, and check that a prediction does not depend on its batch,
-# - write one mask, and use it in losses, pooling and attention,
+# - write one mask and use it in losses, pooling and attention,
 # - find the mistakes that raise no error.
 #
 # Next: [07 Counting FLOPs](07_counting_flops.ipynb). Back: [05 Alignment](05_alignment.ipynb) · [00 Start

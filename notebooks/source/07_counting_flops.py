@@ -13,7 +13,7 @@
 #
 # ## Work on padding
 #
-# We count work in *FLOPs*, floating-point operations, and each multiplication or addition is one. Most of an RNN's work
+# We count work in *FLOPs*, or floating-point operations. Each multiplication or addition is one. Most of an RNN's work
 # is in matrix products.
 #
 # Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through `LSTM(3, 7)`, which has 3 inputs and a state of 7 numbers. If the
@@ -67,7 +67,7 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # A second direction doubles the count of a layer. A second layer reads the output of the first one, which has twice as many
 # features if there are two directions. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
-# In the panel, find lengths for which packing saves nothing, and others for which it saves almost everything. Then
+# In the panel, find lengths for which packing saves nothing and others for which it saves almost everything. Then
 # change `hidden_size` and the kind of RNN. Which of the saved shares change?
 
 # %%
@@ -115,7 +115,7 @@ assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() e
 # %% [markdown]
 # The counter has formulas for torch's matrix products, but on most CPUs, torch passes a padded LSTM to oneDNN, a
 # library of fast routines (*kernels*), which computes each layer in a *fused* kernel. The counter has no formula for
-# this kernel, and none for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch oneDNN off, the counter sees the
+# this kernel or for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch oneDNN off, the counter sees the
 # products:
 
 
@@ -137,9 +137,9 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 # %% [markdown]
 # ## The backward pass
 #
-# For each product of the forward pass, the backward pass computes up to two, one for the gradient of the weight, and one
-# for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. It usually takes fewer,
-# because an initial state of zeros needs no gradient, and neither does `x` if nothing before the RNN is trained.
+# For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and one
+# for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. It usually takes
+# fewer, because an initial state of zeros needs no gradient, and neither does `x` if nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):
@@ -203,12 +203,12 @@ for point in recorded.points:
 
 # %% [markdown]
 # On all pages, the methods that we time take turns, round after round, so that a busy moment affects all of them. We
-# compute a ratio in each round, and show the median. A chart's last line names the machine.
+# compute a ratio in each round and show the median. A chart's last line names the machine.
 #
-# On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run, and it ignores
-# all other work, such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so
-# they usually run less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb)
-# measures this at many sizes, and 09 finds the cause.
+# On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run and all other
+# work, such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so they
+# usually run less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures
+# this at many sizes, and 09 finds the cause.
 #
 # ## Is packing ever faster?
 #
@@ -222,8 +222,8 @@ methods_benchmark.recorded().packed_faster()
 
 # %% [markdown]
 # These batches have a lot of padding, and their RNNs have a large state, so each step is a lot of work. In the forward
-# pass alone, packing is faster in more cases. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off, and
-# tests your own lengths and model.
+# pass alone, packing is faster in more cases. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off and
+# lets you test your own lengths and model.
 
 # %% tags=["claims"]
 found = methods_benchmark.recorded()
@@ -236,7 +236,7 @@ for point in found.points:
 # %% [markdown]
 # ## Another way to count
 #
-# A popular explanation of packing treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9,
+# A popular explanation of packing treats each row as one vector and multiplies the (6, 9) batch by one column of a (9,
 # 3) matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That
 # is right for one column, and all three columns take three times as many. But an RNN does not compute such a product.
 # It multiplies the features of each *time step* by the same matrices.
@@ -273,7 +273,7 @@ checks.gru_flops(my_gru_flops)
 #
 # - count the FLOPs of an RNN: the cost of a cell times the number of cells that are computed,
 # - check the count with `FlopCounterMode`, and explain why it may say 0,
-# - explain why FLOPs are not time: a count ignores how fast they run, and all other work.
+# - explain why FLOPs are not time: a count ignores how fast they run and all other work.
 #
 # Next: [08 The benchmark](08_benchmark.ipynb). Back: [06 A model of your own](06_a_model_of_your_own.ipynb) · [00
 # Start here](00_start_here.ipynb)

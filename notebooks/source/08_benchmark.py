@@ -6,7 +6,7 @@
 # After this notebook, you can
 #
 # - run the benchmark from a well-known forum question on your own device, here or from a terminal,
-# - tell a fair timing from an unfair one, and write one yourself,
+# - tell a fair timing from an unfair one and write one yourself,
 # - read a timing plot: how high a curve is, how fast it grows, and how far you can trust it.
 #
 # Time: 18 minutes.
@@ -89,8 +89,8 @@ benchmark.by_machine(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines show two kinds of growth. With slope 1, twice the length takes twice the time; with slope 2, four times
-# the time. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2, so the
-# longer the sequences, the worse packing compares. [Notebook 09](09_why_training_is_slow.ipynb) finds the cause.
+# the time. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2, so it falls
+# further behind as the sequences grow. [Notebook 09](09_why_training_is_slow.ipynb) finds the cause.
 #
 # ## Memory
 #
@@ -116,7 +116,7 @@ assert long.memory["packed"] < 0.6 * long.memory["padded"]
 #
 # The script from the forum is careful. It *warms up* (it runs the model a few times before starting the clock), and it
 # waits for the GPU. But its plots can still mislead. The script takes **one mean** over a block of calls, so a single
-# pause moves the result, and it shows no spread. It warms up only the *forward* pass, and measures one curve after the
+# pause moves the result, and it shows no spread. It warms up only the *forward* pass and measures one curve after the
 # other.
 
 # %%

@@ -7,7 +7,7 @@
 #
 # - name the two operations that slow down packed training on a CPU,
 # - count the bytes and kernels of a backward pass, for any batch,
-# - say how both grow with the time steps, the distinct lengths and the real cells,
+# - say how the bytes grow with the time steps, the distinct lengths and the real cells,
 # - rule out the usual suspects.
 #
 # Time: 19 minutes.
@@ -19,8 +19,8 @@
 # training is slow.
 #
 # To find out which part is slow, we replaced each in turn with a faster one that gives the same results. The chart
-# shows the time that each replacement saves, as a share of a training step. (The replacement takes some time, too, so
-# the true share is a little larger.)
+# shows the time that each replacement saves, as a share of a training step. (The replacement takes time, too, so the
+# true share is slightly larger.)
 
 # %%
 import torch
@@ -48,7 +48,7 @@ assert sums[-1] > 0.85  # at the longest
 # time. Together, the first two take a larger share as the sequences grow.
 #
 # Times depend on the machine, so from here on we **count**. During the forward pass, autograd records *nodes*. In the
-# backward pass, each node takes a gradient and writes new ones. To do this, it calls *operators*, torch's elementary
+# backward pass, each node takes a gradient and writes new ones. For this, it calls *operators*, torch's elementary
 # functions, which run *kernels*: single passes over some data, such as a copy or an addition. We count nodes, kernels,
 # and the bytes that the kernels write.
 #
@@ -70,7 +70,7 @@ small.pad.graph()
 
 # %% [markdown]
 # To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. For
-# *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of a bar. But
+# *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of its bar. But
 # `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero
 # outside its slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an addition
 # of full size.
@@ -78,7 +78,7 @@ small.pad.graph()
 # (If the line above the picture names a derivative formula, your torch is newer than this page, so trust the counts,
 # not the text.)
 #
-# In the panel, first change only *distinct lengths*, and then only T.
+# In the panel, first change only *distinct lengths* and then only T.
 
 # %%
 from packviz.explorers import GraphExplorer
@@ -93,7 +93,7 @@ GraphExplorer()
 #
 # On a CPU, torch usually runs a layer of a *padded* LSTM as one **fused kernel**, which computes all time steps in one
 # call. A *packed* RNN goes through the steps one by one. At each step, it takes its rows out of a large tensor with
-# `narrow`, which returns a slice without copying it. In the backward pass, the gradient of each slice again becomes a
+# `narrow`, which returns a slice without copying it. In the backward pass, the gradient of each slice becomes a
 # **whole** tensor, zero outside the slice, which is then added to the others. Here is that pass for 64 sequences of 64,
 # 63, …, 1 steps:
 
@@ -133,7 +133,7 @@ print(trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=6, max
 # ## Two causes, two kinds of growth
 #
 # Does the packed LSTM's cost depend on the distinct lengths, as pad's does? Take 64 sequences with 2,112 real cells and
-# 65 time steps, and change only the number of *distinct* lengths.
+# 65 time steps (33 if all lengths are equal), and change only the number of *distinct* lengths.
 
 # %%
 ask("the same cells")
@@ -147,13 +147,13 @@ for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
     print(f"{d:16} {steps:7} {cells:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# The more distinct lengths there are, the more `pad` writes. The packed LSTM is not affected. Unless all lengths are
+# The more distinct lengths there are, the more pad writes. The packed LSTM is not affected. Unless all lengths are
 # equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal, torch 2.13 runs a
 # packed LSTM on the fused kernel, so the first row is small.)
 #
-# So batching similar lengths helps `pad`, because a batch then has fewer distinct lengths. It may do nothing for the
-# RNN, or even slow it down, if a batch then has more real cells. Even a single sequence that is one step shorter rules
-# out the fused kernel:
+# So batching similar lengths helps pad, because a batch then has fewer distinct lengths. It may do nothing for the RNN,
+# or even slow it down, if a batch then has more real cells. Even one sequence that is one step shorter rules out the
+# fused kernel:
 
 # %%
 for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 63 + [64]}.items():
@@ -214,7 +214,7 @@ assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"][
 # - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
 # - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
 # - **Padding as such.** In the table of distinct lengths, all batches but the first have about as much padding as data,
-#   yet pad writes over 20 times as much for the last one as for the second.
+#   yet pad writes over 20 times as much for the last as for the second.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -232,7 +232,7 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # - **Use `pv.run(rnn, x, lengths)`**, which replaces both slow operations. It packs and pads with one gather and one
 #   scatter, and trains the RNN without these slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
-# - **Do not replace only pack and pad.** On our CPU, the packed LSTM takes more of the time.
+# - **Do not replace only pack and pad.** On our CPU, the packed LSTM takes longer than both.
 #
 # The causes are known: see [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed; it names `narrow`) and
 # [#149194](https://github.com/pytorch/pytorch/issues/149194) (about the forward pass of a packed LSTM).

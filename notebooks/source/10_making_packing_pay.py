@@ -6,7 +6,7 @@
 # After this notebook, you can
 #
 # - pack and pad with one gather and one scatter,
-# - cover a batch with a staircase of rectangles, and say what each cut costs and saves,
+# - cover a batch with a staircase of rectangles and say what each cut costs and saves,
 # - freeze an LSTM's cell state during the padding, exactly,
 # - run your own RNN with a fast, exact method, in one line.
 #
@@ -87,7 +87,7 @@ assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 # ## One split instead of many slices
 #
 # The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. `split` takes the
-# rows of all steps at once, and its backward pass simply joins them. Here is a plain RNN that uses it:
+# rows of all steps at once, and its backward pass simply joins their gradients. Here is a plain RNN that uses it:
 
 
 # %%
@@ -129,8 +129,8 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # Hatched cells are padding that is computed.
 #
 # *How many* cuts pay off depends on the cost of a call compared with that of a cell. The chart in the panel predicts
-# the time from recorded costs. Move the slider *rectangles* from one end to the other. Then increase *hidden_size*.
-# Where does the lowest point go, and why?
+# the time from recorded costs. Move the slider *rectangles* from end to end. Then increase *hidden_size*. Where does
+# the lowest point go, and why?
 
 # %%
 from packviz.explorers import StaircaseExplorer
@@ -259,7 +259,7 @@ for point, ratio in frozen.items():
 untuned.chart()
 
 # %% [markdown]
-# `auto` predicts the time of each method from these constants, and chooses the simplest method within 5 % of the
+# `auto` predicts the time of each method from these constants and chooses the simplest method within 5 % of the
 # fastest. For an LSTM, it often chooses the staircase, because the fused kernel makes a time step cheap. torch has no
 # such kernel on a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is faster.
 # `pv.plan(rnn, lengths)` explains its choice.
@@ -281,10 +281,10 @@ assert largest < 1e-5
 # %% [markdown]
 # ## Limits
 #
-# - **Small or nearly equal batches.** torch's padded LSTM can be faster than any exact method, because freezing the
-#   state takes extra time in every layer (see the lines above the chart).
-# - **Modules that do more.** If an RNN has hooks or a `forward` of its own, `run` calls it with packed data. It does
-#   not accept custom cells.
+# - **Small batches or nearly equal lengths.** torch's padded LSTM can be faster than any exact method, because freezing
+#   the state takes extra time in every layer (see the lines above the chart).
+# - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
+#   calls it with packed data.
 # - **Other machines.** Call `pv.calibrate().use()` to measure your machine's constants, which takes minutes.
 # - **GPUs.** cuDNN runs a packed RNN in one call. `auto` uses this call, between packviz's pack and pad, until you call
 #   `pv.calibrate("cuda").use()`.

@@ -45,8 +45,8 @@ rules.compare(machines, habits)
 # The last number in a row is the average time, as a multiple of the time of the better choice. On this CPU, *never
 # pack* seems the best habit by far. But half of these batches have equal or nearly equal lengths, where packing can
 # save next to nothing, and most of the RNNs are small. So we look only at *ragged* batches, whose lengths differ a lot,
-# for each size of LSTM and GRU. The next table gives the packed time as a multiple of the padded time, for the same
-# batches of 16 sequences. (A dash means that not all batches were measured.)
+# for each size of LSTM and GRU. The next table gives the packed time as a multiple of the padded time, for the same two
+# batches of 16 sequences in each row.
 
 # %%
 from itertools import product
@@ -138,7 +138,7 @@ display(*rules.where_packing_pays(machines, "GRU"))
 # packing needs more padding and more work to pay off, and with many time steps, it hardly ever does.
 #
 # Is one number enough to decide, or do we need a *cost model*, which adds up a time for each call, time step, cell and
-# copy? We fit each rule to all sizes but one, and test it on the size **left out**, taking each size in turn:
+# copy? We fit each rule to all sizes but one and test it on the size **left out**, taking each size in turn:
 
 # %%
 fits = {
@@ -262,7 +262,7 @@ checks.fastest_exact(my_choice)
 # %% [markdown]
 # ## You can now
 #
-# - say what a rule about lengths ignores: the RNN, its size, the pass and the device,
+# - say what a rule about lengths ignores: the RNN, its size, the device and whether it is trained,
 # - choose for speed, but only among methods that give the same results,
 # - get advice from `pv.advise`, based on measurements,
 # - time a change to your own step with `pv.time_calls`.

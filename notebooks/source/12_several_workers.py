@@ -114,7 +114,7 @@ found.chart()
 # ```
 #
 # To average, DDP divides the sum of the gradients by the number of workers, `torch.distributed.get_world_size()`. You
-# write this loss in the exercise below.
+# write the token-weighted loss in the exercise.
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
@@ -145,8 +145,8 @@ print(found.times())
 # - **"DDP averages the loss."** It averages gradients, with the same weight for each worker.
 # - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so you cannot concatenate their
 #   outputs. On all workers, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
-# - **A list of lengths under `DataParallel`.** It splits tensors among the devices, but gives each device the whole
-#   list. Pass a tensor, and call `lengths.cpu()` before you pack.
+# - **A list of lengths under `DataParallel`.** `DataParallel` splits tensors among the devices, but gives each device
+#   the whole list. Pass a tensor, and call `lengths.cpu()` before you pack.
 
 # %% tags=["claims"]
 n = torch.tensor([9, 7, 3, 2])

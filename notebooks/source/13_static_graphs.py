@@ -15,8 +15,8 @@
 # ## A graph from one example
 #
 # To run a model without Python, or to make it faster, torch can turn it into a *graph* of operators. Some tools do this
-# by *tracing*: they run the model once on an example, and record the operators that run. Here is a model that packs
-# only if the lengths differ, as the documentation of transformertf recommends:
+# by *tracing*: they run the model once on an example and record the operators that run. Here is a model that packs only
+# if the lengths differ, as the documentation of transformertf recommends:
 
 # %%
 import torch
@@ -36,14 +36,14 @@ pv.check_static(networks.ConditionalTagger(), (x, equal))
 
 # %% [markdown]
 # All lengths of the example are equal, so the graph contains only the branch that does not pack. After the end of a
-# shorter sequence, its outputs differ from the model's.
+# shorter sequence, the graph's outputs differ from the model's.
 #
 # `pv.check_static` captures a graph of your module from the example, by default with `torch.jit.trace`. Then it runs
-# both the graph and the module itself on other lengths, and compares their results. In the code, `✗` marks the line
+# both the graph and the module itself on other lengths and compares their results. In the code, `✗` marks the line
 # where Python reads a value of the lengths, because a trace keeps this value forever. If no other lengths can be tried,
 # the verdict is *undecided*.
 #
-# (The model itself is inconsistent, too: if all lengths are equal but shorter than `x`, it does not pack, and reads
+# (The model itself is inconsistent, too: if all lengths are equal but shorter than `x`, it does not pack and reads
 # padding.)
 
 # %% tags=["claims"]
@@ -59,10 +59,10 @@ assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
 # %% [markdown]
 # ## Five ways to a graph
 #
-# `torch.jit.trace` records one run, and is deprecated. `torch.export` runs the model on tensors that have a shape but
-# no values, to make a graph for all inputs. ONNX is a file format for graphs. Its new exporter uses `torch.export`, and
-# its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that it can handle, and leaves the rest
-# to Python. With `fullgraph=True`, it raises an error if anything is left.
+# `torch.jit.trace` records one run and is deprecated. `torch.export` runs the model on tensors that have a shape but no
+# values, to make a graph for all inputs. ONNX is a file format for graphs. torch's new exporter uses `torch.export`,
+# and its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that it can handle and leaves the
+# rest to Python. With `fullgraph=True`, it raises an error if anything is left.
 
 # %%
 ask("which cannot trace packing")
@@ -72,7 +72,7 @@ ask("what is compiled")
 
 # %% [markdown]
 # Each model in the table has two operators before its LSTM and three after it. *Packed if ragged* is the model above.
-# *Maximum* takes the largest output over time, and *escaped* passes the packed data on without padding. *Disabled*
+# *Maximum* takes the largest output over time, and *escaped* passes the packed data on without padding it. *Disabled*
 # parts are hidden from `torch.compile`, and an *island* is a submodule that contains pack, LSTM and pad.
 
 # %%
@@ -82,12 +82,12 @@ table = compilers.survey()
 table
 
 # %% [markdown]
-# - **`torch.jit.trace`** keeps one of two branches, without an error.
+# - **`torch.jit.trace`** records only one of two branches, without an error.
 # - **`torch.export`**, and the new ONNX exporter with it, cannot trace packing in torch 2.13.
 # - **The legacy ONNX exporter** accepts pack and pad only in pairs. Without `total_length`, it pads to all time steps
 #   of `x` instead of the longest length, and it ignores `padding_value`
 #   ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its results are **wrong without an
-#   error**. Masking by lengths works.
+#   error**. Masking the padding works.
 # - **`torch.compile`** is right for all these models, but if a `forward` packs, only the part before packing is
 #   compiled. An `nn.LSTM` stops compilation even without packing, unless `torch._dynamo.config.allow_rnn` is True.
 #
@@ -110,9 +110,9 @@ if not table.moved:
 # %% [markdown]
 # ## One operator
 #
-# Both `torch.compile(fullgraph=True)` and `torch.export` accept pack → RNN → pad if it is a single operator of your
-# own, with padded tensors in and out. `pv.Ragged(rnn)` makes such an operator from your RNN. Without a compiler
-# (*eagerly*), it runs like `pv.run`. It has the RNN's parameters, under the same names.
+# Both `torch.compile(fullgraph=True)` and `torch.export` accept pack → RNN → pad if it is a single *custom operator*,
+# with padded tensors in and out. `pv.Ragged(rnn)` makes such an operator from your RNN. Without a compiler (*eagerly*),
+# it runs like `pv.run`. It has the RNN's parameters, under the same names.
 
 
 # %%
@@ -138,7 +138,7 @@ program = torch.export.export(model, (x, lengths), dynamic_shapes=shapes).module
 print("exported, same output on a larger batch:", torch.allclose(program(larger, n), model(larger, n), atol=1e-6))
 
 # %% [markdown]
-# The new ONNX exporter does not know this operator. Use the legacy one, pass `total_length`, and mask by lengths.
+# The new ONNX exporter does not know this operator. Use the legacy one, pass `total_length`, and mask the padding.
 #
 # ## Does compiling pay?
 #
@@ -173,8 +173,8 @@ assert 0.85 < times["padded"] / times["compiled, padded"] < 1.15
 # %% [markdown]
 # ## Compilers that fix every size
 #
-# Compilers for special chips often fix the size of every tensor. We follow the guide *PyTorch Neuron LSTM Support*. It
-# was written for Inf1, a chip by AWS that is no longer supported, but its rules are typical.
+# Compilers for specialised chips often fix the size of every tensor. We follow the guide *PyTorch Neuron LSTM Support*.
+# It was written for AWS's Inf1 machines, which are no longer supported, but its rules are typical.
 
 # %%
 ask("a size that varies")
@@ -234,8 +234,8 @@ for n in ([5, 5], [5, 3], [5, 1]):
     assert pv.flops(lstm, n).padded == pv.flops(lstm, [5, 5]).packed
 
 # %% [markdown]
-# With fixed sizes, packing saves no time, because every batch costs as much as the padded one. But it gives you correct
-# final states.
+# With fixed sizes, packing saves no time, because a packed batch costs as much as a padded one. But it gives you
+# correct final states.
 #
 # ## What people get wrong
 #

@@ -7,10 +7,10 @@
 #
 # - say what `cu_seqlens` is, and which layers need it,
 # - mask padding in attention, and find out what True means in a mask,
-# - put several documents into one row without letting them mix,
+# - put several documents into one row without mixing them,
 # - compare the work of attention on padded rows and on one long row.
 #
-# Time: 20 minutes. You do not need any other page first.
+# Time: 20 minutes. You can start with this page.
 #
 # ## Ten rows, two orders
 #
@@ -95,7 +95,7 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # %% [markdown]
 # ## Padding in attention
 #
-# In attention, each token (the *query*) has a *score* with every token (the *keys*). A softmax turns its scores into
+# In attention, each token, as a *query*, has a *score* with every token, as a *key*. A softmax turns its scores into
 # weights, which add up to 100 %. Padding gets some of the weight unless a *mask* leaves it out. If all scores are
 # equal, it gets 40 % in b and 60 % in c.
 
@@ -170,8 +170,9 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
 
 # %% [markdown]
-# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. In
-# rotary positions (RoPE), only differences count, so with a document mask they need not restart (up to rounding).
+# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
+# With rotary positions (RoPE), only differences count, so if there is a document mask, restarting them changes only the
+# rounding.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label:
 
@@ -226,11 +227,11 @@ ask("most work")
 pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
-# B padded rows of T tokens take B · T² scores, and one row of N tokens takes N². So one row takes fewer scores only if
-# N < T · √B. Here N is 10, and T · √B is 5 · √3 ≈ 8.7, so it takes more.
+# B padded rows of T tokens have B · T² scores, and one row of N tokens has N². So one row has fewer scores only if N <
+# T · √B. Here N is 10, and T · √B is 5 · √3 ≈ 8.7, so it has more.
 #
 # A mask that you pass as a tensor does not change this, because it only *hides* scores, which are computed all the
-# same. To save work, a kernel must know the mask's structure. With `is_causal=True`, it can skip the future.
+# same. To save work, a kernel must know the mask's structure. With `is_causal=True`, it can skip later tokens.
 # FlashAttention and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows
 # with `cu_seqlens` on a GPU. FlexAttention, once compiled, skips blocks that its mask leaves empty. It also runs on a
 # CPU, and its results equal those of each document alone:
@@ -276,7 +277,7 @@ assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_do
 #
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
 # each document into the first row with room for it, and *first-fit decreasing* takes longer documents first. Try other
-# strategies. Then choose *sentences* as lengths (512 real ones), and make the rows larger. There is less padding, but
+# strategies. Then choose *sentences* as lengths (512 real ones), and make the rows larger. The padding shrinks, but
 # there are more scores between different documents.
 
 # %%
@@ -296,15 +297,15 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # %% [markdown]
 # ## What people get wrong
 #
-# To find these mistakes, change a token, and see whether unrelated outputs change.
+# To find these mistakes, change a token and see whether unrelated outputs change.
 #
-# - **The document mask is missing**, in the belief that an [end-of-text token is
-#   enough](https://github.com/huggingface/trl/issues/805). It is just one more token to read.
-# - **A document's last token has a label**, so that it [predicts another
+# - **The document mask is missing**, because somebody thought that an [end-of-text token is
+#   enough](https://github.com/huggingface/trl/issues/805). That is just one more token to read.
+# - **A document's last token has a label**, so it [predicts another
 #   document](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask is the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
 #
-# For two more, `museum.exhibit` prints torch's message, the cause and the fix.
+# Two more follow. `museum.exhibit` prints torch's message, the cause and the fix.
 #
 # ### 1. cu_seqlens without its 0
 #
@@ -356,7 +357,7 @@ checks.document_ids(my_document_ids)
 # - say what `cu_seqlens` holds: where each document begins in flat rows,
 # - mask padding in attention, and find out what a function means by True,
 # - keep documents apart in one row, with a mask, restarted positions, and no label at the last token,
-# - compare attention on padded rows and on one long row, which takes more scores if N > T · √B.
+# - compare attention on padded rows and on one long row, which has more scores if N > T · √B.
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)

@@ -110,15 +110,15 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # torch accepts each of these mistakes without an error, but does not compute what you meant. If another form of the
 # mistake raises an error, its message is listed as *also met*.
 #
-# Run the cells above once, and then any exhibit. The code inside `with museum.exhibit(…)` makes a mistake. Below it,
-# you see torch's message, the cause, the fix, and where people have asked about it. If an exhibit makes several calls,
-# each is written `attempt(f, x)` instead of `f(x)`, and torch's messages follow in the order of the calls. Misplaced
-# cells have a red frame. The solutions notebook checks that every fix works.
+# Run the cells above once and then any exhibit. The code inside `with museum.exhibit(…)` makes a mistake. Below it, you
+# see torch's message, the cause, the fix, and where people have asked about it. If an exhibit makes several calls, each
+# is written `attempt(f, x)` instead of `f(x)`, and torch's messages follow in the order of the calls. Misplaced cells
+# have a red frame. The solutions notebook checks that every fix works.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
 #
-# `batch_first=True` is missing, first with fewer lengths than columns, and then with B = T. (If B = T,
+# Both calls lack `batch_first=True`. The first has fewer lengths than columns, and the second has B = T. (If B = T,
 # `pv.masked_loss`, `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
 
 # %%
@@ -296,11 +296,11 @@ assert torch.equal(torch.stack([h, c]), h_n)
 # %% [markdown]
 # ## Errors
 #
-# Most of these messages do not name the cause.
+# Most messages below do not name the cause.
 #
 # ### 10. Lengths greater than T
 #
-# x has three steps, but one length is five. Packing accepts this, and the next function fails.
+# x has three steps, but one length is five. Packing accepts this, but the next function fails.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
@@ -337,7 +337,7 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# These two mistakes need a GPU. Here, torch's `meta` device stands in for one. Meta tensors have no values, and torch
+# Exhibits 12 and 13 need a GPU. Here, torch's `meta` device stands in for one. Meta tensors have no values, and torch
 # does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
@@ -370,7 +370,7 @@ assert (output * mask).device == output.device
 # %% [markdown]
 # ### 14. An empty sequence
 #
-# Sequence b has no time step.
+# Sequence b has no time steps.
 
 # %%
 x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
@@ -510,7 +510,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 # %% [markdown]
 # ## Surprises
 #
-# Nothing is wrong here, but many people expect something else.
+# Nothing is wrong here, but many people expect otherwise.
 #
 # ### 21. batch_sizes are not lengths
 #
@@ -532,7 +532,7 @@ assert packed.batch_sizes.sum() == len(packed.data) == 3 + 1
 # %% [markdown]
 # ### 22. The last output is not h_n
 #
-# We compare the output at a sequence's own last step with `h_n`, in both directions.
+# We compare the output at each sequence's own last step with `h_n`, in both directions.
 
 # %%
 lengths = [5, 3, 2]
@@ -619,7 +619,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# One cause of the slow backward pass is the number of nodes that autograd records during unpacking. We count them.
+# Training can be slower when packed. One cause is the number of nodes that autograd records during unpacking.
 
 # %%
 from packviz.count import profile
@@ -658,7 +658,7 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # ## Exercise
 #
 # Here are three batches of the same six sequences, which have 6, 2, 4, 1, 5 and 3 steps. torch packs each of them
-# without an error, but wrongly. To find the mistakes, look where the data and the zeros lie. Then give the repaired
+# without an error, but wrongly. To find the mistakes, look at where the data and the zeros are. Then give the repaired
 # `(x, lengths, batch_first)` for each batch, and see whether `pv.diagnose` agrees with you.
 
 # %%
