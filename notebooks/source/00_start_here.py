@@ -113,7 +113,7 @@ checks.half_padding(my_lengths)
 #
 # 1. **Save the results of one batch**, with dropout set to 0: the outputs, the loss and the gradients. They must stay
 #    the same, up to rounding. (Do not use eval mode, in which an RNN on a GPU refuses the backward pass.)
-# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad and compare the results. If your model
+# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your model
 #    did not pack before, its results may change, because the final states of padded rows [were
 #    wrong](01_why_pack.ipynb#Padding-changes-final-states).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your

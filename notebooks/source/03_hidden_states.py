@@ -31,9 +31,9 @@ x = pad_sequence(sequences, batch_first=True)  # (B, T, features): the batch is 
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 # %% [markdown]
-# An LSTM returns three tensors. `output` holds the last layer's hidden state at every time step. `h_n` is the final hidden
-# state and `c_n` the final *cell state*, which is the LSTM's second state. Both have the shape (layers · directions, B,
-# hidden size).
+# An LSTM returns three tensors. `output` holds the last layer's hidden state at every time step. `h_n` is the final
+# hidden state, and `c_n` is the final *cell state*, the LSTM's second state. Both have the shape (layers · directions,
+# B, hidden size).
 
 # %%
 ask("what padding changes")
@@ -54,10 +54,10 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# Each number is the difference between padded and packed for the *unit* (the entry of the state) that differs most, as
-# a percentage of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31
-# (a difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding,
-# where `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
+# Each number is the difference between the two runs for the *unit* (the entry of the state) that differs most, as a
+# percentage of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31 (a
+# difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding, where
+# `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
 #
 # The outputs at real steps agree, but the final states of a, c and d do not. By default, `pv.compare` also looks at the
 # gradients of two losses: one on the outputs at real steps and one on `h_n`. Which of these gradients agree?
@@ -239,7 +239,7 @@ assert not example.agrees.h_n
 #
 # ## Right results without packing
 #
-# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's last step. `output`
+# **One direction: gather.** The last layer's final state is in `output`, at each sequence's last step. `output`
 # contains neither `c_n` nor the final states of lower layers.
 
 # %%

@@ -263,7 +263,7 @@ checks.masked_mean(my_masked_mean)
 # ## You can now
 #
 # - compute a loss and an accuracy over real cells, with a mask or on packed data,
-# - say which layers read the padding if you do not prevent it: pooling, BatchNorm and attention,
+# - say which layers read the padding unless you prevent it: pooling, BatchNorm and attention,
 # - use `packed.data` for layers that do not combine time steps.
 #
 # Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden states](03_hidden_states.ipynb) · [00 Start

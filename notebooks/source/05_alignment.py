@@ -149,8 +149,8 @@ assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 # %% [markdown]
 # ## Past and future on one axis
 #
-# Forecasting models such as the *Temporal Fusion Transformer* join a past and a future along the time axis. Pad the past
-# on the left and the future on the right, so that every past ends where its future begins:
+# Forecasting models such as the *Temporal Fusion Transformer* join each series' past and future along the time axis.
+# Pad the past on the left and the future on the right, so that every past ends where its future begins:
 
 # %%
 past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
@@ -177,7 +177,7 @@ assert real[:, 3:5].all()
 #
 # ## Exercise
 #
-# Move the padding to the right yourself, in plain torch. `x` has shape `(B, T)`, padded on the left, and `lengths` is a
+# Move the padding to the right yourself, in plain torch. `x`, of shape `(B, T)`, is padded on the left. `lengths` is a
 # list. Fill the padding with zeros. The data may contain zeros, too.
 
 

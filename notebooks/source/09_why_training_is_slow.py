@@ -69,7 +69,7 @@ print(small.pad.verdict)
 small.pad.graph()
 
 # %% [markdown]
-# To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. For
+# To pad, torch fills a tensor with the padding value and then copies one slice into it for each distinct length. For
 # *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of its bar. But
 # `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero
 # outside its slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an addition
@@ -147,13 +147,13 @@ for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
     print(f"{d:16} {steps:7} {cells:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# The more distinct lengths there are, the more pad writes. The packed LSTM is not affected. Unless all lengths are
-# equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal, torch 2.13 runs a
-# packed LSTM on the fused kernel, so the first row is small.)
+# The more distinct lengths there are, the more `pad_packed_sequence` writes. The packed LSTM is not affected. Unless
+# all lengths are equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal, torch
+# 2.13 runs a packed LSTM on the fused kernel, so the first row is small.)
 #
-# So batching similar lengths helps pad, because a batch then has fewer distinct lengths. It may do nothing for the RNN,
-# or even slow it down, if a batch then has more real cells. Even one sequence that is one step shorter rules out the
-# fused kernel:
+# So batching similar lengths helps `pad_packed_sequence`, because a batch then has fewer distinct lengths. It may do
+# nothing for the RNN, or even slow it down, if a batch then has more real cells. Even one sequence that is one step
+# shorter rules out the fused kernel:
 
 # %%
 for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 63 + [64]}.items():

@@ -124,7 +124,7 @@ for method in ("auto", "padded", "packed", "split", "staircase"):
 #
 # On this CPU, three numbers decide whether a given kind of RNN is faster padded or packed. None is enough by itself.
 #
-# - The **share of padding** is the work that packing can save.
+# - The **share of padding** says how much work packing can save.
 # - The **work in a time step** matters because a packed RNN has a fixed cost for each step.
 # - The **number of time steps** matters in training, because the copies of notebook 09 grow faster than the work.
 
@@ -213,7 +213,7 @@ assert advice.seconds_per_epoch.low <= advice.seconds_per_epoch <= advice.second
 # ## Time your own step
 #
 # The RNN is only a part of your training step. To measure what a change saves overall, pass the old and the new step to
-# `pv.time_calls` as functions. It calls them in turn, and checks that both return the same values:
+# `pv.time_calls` as functions. It calls them in turn and checks that both return the same values:
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))

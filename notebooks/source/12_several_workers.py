@@ -78,8 +78,8 @@ assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts
 # ## Who gets which sequences?
 #
 # Often each worker has a GPU of its own. In torch, `DistributedDataParallel` (DDP) gives each worker a copy of the
-# model and averages the gradients of all workers. Suppose that two workers share a *ragged* batch: 64 sequences of
-# different lengths, sorted with the longest first. There are several ways to divide it:
+# model and averages the gradients of all workers. Suppose two workers share a *ragged* batch: 64 sequences of different
+# lengths, sorted with the longest first. There are several ways to divide it:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: they take turns, 0 1 0 1 …,
@@ -105,8 +105,8 @@ found.chart()
 # %% [markdown]
 # If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong unless all have the same
 # number of tokens. The error is large for the contiguous shares and small for the nearly equal ones. A *token-weighted*
-# loss, in which every token counts the same, removes the error for any shares. For this loss, each worker needs the
-# total number of tokens:
+# loss, in which every token counts the same, removes the error however the batch is divided. For this loss, each worker
+# needs the total number of tokens:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
@@ -146,7 +146,7 @@ print(found.times())
 # - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so you cannot concatenate their
 #   outputs. On all workers, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
 # - **A list of lengths under `DataParallel`.** `DataParallel` splits tensors among the devices, but gives each device
-#   the whole list. Pass a tensor, and call `lengths.cpu()` before you pack.
+#   the whole list. Pass a tensor, and call `lengths.cpu()` before packing.
 
 # %% tags=["claims"]
 n = torch.tensor([9, 7, 3, 2])

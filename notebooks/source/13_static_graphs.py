@@ -16,7 +16,7 @@
 #
 # To run a model without Python, or to make it faster, torch can turn it into a *graph* of operators. Some tools do this
 # by *tracing*: they run the model once on an example and record the operators that run. Here is a model that packs only
-# if the lengths differ, as the documentation of transformertf recommends:
+# if the lengths differ, as transformertf's documentation recommends:
 
 # %%
 import torch
@@ -57,10 +57,10 @@ assert torch.allclose(shorter[:3], tagger(x, lengths)[:3, 1], atol=1e-6)  # in b
 assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
 
 # %% [markdown]
-# ## Five ways to a graph
+# ## Five ways to make a graph
 #
 # `torch.jit.trace` records one run and is deprecated. `torch.export` runs the model on tensors that have a shape but no
-# values, to make a graph for all inputs. ONNX is a file format for graphs. torch's new exporter uses `torch.export`,
+# values, to make a graph for all inputs. ONNX is a file format for models. torch's new exporter uses `torch.export`,
 # and its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that it can handle and leaves the
 # rest to Python. With `fullgraph=True`, it raises an error if anything is left.
 

@@ -276,9 +276,9 @@ assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_do
 # ## Rows of a fixed size
 #
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
-# each document into the first row with room for it, and *first-fit decreasing* takes longer documents first. Try other
-# strategies. Then choose *sentences* as lengths (512 real ones), and make the rows larger. The padding shrinks, but
-# there are more scores between different documents.
+# each document into the first row with room for it, and *first-fit decreasing* takes the longest documents first. Try
+# other strategies. Then choose *sentences* as lengths (512 real ones), and make the rows larger. The padding shrinks,
+# but there are more scores between different documents.
 
 # %%
 from packviz.explorers import RowExplorer

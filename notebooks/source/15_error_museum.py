@@ -322,7 +322,7 @@ assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 # %% [markdown]
 # ### 11. Lengths not sorted
 #
-# The sequences are not sorted with the longest first.
+# The lengths are not in decreasing order.
 
 # %%
 x, lengths = make([3, 5, 2]), [3, 5, 2]
@@ -337,8 +337,8 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# Exhibits 12 and 13 need a GPU. Here, torch's `meta` device stands in for one. Meta tensors have no values, and torch
-# does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
+# Exhibits 12 and 13 are about GPUs. Here, torch's `meta` device stands in for one. Meta tensors have no values, and
+# torch does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
 x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
@@ -479,7 +479,7 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. ONNX export without unpacking
 #
-# The model returns the packed data. ONNX, a file format for networks, cannot express this. [Notebook
+# The model returns the packed data. ONNX, a file format for models, cannot express this. [Notebook
 # 13](13_static_graphs.ipynb) exports models that pack and pad.
 
 
@@ -619,7 +619,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# Training can be slower when packed. One cause is the number of nodes that autograd records during unpacking.
+# Training can be slower on packed data. One cause is the number of nodes that autograd records during unpacking.
 
 # %%
 from packviz.count import profile
