@@ -115,9 +115,9 @@ assert long.memory["packed"] < 0.6 * long.memory["padded"]
 # ## A fair clock
 #
 # The script from the forum is careful. It *warms up* (it runs the model a few times before starting the clock), and it
-# waits for the GPU. But its plots can still mislead. The script takes **one mean** over a block of calls, so a single
-# pause moves the result, and it shows no spread. It warms up only the *forward* pass and measures one curve after the
-# other.
+# waits for the GPU. But its plots can still mislead. The script takes **one mean** over a block of calls and shows no
+# spread, so a single pause moves the result unnoticed. It warms up only the *forward* pass and measures one curve after
+# the other.
 
 # %%
 ask("one curve after the other")

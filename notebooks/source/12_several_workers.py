@@ -36,8 +36,8 @@ for order in ("shuffled", "bucketed", "sorted"):
 pv.draw.padding_waste(layouts)
 
 # %% [markdown]
-# `pv.BucketSampler` is a sampler for torch's `DataLoader` that forms such batches. They differ from epoch to epoch, and
-# so do their widths:
+# `pv.BucketSampler`, a sampler for torch's `DataLoader`, forms such batches. They differ from epoch to epoch, and so do
+# their widths:
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]

@@ -69,9 +69,9 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 # %% [markdown]
 # ## Check your own batch
 #
-# Many mistakes raise no error, but show in the data. Use `pv.diagnose` to check a batch *before* you trust it. In the
-# batches of this page, sequence a is 10, 11, 12, …, sequence b is 20, 21, …, and so on. Here the third length is too
-# large:
+# Many mistakes raise no error, but the data shows them. Use `pv.diagnose` to check a batch *before* you trust it. In
+# the batches of this page, sequence a is 10, 11, 12, …, sequence b is 20, 21, …, and so on. Here the third length is
+# too large:
 
 # %%
 import torch
