@@ -204,11 +204,11 @@ def _number(value: float) -> str:
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
-    """Returns the sizes that are 1, 2, 4, 8, … times the first size.
+    """Returns 1, 2, 4, 8, … times the first size, up to the last size.
 
-    If there are fewer than three such sizes, returns all sizes.
+    If there are fewer than three such numbers, returns all sizes.
     """
-    found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
+    found = [sizes[0] * 2**k for k in range(int(math.log2(sizes[-1] / sizes[0]) + 1e-9) + 1)]
     return found if len(found) > 2 else [*sizes]
 
 

@@ -24,7 +24,7 @@ DOES = {
     "ViewBackward": "changes the gradient's shape",
     "TransposeBackward": "swaps two axes",
     "IndexSelectBackward": "puts the sequences back in order",
-    "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
+    "PackPaddedSequenceBackward": "fills a padded tensor with zeros, then copies step by step",
 }
 """The descriptions of nodes, by name. For nodes with other names, only the operators that they run are known."""
 
@@ -152,7 +152,7 @@ class Graph(Drawing):
         """Draws a node: its name, what it does, and a bar for the bytes it writes, with wasted bytes hatched."""
         node, bar = self.nodes[i], _WIDTH - 70 - _LONGEST
         sheet.box(x, y, _WIDTH - x, _TALL, sheet.colours.padding, thick=1)
-        sheet.text(x + 8, y + 16, clip(node.name, 180), bold=True)
+        sheet.text(x + 8, y + 16, clip(node.name, _INDENT + 180 - x), bold=True)
         sheet.text(_INDENT + 196, y + 16, self.does(i), size=11)
         if node.bytes:
             length = max(_LONGEST * node.bytes / largest, 1)

@@ -175,8 +175,8 @@ class TradeOff(Drawing):
             if found and not plots:
                 x, middle, low, high = zip(*found, strict=True)
                 curves.append(Curve("measured here", none, 1, x, middle, low, high, hollow=True))
-            cursor = {label: ((self.at, 0.0), (self.at, values[at]))}
-            plots.append([Plot(what, curves, [self.at], cursor, "", log_x=True)])
+            cursor = {"": ((self.at, 0.0), (self.at, values[at]))}
+            plots.append([Plot(f"{what}: {label}", curves, [self.at], cursor, "", log_x=True)])
         title = f"The predicted time is lowest with {text.count(self.best, 'rectangle')}"
         axis = f"rectangles (1: padded, {calls[-1]:,}: no padding)" if calls[-1] > 1 else "rectangles"
         whole = Sweep(title, plots, (), (), "", axis, 230).sheet(theme)

@@ -163,6 +163,6 @@ def test_curves_and_cursor(it):
     for points in (time, wasted):
         x, y = (f"{value:.2f}".rstrip("0").rstrip(".") for value in points[at])
         assert f"L{x} {y}" in cursor or f"M{x} {y}" in cursor
-    assert f"{it.ratios[at]:.2f}" in said
+    assert f"time relative to one rectangle: {it.ratios[at]:.2f}" in said
     assert ("measured here" in said) == bool(it.measured)
     assert not drawing.outside()
