@@ -51,7 +51,7 @@ assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transp
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
-# ## Which layers need the borders?
+# ## Which layers need the boundaries?
 
 # %%
 ask("who wants which order")
@@ -75,14 +75,14 @@ pv.draw.Strips(errors, "How far each row is from the result of its document alon
 
 # %% [markdown]
 # You can apply Linear layers, LayerNorm, embeddings and a loss to flat rows as they are, because they treat each row
-# alone. Attention and convolutions combine rows, so they must know the borders. An RNN carries its state across a
-# border, so torch's RNNs need the packed order. (For linear attention and state-space models, there are *kernels*, or
-# computing routines, that take `cu_seqlens` and stop at borders.)
+# alone. Attention and convolutions combine rows, so they must know the boundaries. An RNN carries its state across a
+# boundary, so torch's RNNs need the packed order. (For linear attention and state-space models, there are *kernels*, or
+# computing routines, that take `cu_seqlens` and stop at boundaries.)
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
 assert wrong["Linear"] == []
-assert wrong["convolution"] == [4, 5, 7, 8]  # beside the borders
+assert wrong["convolution"] == [4, 5, 7, 8]  # beside the boundaries
 assert wrong["RNN"] == [5, 6, 7, 8, 9]  # after the first document
 assert wrong["attention"] == [*range(10)]
 norm = torch.nn.LayerNorm(4)
@@ -309,7 +309,7 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 #
 # ### 1. cu_seqlens without its 0
 #
-# torch's *jagged* tensors are flat rows with borders.
+# torch's *jagged* tensors are flat rows with boundaries.
 
 # %%
 from packviz.check import museum
@@ -321,20 +321,20 @@ with museum.exhibit("cu_seqlens without its 0") as attempt:
 assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
 
 # %% [markdown]
-# ### 2. No borders between documents
+# ### 2. No boundaries between documents
 
 
 # %%
-def borders(positions):
+def boundaries(positions):
     return [*(positions == 0).nonzero().flatten().tolist(), len(positions)]
 
 
-with museum.exhibit("No borders between documents") as attempt:
-    attempt(borders, torch.arange(10))  # read from positions that run on
+with museum.exhibit("No boundaries between documents") as attempt:
+    attempt(boundaries, torch.arange(10))  # read from positions that run on
 
 # %% tags=["claims"]
-assert borders(torch.arange(10)) == [0, 10]
-assert borders(positions) == cu_seqlens.tolist()
+assert boundaries(torch.arange(10)) == [0, 10]
+assert boundaries(positions) == cu_seqlens.tolist()
 
 # %% [markdown]
 # ## Exercise

@@ -259,7 +259,7 @@ def test_every_text_is_found(name, said):
         ("forgot batch_first", "Batch and time swapped"),
         ("torch.compile graph break", "Compiling a packed RNN with fullgraph"),
         ("output is shorter than the input", "Unpacked without total_length"),
-        ("cross-contamination when packing documents", "No borders between documents"),
+        ("cross-contamination when packing documents", "No boundaries between documents"),
     ],
 )
 def test_words_find_what_has_no_text_and_are_never_sure(asked, name):
