@@ -2,8 +2,8 @@
 
 python tools/notebooks.py write [NAME…]              run the sources and write notebooks/ (`make notebooks`)
 python tools/notebooks.py check [NAME…]              find defects without running anything (`make check-notebooks`)
-python tools/notebooks.py test [NAME…]               check, then run again and compare every output
-python tools/notebooks.py run NAME OUT [-p k=v]…     run one notebook headless with papermill
+python tools/notebooks.py test [NAME…]               check the notebooks, run them again, and compare every output
+python tools/notebooks.py run NAME OUT [-p k=v]…     run one notebook with papermill, without JupyterLab
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, function, words in (
         ("write", _write, "run the sources and write the notebooks"),
-        ("check", _check, "list every defect of the stored notebooks; run nothing"),
-        ("test", _test, "check, then run the stored notebooks again and compare every output"),
+        ("check", _check, "list every defect of the stored notebooks without running them"),
+        ("test", _test, "check the stored notebooks, run them again, and compare every output"),
     ):
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("names", nargs="*", metavar="NAME", help="01_why_pack, or just 01 (default: all)")
         command.set_defaults(run=function)
     write = commands.choices["write"]
     write.add_argument("--redraw", action="store_true", help="draw every chart again, even if it did not change")
-    run = commands.add_parser("run", help="run one notebook headless with papermill")
+    run = commands.add_parser("run", help="run one notebook with papermill, without JupyterLab")
     run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
     run.add_argument("out", metavar="OUT", type=Path, help="the notebook file to write, or a folder")
     run.add_argument("-p", dest="pairs", metavar="key=value", action="append", default=[], help="a JSON or YAML value")
@@ -95,7 +95,7 @@ def _made(edition: Edition, root: Path, stored: Any | None) -> str:
     draw_charts(notebook, stored)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if found := [f"cell {cell.id}: {leak}" for cell in code for leak in leaks(cell, root)]:
-        raise RunError("\n  ".join(["its outputs belong to this run or machine", *found]))
+        raise RunError("\n  ".join(["its outputs depend on this run or machine", *found]))
     describe_pictures(notebook)
     return dumps(notebook)
 
@@ -112,7 +112,7 @@ def _check(options: argparse.Namespace) -> int:
     found = defects(options.root, options.names)
     for defect in found:
         print(defect)
-    print(f"{len(found)} defects in the notebooks" if found else "notebooks: in order", file=sys.stderr)
+    print(f"{len(found) or 'no'} defects in the notebooks", file=sys.stderr)
     return bool(found)
 
 
@@ -136,7 +136,7 @@ def _run(options: argparse.Namespace) -> int:
     except RunError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{notebook.relative_to(options.root)} ran; the result is in {out}")
+    print(f"ran {notebook.relative_to(options.root)}; the result is in {out}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Draws the pictures in `docs/`. A test checks that they are up to date."""
+"""Draws the pictures in `docs/`. A test checks that the stored pictures are up to date."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _colours(theme: str) -> Sheet:
 
 
 DRAWN: Mapping[str, Callable[[], str]] = {"picture.svg": picture, "palette.svg": colours}
-"""The functions that draw the files, by name of the file."""
+"""The functions that draw the pictures, by file name."""
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Records the results that the notebooks show, and the constants that `pv.run` uses to choose a method.
+"""Records the times that the notebooks show, and the constants that `pv.run` uses to choose a method.
 
     python tools/record.py --device cuda --minutes 9 --out DIR
 
-This command runs `packviz study` for one study after another until the minutes are over. Each study writes to its own
-file in DIR. To resume, run the same command again. When a study is complete, its file is copied to
-`notebooks/recorded/` in the checkout. The constants are saved to `packviz/ops/` before the studies that use them begin.
-With `--minutes 0`, the command measures nothing and only copies.
+This command runs `packviz study` for one study after another until the time is up. Each study writes to its own file in
+DIR. To resume, run the same command again. When a study is complete, its file is copied to `notebooks/recorded/` in the
+checkout. The constants are saved to `packviz/ops/` before the studies that use them begin. With `--minutes 0`, the
+command only copies results, and measures nothing.
 
-The script needs torch, NumPy and the standard library.
+The script needs only torch and NumPy.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ STEPS: dict[str, tuple[str, ...]] = {
     "savings": ("savings",),
     "untuned": ("methods", "--points", "untuned", "--budget", "1"),
 }
-"""The arguments of `packviz study`, by name of the result file. A study on which others depend comes before them."""
+"""The arguments of `packviz study`, by name of the result file. Studies that others depend on come first."""
 
-GRACE = 60  # the seconds in which a study must finish its last call
+GRACE = 60  # the seconds in which an interrupted study must end
 
 
 def study_of(step: str) -> tuple[Any, Sequence[Any]]:
     """Returns the study of a step, and the points to measure."""
-    from packviz.cli import STUDIES  # noqa: PLC0415 - by now, the checkout is on the path
+    from packviz.cli import STUDIES  # noqa: PLC0415 - main has added the checkout to the path
 
     name, *options = STEPS[step]
     module = next(module for module in STUDIES if module.removesuffix("_benchmark").endswith(f".{name}"))
@@ -59,13 +59,13 @@ def missing(step: str, path: Path) -> list[str]:
 
 
 def record(step: str, path: Path, device: str, threads: int, until: float) -> int:
-    """Runs a study until it is complete or the time is over. Returns its exit status, or 0 if the time ran out."""
+    """Runs a study until it is complete or the time is up. Returns its exit status, or 0 if the time ran out."""
     command = [sys.executable, "-m", "packviz", "study", *STEPS[step], "--device", device, "--threads", str(threads)]
     process = subprocess.Popen([*command, "--out", str(path)], cwd=ROOT)
     try:
         return process.wait(timeout=max(until - time.monotonic(), 0))
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C, the process already has the signal
+        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C, the process has already received the signal
             process.send_signal(signal.SIGINT)
         try:
             process.wait(GRACE)
@@ -78,7 +78,7 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
 
 
 def take(step: str, path: Path, device: str, threads: int) -> str:
-    """Copies complete results into the checkout. Returns a line that says what was copied, or why nothing was."""
+    """Copies complete results into the checkout. Returns a line that says what was copied, or why not."""
     study, _ = study_of(step)
     found = study.load(path)
     kind = device.partition(":")[0]
@@ -98,12 +98,12 @@ def take(step: str, path: Path, device: str, threads: int) -> str:
 
 
 def main() -> int:
-    """Records until the time is over. Returns 1 if a study failed, 130 after Ctrl-C, and otherwise 0."""
+    """Records until the time is up. Returns 1 if a study failed, 130 after Ctrl-C, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="result folder; if not empty, resume")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for results, or to resume from")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="limit; 0 only copies results")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="time limit; 0 only copies")
     parser.add_argument("--studies", nargs="+", choices=STEPS, default=[*STEPS], metavar="NAME", help=", ".join(STEPS))
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes

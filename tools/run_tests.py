@@ -1,9 +1,10 @@
 """Runs every check and test in stages, reports the time of each stage, and adds up the tests.
 
-`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only these two groups. A
-failed stage does not stop the others, so one run shows everything that is wrong. Each stage is a process of its own, so
-no pipe can hide its exit status. Stages with kernels and browsers wait a lot, so they run at the same time as the
-others. In that case, each stage writes to a file in artefacts/logs, which is printed when the stage has ended.
+`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only those of the groups
+`lint` and `unit`. A failed stage does not stop the others, so one run shows everything that is wrong. Each stage is a
+process of its own, so no pipe can hide its exit status. Stages with kernels and browsers spend much of their time
+waiting, so they run at the same time as the others. Each stage then writes to a file in artefacts/logs, which is
+printed when the stage has ended.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def lanes(groups: list[str]) -> list[list[Stage]]:
 
 
 def without_browser(outcome: Outcome) -> Outcome:
-    """Marks the browser stage as skipped, or as failed in CI, because there is no browser."""
-    # A wrong path in PACKVIZ_CHROMIUM is an error everywhere.
+    """Marks the browser stage as skipped because there is no browser. In CI, the stage fails instead."""
+    # If PACKVIZ_CHROMIUM is set, its path is wrong, which is always an error.
     if in_ci() or os.environ.get("PACKVIZ_CHROMIUM"):
         outcome.fail(how_to_get_it())
     else:
@@ -118,16 +119,16 @@ def count_tests(outcome: Outcome) -> None:
 
     outcome.failed = total("failures", "errors")
     outcome.skipped = total("skipped")
-    # If a test and its teardown both fail, the test is listed twice, so the difference may be below 0.
+    # If a test and its teardown both fail, both count as failures of one test, so the difference may be below 0.
     outcome.passed = max(0, total("tests") - outcome.failed - outcome.skipped)
     if outcome.passed + outcome.failed == 0:
         outcome.fail("no test ran")
 
 
 def run(stage: Stage, *, alone: bool) -> Outcome:
-    """Runs one stage. Its output goes to the terminal at once if it runs `alone`, and otherwise when the stage ends."""
+    """Runs one stage. Its output appears at once if it runs `alone`, and otherwise when it has ended."""
     outcome = Outcome(stage)
-    # The browser's workers wait a third of their time.
+    # The workers of the browser tests spend a third of their time waiting.
     arguments = stage.arguments(workers() * 3 // 2 if stage.group == "browser" else workers())
     # There are more processes than cores, so a thread must not keep a core busy while it waits for another thread.
     environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
@@ -175,11 +176,11 @@ def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:
-    """Returns a table of the times of all stages, with the total numbers of tests in the last line.
+    """Returns a table with the time of each stage, followed by a line with the total numbers of tests.
 
     Args:
         outcomes: the outcomes of all stages.
-        seconds: the time from the first start to the last end.
+        seconds: the time from the start of the first stage to the end of the last one.
     """
     lines = ["", "=== where the time went"]
     for outcome in outcomes:
@@ -190,7 +191,7 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
     worked = times.children_user + times.children_system
     lines.append(f"{'all':<33}{seconds:>8.1f} s  {worked:.0f} s of processor time")
     passed = sum(outcome.passed for outcome in outcomes)
-    # A stage that failed without a failed test counts as one failed test, so that "0 failed" never ends a failed run.
+    # A stage that failed without a failed test counts as one, so a failed run never ends with "0 failed".
     failed = sum(max(outcome.failed, outcome.status == "failed") for outcome in outcomes)
     skipped = sum(outcome.skipped for outcome in outcomes)
     if any(outcome.stage.is_pytest for outcome in outcomes):
@@ -199,7 +200,7 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs some stages, by default all. Returns 1 if one of them failed, 130 after Ctrl-C, and otherwise 0."""
+    """Runs the given groups of stages, by default all. Returns 1 if one failed, 130 after Ctrl-C, and otherwise 0."""
     groups = list(dict.fromkeys(stage.group for stage in STAGES))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("group", nargs="*", help=f"groups to run: {', '.join(groups)} (default: all)")

@@ -6,8 +6,8 @@ import os
 
 import psutil
 
-# The memory for each process, with a reserve. A test process with torch takes 1 GB. A test process with JupyterLab, a
-# kernel and a browser takes 2 GB, and there are one and a half such processes per core.
+# The memory to allow for each process, with a reserve. A test process with torch takes 1 GB. A test process with
+# JupyterLab, a kernel and a browser takes 2 GB, and up to one and a half such processes run per core.
 BYTES = 4e9
 
 

@@ -236,11 +236,11 @@ SPOILT = [
     (lambda n, root: data_with(n, "image/svg+xml").update({WIDGET_VIEW: VIEW}), "stores a widget view"),
     (
         lambda n, root: output_with(n, "image/svg+xml").update(data={WIDGET_VIEW: VIEW, "text/plain": "x"}),
-        "a widget view has no picture",
+        "a widget view needs a picture",
     ),
-    (lambda n, root: picture(n, text_plain="IntSlider(value=0)"), "the bare IntSlider(value="),
-    (lambda n, root: picture(n, PLOTLY, text_html=None), "a chart has no picture"),
-    (lambda n, root: picture(n, text_html=None), "a picture has no text/html with its words"),
+    (lambda n, root: picture(n, text_plain="IntSlider(value=0)"), "only IntSlider(value="),
+    (lambda n, root: picture(n, PLOTLY, text_html=None), "a chart has no image"),
+    (lambda n, root: picture(n, text_html=None), "a picture has no text/html output"),
     (lambda n, root: picture(n, PLOTLY, text_plain=None), "a chart has no text twin"),
     (lambda n, root: n.cells[2].update(outputs=[type(n)(WRONG)]), "stores an error (ZeroDivisionError)"),
     (lambda n, root: n.cells[6].update(outputs=[]), "raises no error"),
@@ -270,8 +270,8 @@ FIFTEEN = "\n".join(f"x{i} = {i}" for i in range(15)) + "\n\n"
 MAY_NOT = [
     (FIFTEEN + "x = 1", [], "16 lines of code, over the limit of 15"),
     ("print(1)", ["exercize"], "unknown tag exercize"),
-    ("print(1)", ["nbval-ignore-output"], "but is not a live timing"),
-    ("print(1)", ["live-timing"], "without 'nbval-ignore-output'"),
+    ("print(1)", ["nbval-ignore-output"], "but not 'live-timing'"),
+    ("print(1)", ["live-timing"], "but not 'nbval-ignore-output'"),
     ("x = 1\nassert x", [], "contains an assertion; move it"),
     ("# NBVAL_IGNORE_OUTPUT\nprint(1)", [], "the comment NBVAL_IGNORE_OUTPUT hides it"),
     ("print(1)", ["claims"], "is tagged 'claims' but asserts nothing"),
@@ -323,7 +323,7 @@ def test_a_cell_that_raises_stops_the_writing_of_that_notebook_only(tmp_path: Pa
     assert "notebooks/01_bad.ipynb: not written: An error occurred" in done.stderr
     assert "\nprint(1 / x)\n---" in done.stderr
     assert "ZeroDivisionError: division by zero" in done.stderr
-    assert "notebooks/03_leak.ipynb: not written: its outputs belong to this run" in done.stderr
+    assert "notebooks/03_leak.ipynb: not written: its outputs depend on this run" in done.stderr
     assert [path.name for path in (tmp_path / "notebooks").glob("*.ipynb*")] == ["02_good.ipynb"]
     assert "x = 0" not in done.stderr
 
@@ -333,7 +333,7 @@ def test_a_chart_without_a_browser_says_how_to_get_one(written: Path, monkeypatc
     notebook, stored = notebook_of(written), notebook_of(written)
     draw_charts(notebook, stored)  # the stored picture will do
     del data_with(notebook, PLOTLY)["image/png"]
-    with pytest.raises(RunError, match="PACKVIZ_CHROMIUM=/no/such/browser is not a program: install it"):
+    with pytest.raises(RunError, match="PACKVIZ_CHROMIUM=/no/such/browser is not a program; install it"):
         draw_charts(notebook)
 
 

@@ -55,7 +55,7 @@ def test_every_notebook_gives_what_it_stores(tool: Tool):
 
 
 def test_no_notebook_to_compare_is_a_failure(tmp_path: Path):
-    assert strict_failures(tmp_path, []) == [f"no notebooks under {tmp_path / 'notebooks'}"]
+    assert strict_failures(tmp_path, []) == [f"there are no notebooks in {tmp_path / 'notebooks'}"]
 
 
 def spoil(root: Path, name: str, change) -> None:
@@ -88,7 +88,7 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     done = tool("test", "--root", tmp_path)
     said = capfd.readouterr().out
     assert done.returncode == 1
-    assert "notebooks: in order" in done.stderr
+    assert "no defects in the notebooks" in done.stderr
     assert "notebooks/02_raises.ipynb, Cell 0: failed" in done.stderr
     assert "notebooks/03_wrong.ipynb, Cell 1: failed" in done.stderr
     assert "notebooks/solutions/05_exercise.ipynb, reader's Cell 0: failed" in done.stderr

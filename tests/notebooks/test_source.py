@@ -41,8 +41,8 @@ def test_several_regions_and_none():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("# solution\na", "without '# end solution'"),
-        ("a\n# end solution", "without '# solution'"),
+        ("# solution\na", "has no '# end solution'"),
+        ("a\n# end solution", "has no '# solution'"),
         ("# solution\n# solution\na\n# end solution", "inside a solution"),
         ("# solution\n\n# end solution", "empty"),
         ("# Solution\na\n# end solution", "'# Solution' is neither"),
@@ -109,7 +109,7 @@ def test_names(tmp_path):
     assert source_files(tmp_path) == [one, two]
     for name in ("02", "02_two", "notebooks/02_two.ipynb", "02_two.py"):
         assert source_files(tmp_path, [name]) == [two]
-    with pytest.raises(SourceError, match=r"no notebook called 03; choose from 01_one, 02_two"):
+    with pytest.raises(SourceError, match=r"no notebook is named 03; choose from 01_one, 02_two"):
         source_files(tmp_path, ["01", "03"])
     write(tmp_path, SOURCE, "02_again")
     with pytest.raises(SourceError, match="share a number"):

@@ -148,7 +148,7 @@ def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree):
     for environment, status in (({}, 0), ({"CI": "true"}, 1)):
         found, said, last = tree.run("browser", PATH=str(tree.path), **environment)
         assert (found, last) == (status, [f"0 passed, {status} failed"])
-        assert "install it (Debian: the package chromium) or set PACKVIZ_CHROMIUM=" in said
+        assert "install it (on Debian, the chromium package), or set PACKVIZ_CHROMIUM=" in said
     status, said, _ = tree.run("browser", PACKVIZ_CHROMIUM="/no/such/browser")
     assert status == 1
     assert "PACKVIZ_CHROMIUM=/no/such/browser is not a program" in said

@@ -241,7 +241,7 @@ def test_a_python_that_will_do_is_found_beside_one_that_will_not(checkout, unfit
     checkout.program("python3", STAND_IN.replace(":-3.11.9", f":-{unfit}"))
     status, said = checkout.make("lab")
     assert status == 0, said
-    assert f"Making .venv with Python {fit}" in said
+    assert f"Creating .venv with Python {fit}" in said
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_python_that_will_do_is_found_beside_one_that_will_not(checkout, unfit
     [
         (["lab", "PYTHON=/no where/python"], {}, "'/no where/python' (from the variable PYTHON) does not run"),
         (["lab"], {"FAKE_NO_VENV": "1"}, "apt install python3-venv"),
-        (["test-torch"], {}, "Say which torch: make test-torch TORCH=2.9.1"),
+        (["test-torch"], {}, "give a version: make test-torch TORCH=2.9.1"),
     ],
 )
 def test_what_is_missing_is_told(checkout, arguments, environment, message):
@@ -268,7 +268,7 @@ def test_a_linux_without_a_driver_takes_the_small_torch(checkout):
     checkout.program("uname", "#!/bin/sh\necho Linux\n")
     _, said = checkout.make("lab", FAKE_NO_TORCH="1")
     assert checkout.installs() == [f"--no-deps --index-url {CPU_INDEX} torch", "-e .[lab]"]
-    assert f"taking torch for the CPU from {CPU_INDEX}" in said
+    assert f"installing torch for CPUs from {CPU_INDEX}" in said
     assert "make lab TORCH_INDEX=" in said
     # Not when one is there.
     shutil.rmtree(checkout.path / ".venv")
@@ -295,7 +295,7 @@ ONLY_THE_INDEX = {"REAL_PIP": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_
 def test_an_index_serves_torch_alone_and_costs_seconds_if_it_never_answers(checkout):
     _, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu")
     assert checkout.installs() == ["--no-deps --index-url https://index.invalid/cpu torch", "-e .[lab]"]
-    assert "going on with pip's default index" not in said
+    assert "using pip's default index" not in said
     shutil.rmtree(checkout.path / ".venv")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -304,7 +304,7 @@ def test_an_index_serves_torch_alone_and_costs_seconds_if_it_never_answers(check
     # pip itself would have asked six times, for 15 s each.
     assert time.monotonic() - begun < 10
     assert status == 0
-    assert f"http://127.0.0.1:{port} gave no torch: going on with pip's default index" in said
+    assert f"Could not install torch from http://127.0.0.1:{port}; using pip's default index" in said
     assert checkout.installs() == ["-e .[lab]"]
 
 

@@ -6,7 +6,7 @@ is the median of the ratios.
 
 The page measures the time from the keydown event to two later events. At *change*, the last change of the picture, the
 counts or the error is in the DOM and laid out. At *paint*, the second animation frame after this change begins, so the
-frame that shows the change has been painted. A frame comes every 17 ms, so the time of *paint* is coarse and hides
+frame that shows the change has been painted. There is a frame every 17 ms, so the time of *paint* is coarse and hides
 small differences. The aim applies to both ratios.
 """
 
@@ -78,7 +78,7 @@ COLUMNS = "<10<10>7>7>11>7>7>7>11>7>8  <"
 
 
 def line(subject: Subject, times: dict[str, Timing]) -> str:
-    """Returns a line of the table, which ends in ``ok`` or ``missed``."""
+    """Returns a line of the table, which ends with ``ok`` or ``missed``."""
     cells = [subject.name, subject.size]
     for timing in times.values():
         low, middle, high = map(milliseconds, timing.spread(OURS))
@@ -129,8 +129,8 @@ def measure(lab: Lab, subject: Subject, presses: int) -> dict[str, Timing]:
 
 def main() -> int:
     """Measures the explorers that the command line selects, and returns the exit status."""
-    parser = argparse.ArgumentParser(description="Key press to painted frame, per explorer, against a bare slider.")
-    parser.add_argument("--presses", type=int, default=21, help="presses that count, per explorer (default: 21)")
+    parser = argparse.ArgumentParser(description="Time each explorer beside a bare slider.")
+    parser.add_argument("--presses", type=int, default=21, help="timed key presses for each explorer (default: 21)")
     parser.add_argument("--only", default="", help="only the explorers whose 'name size' contains this text")
     options = parser.parse_args()
     each = [BASE, OURS, "quartiles", "ratio"]

@@ -1,11 +1,11 @@
-// The page-side half of lab.py: loaded into every page before JupyterLab's own scripts.
+// The part of lab.py that runs in the page. It is loaded into every page before JupyterLab's own scripts.
 (() => {
   const pv = { messages: [], run: null, marks: 0 };
   window.packvizLab = pv;
-  const unanswered = new Set(); // the ids of the messages to the kernel that it is not done with
+  const unanswered = new Set(); // the ids of messages that the kernel is still handling
 
-  // anywidget gives a widget two seconds to load, then reports an error. While plotly's script is parsed on a machine
-  // that also runs the unit tests, that is not always enough; here a widget gets a minute.
+  // anywidget gives a widget two seconds to load, and then reports an error. A machine that also runs the unit tests may
+  // need more time to parse plotly's script, so here a widget gets a minute.
   const timeout = AbortSignal.timeout.bind(AbortSignal);
   AbortSignal.timeout = (milliseconds) => timeout(30 * milliseconds);
 
@@ -22,11 +22,11 @@
 
   pv.started = () => Boolean(app()?.restored) && app().restored.then(() => true);
 
-  /** Open a notebook in the place of whatever is open. */
+  /** Opens a notebook, and closes all others. */
   pv.open = async (path) => {
     const others = [...app().shell.widgets('main')];
     await app().commands.execute('docmanager:open', { path });
-    others.forEach((widget) => widget.dispose()); // last, for JupyterLab fills an empty place with its launcher
+    others.forEach((widget) => widget.dispose()); // last, because JupyterLab opens its launcher if nothing is open
   };
 
   pv.ready = () => {
@@ -34,7 +34,7 @@
     return Boolean(current && current.content && current.content.model && current.sessionContext?.session?.kernel);
   };
 
-  /** Keep every error and every line of stderr that the kernel sends, whoever caused it. */
+  /** Records every error and all stderr output that the kernel sends, whether a cell or a callback caused it. */
   pv.listen = async () => {
     pv.messages = [];
     unanswered.clear();
@@ -65,12 +65,12 @@
       (error) => { pv.run.done = true; pv.run.error = String(error); });
   };
 
-  /** Whether the kernel has nothing to do; its own word for it comes late on a busy machine. */
+  /** Returns whether the kernel has nothing to do. On a busy machine, the kernel's status alone is out of date. */
   pv.idle = () => unanswered.size === 0 && panel().sessionContext.session?.kernel?.status === 'idle';
 
   /**
-   * Wait until `done()` gives true, or all has come to rest: the kernel idle, and the DOM of the notebook unchanged for
-   * `quiet` ms. Gives "done", "rest", or "limit" after so many ms. Asks `done()` where the DOM has changed, and at last.
+   * Waits until `done()` returns true, or until the kernel is idle and the notebook's DOM is unchanged for `quiet` ms.
+   * Returns "done" or "rest", or "limit" after `limit` ms. Calls `done()` after changes of the DOM, and at the end.
    */
   const until = async (done, quiet, limit) => {
     const end = performance.now() + limit;
@@ -90,10 +90,10 @@
     }
   };
 
-  /** Resolve with true when all is at rest for `quiet` ms, with false after `limit` ms. */
+  /** Resolves to true when nothing has changed for `quiet` ms, or to false after `limit` ms. */
   pv.settle = async (quiet, limit) => await until(() => false, quiet, limit) === 'rest';
 
-  /** Shut the kernel down and close the notebook, unsaved. */
+  /** Shuts the kernel down, and closes the notebook without saving it. */
   pv.shutdown = async () => {
     const current = panel();
     await current.sessionContext.shutdown();
@@ -129,7 +129,7 @@
   const visible = (node) => {
     const box = node.getBoundingClientRect();
     const shown = node.checkVisibility({ visibilityProperty: true, opacityProperty: false });
-    // A radio button or check box may be drawn by its label; a size of zero still means hidden.
+    // A radio button or check box may be transparent and drawn by its label. One with a size of zero is hidden.
     return shown && box.width > 0 && box.height > 0;
   };
 
@@ -138,13 +138,13 @@
   const clean = (words) => (words ?? '').replace(/[\s\u200b-\u200d\ufeff]+/g, ' ').trim();
   const text = (node) => (node ? clean(node.textContent) : '');
 
-  /** The accessible name, as far as these controls need it (a part of the W3C's accname). */
+  /** Returns the accessible name of a control. This is the part of the W3C's accname that these controls need. */
   const accessibleName = (node) => {
     const by = (node.getAttribute('aria-labelledby') ?? '').split(/\s+/).filter(Boolean);
     const referenced = by.map((id) => text(document.getElementById(id))).join(' ').trim();
     if (referenced) return referenced;
     const label = node.getAttribute('aria-label') ?? '';
-    if (label.trim()) return clean(label); // a zero-width space counts as a label, and says nothing
+    if (label.trim()) return clean(label); // a zero-width space counts as a label, although it is invisible
     const labels = [...(node.labels ?? [])].map(text).join(' ').trim();
     if (labels) return labels;
     if (node.tagName === 'BUTTON' && text(node)) return text(node);
@@ -171,7 +171,7 @@
 
   const outermost = (selector) => (node) => !node.parentElement.closest(selector);
 
-  /** Every panel: explorers and quizzes, and any other output that holds a control. Each gets an id. */
+  /** Returns every panel: explorers, quizzes, and other outputs that contain a control. Each gets an id. */
   const panels = () => {
     const named = [...notebook().querySelectorAll('.packviz-explorer, .packviz-quiz')]
       .filter(outermost('.packviz-explorer, .packviz-quiz'));
@@ -215,7 +215,7 @@
     ...[...node.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL()),
   ].join('\n');
 
-  /** What is drawn in a panel, as a short fingerprint; without a marked picture, all but the controls. */
+  /** Returns a fingerprint of a panel's picture. If no picture is marked, everything but the controls counts. */
   pv.signature = (id) => {
     const root = panelNode(id);
     const marked = [...root.querySelectorAll('.packviz-picture')];
@@ -225,8 +225,8 @@
   };
 
   /**
-   * Resolve with true as soon as the panel's picture is not `before`; with false when all has been at rest for `quiet`
-   * ms and it still is, or after `limit` ms.
+   * Resolves to true as soon as the panel's picture differs from `before`. Resolves to false if nothing has changed for
+   * `quiet` ms and the picture is still the same, or after `limit` ms.
    */
   pv.changed = async (id, before, quiet, limit) => (
     await until(() => pv.signature(id) !== before, quiet, limit) === 'done');
@@ -238,21 +238,21 @@
   pv.focused = () => document.activeElement?.dataset?.pvControl ?? null;
 
   /**
-   * Let nothing around the notebook clip it: JupyterLab's body is 0 px high, and what is scrolled out of its shell can
-   * be seen as well, but axe-core takes both for hidden.
+   * Makes the elements around the notebook show content beyond their edges. JupyterLab's body is 0 px high, and its
+   * shell scrolls. Without this, axe-core would consider all content, or the part that is out of view, hidden.
    */
   pv.unclip = () => {
     for (let at = notebook().parentElement; at; at = at.parentElement) at.style.overflow = 'visible';
   };
 
-  /** The number of the cell that holds what a selector finds first. */
+  /** Returns the number of the cell that contains the first match of a selector. */
   pv.cellOf = (selector) => [...notebook().querySelectorAll('.jp-Cell')]
     .indexOf(document.querySelector(selector)?.closest('.jp-Cell'));
 
   // ---- contrast ----------------------------------------------------------------------------------
 
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  /** Any CSS colour as [r, g, b, alpha]; null for "none" and for patterns. */
+  /** Returns any CSS colour as [r, g, b, alpha], or null for "none" and for patterns. */
   const colour = (value) => {
     if (!value || value === 'none' || value.startsWith('url(')) return null;
     canvas.clearRect(0, 0, 1, 1);
@@ -278,9 +278,9 @@
     const ground = colour(style.backgroundColor);
     return ground && [...ground.slice(0, 3), ground[3] * opacity(node)];
   };
-  /** Whether a shape's fill covers a point of the page: one path may draw many cells, so a box is not enough. */
+  /** Returns whether a shape's fill covers a point. One path may draw many cells, so its box is not exact enough. */
   const covers = (shape, x, y) => shape.isPointInFill(new DOMPoint(x, y).matrixTransform(shape.getScreenCTM().inverse()));
-  /** What lies under the middle of a text: its ancestors' grounds, then the SVG shapes drawn before it. */
+  /** Returns the colour under the middle of a text: its ancestors' backgrounds, and SVG shapes drawn before it. */
   const groundOf = (node, x, y) => {
     const layers = [];
     for (let at = node; at; at = at.parentElement) {
@@ -305,7 +305,7 @@
     return (high + 0.05) / (low + 0.05);
   };
 
-  /** Contrast of at most `limit` texts of our pictures and tables in a cell's outputs, evenly sampled. */
+  /** Returns the contrast of texts in a cell's pictures and tables: at most `limit` texts, evenly sampled. */
   pv.contrasts = (cell, limit) => {
     const outputs = notebook().querySelectorAll('.jp-Cell')[cell];
     const drawn = '.packviz-picture svg text, .jp-OutputArea svg.packviz text';
@@ -329,7 +329,7 @@
 
   const scroller = () => notebook().querySelector('.jp-WindowedPanel-outer') ?? notebook();
 
-  /** Top and bottom of each cell, in pixels of the scrolled content. */
+  /** Returns the top and the bottom of each cell, in pixels of the scrolled content. */
   pv.cellSpans = () => {
     const box = scroller();
     const zero = box.getBoundingClientRect().top - box.scrollTop;
@@ -339,7 +339,7 @@
     });
   };
 
-  /** Bring `top` to the upper edge; answers where on the page it ended up. */
+  /** Scrolls `top` to the upper edge, and returns its place on the page. */
   pv.scrollTo = async (top) => {
     const box = scroller();
     box.scrollTop = top;
@@ -350,7 +350,7 @@
 
   // ---- timing ------------------------------------------------------------------------------------
 
-  /** Bring a control into view and focus it, so that the next key press pays for nothing else. */
+  /** Brings a control into view and focuses it, so that the next key press does not take extra time for this. */
   pv.prepare = async (control) => {
     const node = document.querySelector(`[data-pv-control="${control}"]`);
     node.scrollIntoView({ block: 'center' });
@@ -359,8 +359,8 @@
   };
 
   /**
-   * Arm a stop-watch: from the next keydown to the last change of `selector` in a panel, laid out, and to the frame
-   * that shows it; `quiet` ms without a change end it. Read with `pv.timed()`.
+   * Prepares to measure the times from the next keydown to the last change of `selector` in a panel, and to the frame
+   * that shows this change. The measurement ends after `quiet` ms without a change. `pv.timed()` returns the times.
    */
   pv.time = (id, selector, quiet, limit) => {
     let began = null, laidOut = null, painted = null, pending = 0;
@@ -368,12 +368,12 @@
     const onKey = () => { began ??= performance.now(); };
     const observer = new MutationObserver(() => {
       if (began === null) return;
-      panelNode(id).getBoundingClientRect(); // lays out, which the frame would have to do
+      panelNode(id).getBoundingClientRect(); // forces the layout, which the frame would do otherwise
       laidOut = performance.now();
       pending += 1;
       frames().then(() => { painted = performance.now(); pending -= 1; });
     });
-    // Not attributes: the names and roles given to a screen reader are no picture.
+    // Attributes are not observed, because names and roles for screen readers are not part of the picture.
     watched.forEach((node) => observer.observe(node, { childList: true, subtree: true, characterData: true }));
     document.addEventListener('keydown', onKey, { capture: true, once: true });
     pv.timed = async () => {

@@ -211,7 +211,7 @@ class Server:
 
 
 class Lab:
-    """A context manager for a server and a browser."""
+    """A context manager that runs a server and a browser."""
 
     def __init__(self, source: Path | None = None, *, width: int = 1280, height: int = 1000) -> None:
         """Stores the arguments. Nothing starts before the ``with`` block.
@@ -233,7 +233,7 @@ class Lab:
             playwright = stack.enter_context(sync_playwright())
             self.browser: Browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
             stack.callback(self.browser.close)
-            # The server is closed first, because Ctrl-C reaches the browser as well, and then there is little time.
+            # The server is closed first, because Ctrl-C also reaches the browser, and little time is left after it.
             self.server = stack.enter_context(contextlib.closing(Server(self.source)))
             self._stack = stack.pop_all()
         return self
@@ -414,9 +414,9 @@ class Notebook:
         return str(self.call("signature", panel.id))
 
     def changed(self, panel: Panel, before: str, quiet: float = 0.4, limit: float = 300.0) -> bool:
-        """Returns whether the picture comes to differ from `before`.
+        """Waits for the picture to change, and returns whether it differs from `before`.
 
-        It waits until the picture differs, or until nothing has changed for `quiet` seconds.
+        The wait ends when the picture differs, or when nothing has changed for `quiet` seconds.
         """
         return bool(self.call("changed", panel.id, before, quiet * 1000, limit * 1000))
 

@@ -1,9 +1,9 @@
 """Adds an alternative text to every stored picture, for readers who cannot see the picture.
 
-nbconvert's HTML gives an SVG or PNG output no alternative text, but prefers an HTML output if there is one. So every
-picture is stored with an HTML output beside it: the same picture as an `<img>`, whose `alt` is the first paragraph of
-the picture's text. The data is in base64, because code hosts remove `<svg>` from HTML. A chart's PNG is large, so it is
-stored only in its HTML.
+nbconvert gives an SVG or PNG output no alternative text in its HTML, but it prefers an HTML output if there is one. So
+every picture also has an HTML output: the same picture as an `<img>`, whose `alt` is the first paragraph of the
+picture's text. Its data is in base64, because code hosts remove `<svg>` from HTML. A chart's PNG is large, so it is
+stored only in the HTML.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_picture(output: Any) -> bool:
 
 
 def png_of(output: Any) -> str:
-    """Returns the PNG of an output in base64, which may be inside its HTML, or an empty string if there is no PNG."""
+    """Returns an output's PNG in base64, which may be part of its HTML, or an empty string if there is no PNG."""
     found = re.search(r"data:image/png;base64,([^\"]+)", output.data.get(HTML, ""))
     return str(output.data.get(PNG, found[1] if found else ""))
 
@@ -40,7 +40,7 @@ def chart_size(chart: Any) -> tuple[int, int]:
 
 
 def describe_pictures(notebook: Any) -> None:
-    """Adds an HTML output to every picture of a notebook, which is changed in place."""
+    """Adds an HTML output to every picture of a notebook, in place."""
     for cell in notebook.cells:
         for output in filter(is_picture, cell.get("outputs", [])):
             output.data[HTML] = as_html(output)

@@ -1,4 +1,4 @@
-"""Brings a notebook into the form in which it is stored, and finds what a stored notebook must not contain."""
+"""Converts a notebook to the form in which it is stored, and finds content that a stored notebook must not have."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def plain(text: str) -> str:
 
 
 def leaks(cell: Any, root: Path) -> list[str]:
-    """Lists everything in a cell's outputs that belongs to a single run or machine: folders, addresses, random ids.
+    """Lists everything in a cell's outputs that depends on the run or the machine: folders, addresses and random ids.
 
     Args:
         cell: A code cell.
@@ -145,7 +145,7 @@ def _outputs(cell: Any) -> list[dict[str, Any]]:
 
 
 def _output(output: Any) -> dict[str, Any] | None:
-    """Returns a cleaned output, or None if it contained only a widget's view."""
+    """Returns the output in the stored form, or None if it contains only a widget's view."""
     cleaned = dict(output)
     cleaned.pop("transient", None)
     if output.output_type == "error":

@@ -33,7 +33,7 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
 
     Args:
         root: The folder that contains `notebooks/`.
-        names: The notebooks to check. Without names, all are checked, and stray files are defects, too.
+        names: The notebooks to check. Without names, all are checked, and notebooks without a source are defects, too.
     """
     names = list(names)
     try:
@@ -70,7 +70,7 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
         return
     text = edition.path.read_text(encoding="utf-8")
     if len(text.encode()) > MAX_BYTES:
-        yield f"{len(text.encode()) / 1e6:.1f} MB, over the limit of {MAX_BYTES / 1e6:.1f} MB"
+        yield f"has {len(text.encode()) / 1e6:.1f} MB, over the limit of {MAX_BYTES / 1e6:.1f} MB"
     try:
         notebook = loads(text)
     except ValueError as error:
@@ -100,7 +100,7 @@ def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
 
 
 def _apart(root: Path, *paths: Path) -> Iterator[str]:
-    """Yields a defect for each cell whose outputs differ between the editions, because a test runs it only once."""
+    """Yields a defect for each cell whose outputs differ between the editions, because the tests run it only once."""
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
     except (OSError, ValueError):  # there is only one edition, or one is missing or broken, which is reported elsewhere
@@ -109,8 +109,8 @@ def _apart(root: Path, *paths: Path) -> Iterator[str]:
         other = solved.cells[i]
         if cell.source == other.source and _shown(cell) != _shown(other):
             yield (
-                f"{paths[0].relative_to(root)}: cell {cell.id} has different outputs in the solutions ({other.id}):"
-                " a claim or a solution before it changes what follows, such as torch's random state"
+                f"{paths[0].relative_to(root)}: cell {cell.id} has different outputs in the solutions ({other.id}),"
+                " because an earlier solution or cell tagged 'claims' changed something, such as torch's random state"
             )
 
 
@@ -150,7 +150,7 @@ def _order(notebook: Any) -> Iterator[str]:
     counts = [cell.execution_count for cell in code]
     if None in counts:
         unrun = [str(cell.get("id", "?")) for cell in code if cell.execution_count is None]
-        yield f"code cell {', '.join(unrun)} was not run, so a strict test would compare nothing"
+        yield f"code cell {', '.join(unrun)} was not run, so a test could not compare its outputs"
     elif counts != list(range(1, len(counts) + 1)):
         yield f"its cells were not run once, from top to bottom (counts {counts})"
     if not code:
@@ -174,11 +174,11 @@ def _odd_tags(cell: Any) -> Iterator[str]:
     if unknown := own - KNOWN_TAGS:
         yield f"unknown tag {', '.join(sorted(unknown))}; the known tags are {', '.join(sorted(KNOWN_TAGS))}"
     if own & IGNORE_TAGS and LIVE_TIMING not in own:
-        yield f"tagged {', '.join(sorted(own & IGNORE_TAGS))} but is not a live timing ({LIVE_TIMING!r})"
+        yield f"is tagged {', '.join(sorted(own & IGNORE_TAGS))} but not {LIVE_TIMING!r}"
     if LIVE_TIMING in own and not own & IGNORE_TAGS:
-        yield f"tagged {LIVE_TIMING!r} without 'nbval-ignore-output'"
+        yield f"is tagged {LIVE_TIMING!r} but not 'nbval-ignore-output'"
     for comment in _NBVAL_COMMENT.findall(cell.source):
-        yield f"the comment {comment} hides it from the tests; only a tag on a live timing may"
+        yield f"the comment {comment} hides it from the tests; only a tag of a live timing may do that"
 
 
 def _claims(cell: Any) -> Iterator[str]:
@@ -189,13 +189,13 @@ def _claims(cell: Any) -> Iterator[str]:
     if not _ASSERTS.search(cell.source):
         yield "is tagged 'claims' but asserts nothing"
     if cell.outputs:
-        yield "is tagged 'claims' but has output; move it to a cell that the reader has, too"
+        yield "is tagged 'claims' but has output; move the output to a cell that readers have, too"
 
 
 def _errors(cell: Any) -> Iterator[str]:
     raised = [output.ename for output in cell.outputs if output.output_type == "error"]
     if raised and "raises-exception" not in tags(cell):
-        yield f"stores an error ({raised[0]}) without the tag 'raises-exception'"
+        yield f"stores an error ({raised[0]}) but is not tagged 'raises-exception'"
     if "raises-exception" in tags(cell) and cell.execution_count is not None and not raised:
         yield "is tagged 'raises-exception' but raises no error"
 
@@ -205,17 +205,17 @@ def _pictures(cell: Any) -> Iterator[str]:
         data = output.data
         bare = _BARE_WIDGET.match(text_of(data))
         if PLOTLY in data and not png_of(output):
-            yield "a chart has no picture beside it"
+            yield "a chart has no image"
         if PLOTLY in data and not text_of(data):
             yield "a chart has no text twin"
         if is_picture(output) and data.get("text/html") != as_html(output):
-            yield "a picture has no text/html with its words beside it"
+            yield "a picture has no text/html output with its text"
         if bare:
-            yield f"an output's text is the bare {bare[0]}…): give it a text twin"
+            yield f"an output's text is only {bare[0]}…); give it a text twin"
         if WIDGET_VIEW in data:
             yield "stores a widget view"
             if bare or "text/plain" not in data or not {"image/svg+xml", "text/html"} & set(data):
-                yield "a widget view has no picture (image/svg+xml), or table (text/html), and text twin beside it"
+                yield "a widget view needs a picture (image/svg+xml) or a table (text/html), and a text twin"
         if any(_FETCHES.search(str(data.get(kind, ""))) for kind in ("text/html", "image/svg+xml")):
             yield "an output fetches from the network"
 

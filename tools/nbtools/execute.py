@@ -32,10 +32,10 @@ class RunError(RuntimeError):
 
 
 def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[str, str]:
-    """Returns the environment in which a notebook is run.
+    """Returns the environment variables for running a notebook.
 
     Args:
-        strict: True if an exercise that is not solved raises an error.
+        strict: whether an exercise that is not solved raises an error.
         threads: The largest number of threads in each thread pool.
         hash_seed: The value of `PYTHONHASHSEED`.
     """
@@ -108,7 +108,7 @@ def _pictures(some: list[Any]) -> list[str]:
         return []
     browser = find_chromium()
     if browser is None:
-        raise RunError(f"its charts cannot be drawn: {how_to_get_it()}")
+        raise RunError(f"cannot draw its charts: {how_to_get_it()}")
     return asyncio.run(_rasterised(some, browser))
 
 
@@ -128,7 +128,7 @@ async def _rasterised(some: list[Any], browser: str) -> list[str]:
 
 
 def _small(png: bytes) -> bytes:
-    """Reduces a chart's PNG, which readers download, to a fifth of its size. Charts have few colours, so this works."""
+    """Reduces a chart's PNG to a fifth of its size, because readers download it. Charts need only a few colours."""
     from PIL import Image  # noqa: PLC0415
 
     small = io.BytesIO()

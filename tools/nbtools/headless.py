@@ -1,4 +1,4 @@
-"""Runs a notebook with papermill, after checking that it has the parameters."""
+"""Runs a notebook with papermill, after checking that the notebook has the given parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbtools.source import SourceError
 
 
 class ParameterError(SourceError):
-    """Raised if a parameter is unknown, if its value cannot be read, or if the place for the result is wrong."""
+    """Raised if a parameter is unknown, if its value cannot be read, or if the result cannot be written there."""
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:
@@ -30,14 +30,14 @@ def parse_parameters(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ParameterError(f"-p {pair}: write -p name=value")
+            raise ParameterError(f"-p {pair} has no '='; write -p name=value")
         if name in parsed:
-            raise ParameterError(f"-p {name} appears twice")
+            raise ParameterError(f"-p {name} appears twice; give one value")
         try:
             parsed[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise ParameterError(f"-p {pair}: the value is not JSON or YAML ({reason})") from None
+            raise ParameterError(f"-p {pair}: the value is neither JSON nor YAML ({reason})") from None
     return parsed
 
 
@@ -51,7 +51,7 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
 
     Raises:
         ParameterError: The notebook has no such parameter, or `out` is in the folder of the notebook.
-        RunError: A cell raised an error that was not intended.
+        RunError: A cell raised an error, and is not tagged `raises-exception`.
     """
     refuse_unknown(notebook, parameters)
     out = out.resolve()
@@ -76,7 +76,7 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
     except PapermillExecutionError as error:
         if _only_meant_errors(out):
             return
-        raise RunError(f"{notebook.name} raised an error; what ran is in {out}\n{plain(str(error))}") from None
+        raise RunError(f"{notebook.name} raised an error; its outputs are in {out}\n{plain(str(error))}") from None
 
 
 def _only_meant_errors(out: Path) -> bool:
@@ -98,5 +98,5 @@ def refuse_unknown(notebook: Path, parameters: dict[str, Any]) -> None:
     """Rejects unknown parameters, because papermill would only warn, and then run with the defaults."""
     known = papermill.inspect_notebook(str(notebook))
     if unknown := sorted(set(parameters) - set(known)):
-        offer = f"it has {', '.join(known)}" if known else "it has none"
+        offer = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
         raise ParameterError(f"{notebook.name} has no parameter {', '.join(unknown)}; {offer}")

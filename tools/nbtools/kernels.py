@@ -1,8 +1,8 @@
 """A pytest plugin that extends nbval for the strict run.
 
-A test of a solutions notebook also tests the reader's notebook, because the two differ only in the exercises. In front
-of each solution, the reader's cell with the stub runs in the same kernel. Only solutions are checked strictly. The
-plugin also records the peak memory of each notebook's kernel.
+A test of a solutions notebook also tests the reader's notebook, because the two differ only in the exercises. Before
+each solution, the reader's cell, which contains the stub, runs in the same kernel. Only solutions run in strict mode.
+The plugin also records the peak memory of each notebook's kernel.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nbtools.canonical import loads
 from nbtools.check import exercises
 
 PEAK = "peak_bytes"
-READERS = "reader's "  # the prefix of the names of cells that only the reader's notebook has
+READERS = "reader's "  # the prefix in the names of cells that only the reader's notebook contains
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Puts the reader's exercises in front of their solutions."""
+    """Adds the reader's exercise cells, each before its solution."""
     found = [one for item in items for one in (_readers_cell(item), item) if one is not None]
     items[:] = found
 
@@ -42,7 +42,7 @@ def _readers_cell(item: Any) -> Any | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: Any) -> None:
-    """Leaves a picture's HTML out of the comparison, because it is made from other outputs when it is stored."""
+    """Excludes a picture's HTML from the comparison, because a running notebook has none (see `alternative`)."""
     for output in filter(is_picture, item.cell.get("outputs", [])):
         output.data.pop(HTML, None)
 

@@ -1,11 +1,10 @@
-"""Turns a source file into its notebooks, not yet run.
+"""Turns a source file into its notebooks, without running them.
 
 A source is `notebooks/source/NN_name.py` in jupytext's percent format. It becomes the reader's notebook
 `notebooks/NN_name.ipynb` and, if it contains solutions or claims, also `notebooks/solutions/NN_name.ipynb`.
 
-A cell tagged `claims` checks the statements of a section. A learner does not have to read it, and its statements may be
-false for the reader's version of torch. So it is only in the solutions notebook, where it is folded. Every test run
-executes it.
+A cell tagged `claims` checks the statements of a section. Readers do not need it, and its assertions may fail in their
+version of torch, so it appears only in the solutions notebook, where it is folded. Every test run executes it.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
         names: Names such as `01_why_pack` or `01`, or paths of sources or notebooks. Without names, all are returned.
 
     Raises:
-        SourceError: There is no source, or none with one of these names; a file is not called `NN_name.py`; or two
+        SourceError: There is no source, or none with one of these names; a file is not named `NN_name.py`; or two
             files share a number.
     """
     found = sorted((root / "notebooks" / "source").glob("*.py"))
@@ -79,7 +78,7 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
     wanted = [Path(name).stem if "." in Path(name).name else Path(name).name for name in names]
     known = {path.stem for path in found} | set(numbers)
     if unknown := [name for name in wanted if name not in known]:
-        raise SourceError(f"no notebook called {', '.join(unknown)}; choose from {', '.join(p.stem for p in found)}")
+        raise SourceError(f"no notebook is named {', '.join(unknown)}; choose from {', '.join(p.stem for p in found)}")
     return [p for p in found if not wanted or p.stem in wanted or p.stem[:2] in wanted]
 
 
@@ -122,12 +121,12 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
         word = line.strip()
         if word == BEGIN:
             if opened:
-                raise SourceError(f"{where}: {BEGIN!r} inside a solution")
+                raise SourceError(f"{where}: {BEGIN!r} is inside a solution")
             opened = len(solved) + 1
             stub.append(line[: len(line) - len(line.lstrip())] + STUB)
         elif word == END:
             if not opened:
-                raise SourceError(f"{where}: {END!r} without {BEGIN!r}")
+                raise SourceError(f"{where}: {END!r} has no {BEGIN!r} before it")
             if not any(inside.strip() for inside in solved[opened - 1 :]):
                 raise SourceError(f"{where}: the solution is empty")
             opened = 0
@@ -138,7 +137,7 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
             if not opened:
                 stub.append(line)
     if opened:
-        raise SourceError(f"{where}: {BEGIN!r} without {END!r}")
+        raise SourceError(f"{where}: {BEGIN!r} has no {END!r} after it")
     return "\n".join(stub), "\n".join(solved)
 
 
@@ -160,7 +159,7 @@ def is_relative(target: str) -> bool:
 
 
 def one_folder_deeper(markdown: str) -> str:
-    """Rewrites relative links so that they lead to the same files from `solutions/`."""
+    """Rewrites relative links so that they lead to the same files from the folder `solutions/`."""
 
     def deepen(target: str) -> str:
         if not is_relative(target):
@@ -206,7 +205,7 @@ def _notebook(original: Any, texts: Sequence[str | None], stem: str) -> Any:
 
 
 def _deepen(notebook: Any, name: str) -> None:
-    """Adapts the title and the links of the Markdown cells to the solutions notebook, in place."""
+    """Changes the title and the links of the Markdown cells to those of a solutions notebook, in place."""
     untitled = True
     for cell in notebook.cells:
         if cell.cell_type != "markdown":
@@ -216,4 +215,4 @@ def _deepen(notebook: Any, name: str) -> None:
             cell.source, titles = re.subn(r"(?m)^(# .*?)[ \t]*$", r"\1 (solutions)", cell.source, count=1)
             untitled = not titles
     if untitled:
-        raise SourceError(f"{name}: no heading to append '(solutions)' to")
+        raise SourceError(f"{name}: has no heading; begin with one, because '(solutions)' is appended to it")

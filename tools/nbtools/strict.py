@@ -36,9 +36,10 @@ class _Ran:
 def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMORY) -> list[str]:
     """Runs notebooks under nbval, and lists the failures. nbval's own report goes to standard output.
 
-    A reader's notebook runs as part of its solutions, if there are any, because only its exercises differ (see
-    `kernels`, and `defects`, which compares the stored outputs of shared cells). The number of threads and the hash
-    seed differ on purpose from those with which the notebooks were written, as stored outputs must not depend on them.
+    If a notebook has solutions, the reader's notebook runs as part of the solutions notebook, because only the
+    exercises differ (see `kernels`, and `defects`, which compares the stored outputs of shared cells). The number of
+    threads and the hash seed differ from those with which the notebooks were written, because no output may depend on
+    them.
 
     Args:
         root: The folder that contains `notebooks/`.
@@ -46,7 +47,7 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
         max_memory: The largest amount of memory that a kernel may use, in bytes.
     """
     if not paths:
-        return [f"no notebooks under {root / 'notebooks'}"]
+        return [f"there are no notebooks in {root / 'notebooks'}"]
     paths = [path for path in paths if path.parent / "solutions" / path.name not in paths]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -57,9 +58,9 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
         name = path.relative_to(root).as_posix()
         problems += (f"{name}{problem}" for problem in _problems(ran.pop(name, _Ran()), path, name, max_memory))
     if ran:
-        problems.append(f"ran notebooks that were not selected: {', '.join(sorted(ran))}")
+        problems.append(f"nbval ran notebooks that were not selected: {', '.join(sorted(ran))}")
     if status and not problems:
-        problems.append(f"nbval ended with {status}")
+        problems.append(f"nbval ended with exit status {status}")
     return problems
 
 
@@ -73,8 +74,8 @@ def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
     command += [f"--rootdir={root}", "--noconftest", "-p", "nbtools.kernels", "-p", "no:cacheprovider"]
     command += ["-q", "--color=no", f"--nbval-cell-timeout={CELL_SECONDS}"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
-    # Notebooks begin in the given order, not in xdist's own. Those with high numbers take longer, so they begin first.
-    # If one of them began last, everything else would have to wait for it.
+    # Notebooks begin in the given order, not in xdist's own. Those with high numbers take longest, so they begin first.
+    # If one of them began last, it would still run when all the others had ended.
     command += ["-n", str(min(workers(), len(paths)) if len(paths) > 1 else 0), "--dist", "loadfile"]
     command += ["--no-loadscope-reorder"]
     return command + [str(path) for path in sorted(paths, key=lambda path: path.name, reverse=True)]
@@ -112,7 +113,7 @@ def _read(report: Path) -> dict[str, _Ran]:
 
 
 def _code_cells(path: Path) -> int:
-    """Counts the code cells to run. For a solutions notebook, they include the exercises of the reader's notebook."""
+    """Counts the code cells to run. For a solutions notebook, these include the reader's exercise cells."""
     notebook, readers = loads(path.read_text(encoding="utf-8")), path.parent.parent / path.name
     own: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     if path.parent.name != "solutions" or not readers.is_file():
