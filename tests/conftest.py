@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "quick"
 
-# No deadline, and no complaint about slow drawing: a busy two-core machine is not a wrong answer.
+# There are no limits on time, because a slow machine is not a defect.
 for name, examples in {"quick": 10, "full": 500}.items():
     settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(PROFILE)
@@ -31,7 +31,7 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def chromium():
     """Returns the browser's path. Without a browser, the test is skipped, or fails in CI."""
-    from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, which a bare machine has not
+    from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, which a bare GPU machine does not need
 
     if (found := find_chromium()) is None:
         (pytest.fail if in_ci() else pytest.skip)(how_to_get_it())

@@ -1,4 +1,4 @@
-"""What several of the unit tests use."""
+"""Fixtures that several of the unit tests use."""
 
 import pytest
 import torch
@@ -6,13 +6,13 @@ import torch
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Tiny tensors on busy cores: threads only wait for each other."""
+    """Uses one thread, because with tiny tensors on busy cores, threads only wait for each other."""
     torch.set_num_threads(1)
 
 
 @pytest.fixture
 def two_threads():
-    """Another number than that of the tests, for what has to leave it alone. A test looks whether it has."""
+    """Sets a number of threads that differs from that of the other tests, and that the test must find unchanged."""
     torch.set_num_threads(2)
     yield 2
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""What one release of torch does and says, and others need not: no promise of packviz."""
+"""Marks for tests of behaviour that only some releases of torch have, and that packviz does not promise."""
 
 import pytest
 import torch
@@ -11,10 +11,10 @@ def _number(release):
 
 
 def habit_of(release):
-    """A mark for a test that need hold on one release alone, as `habit_of("2.13")`."""
-    return pytest.mark.skipif(release != HERE, reason=f"a habit of torch {release}; this is {HERE}")
+    """Marks a test that needs to pass on one release only, as in `habit_of("2.13")`."""
+    return pytest.mark.skipif(release != HERE, reason=f"applies to torch {release}; this is {HERE}")
 
 
 def habit_since(release):
-    """A mark for a test that need hold from one release on."""
-    return pytest.mark.skipif(_number(HERE) < _number(release), reason=f"so since torch {release}; this is {HERE}")
+    """Marks a test that needs to pass on a release and on later ones."""
+    return pytest.mark.skipif(_number(HERE) < _number(release), reason=f"applies since torch {release}; this is {HERE}")
