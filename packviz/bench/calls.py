@@ -1,4 +1,4 @@
-"""Times functions of your own, such as a training step before and after a change: `pv.time_calls`."""
+"""Defines `pv.time_calls`, which times functions of your own, such as a training step before and after a change."""
 
 from __future__ import annotations
 

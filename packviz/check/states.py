@@ -86,7 +86,7 @@ class Difference:
 
 
 class Agreement(HasText):
-    """A record of which `RESULTS` agree between padded and packed, read as `agrees.h_n` or `agrees["h_n"]`.
+    """A record of which `RESULTS` agree between the padded and the packed run, read as `agrees.h_n` or `agrees["h_n"]`.
 
     An unknown name raises an error. So does a result that the comparison does not have, such as `outputs_reverse` with
     one direction or `c_n` for a GRU, because neither True nor False would be right.
@@ -157,7 +157,7 @@ class StatesComparison(Drawing):
 
     @cached_property
     def agrees(self) -> Agreement:
-        """A record of which results agree between padded and packed, as in `comparison.agrees.h_n`."""
+        """A record of which results agree between the padded and the packed run, as in `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
         agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
         absent = {
@@ -167,7 +167,7 @@ class StatesComparison(Drawing):
         return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
 
     def needs_packing(self, name: str) -> bool:
-        """Returns whether a result differs between padded and packed, and so is right only with packing.
+        """Returns whether a result differs between the padded and the packed run, and so needs packing to be right.
 
         Args:
             name: one of `RESULTS`.
@@ -296,16 +296,18 @@ def compare(
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any `proj_size`, dtype and
             device.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
-        lengths: `(B,)` the number of real time steps of each sequence, in any order.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of each sequence.
         hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
-        gradients: whether to compare the gradients of the two losses in `LOSSES`, too.
+        gradients: whether to compare gradients, too, of two losses: a weighted sum of the outputs at real steps, and
+            one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
             weight tensor. Defaults to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
 
     Returns:
-        A `StatesComparison`, whose `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and whose `.verdict`
-        is a summary. A notebook draws the comparison, and `print` writes it as text.
+        A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)` take the names in
+        `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook draws the comparison, and `print` writes
+        it as text.
 
     Raises:
         TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a tensor.
@@ -374,7 +376,7 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Lay
 
 
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
-    """Yields a remark for each part of this module that the comparison leaves out."""
+    """Yields a remark for each part of the RNN that the comparison leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
         yield (
             f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because even with the same seed it draws"

@@ -321,7 +321,11 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 
 
 def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
-    """Returns, by name, a dict for each tensor or list with a sequence axis, which maps to 0. Time axes map to 1."""
+    """Returns the axes along which each tensor or list holds sequences or time steps, by its name.
+
+    Each value is a dict in which the axis of the sequences maps to 0, and axes of time map to 1. Inputs without an axis
+    of sequences are left out.
+    """
     if not found:
         return {}
     B, most = len(found[0].lengths), max(found[0].lengths)

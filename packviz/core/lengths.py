@@ -149,9 +149,9 @@ RANDOM = ("uniform", "log-normal", "nearly equal")
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from `longest` down to 1.
 
-    The values are symmetric around `(longest + 1) / 2`, and a single value is in the middle. So if `distinct` divides
-    `batch_size`, and either `longest` is odd or `distinct` is even, the number of real cells, which is the sum of the
-    lengths, does not depend on `distinct`.
+    Apart from rounding, the values are symmetric around `(longest + 1) / 2`; a single value lies in the middle. So if
+    `distinct` divides `batch_size`, and either `longest` is odd or `distinct` is even, the number of real cells, which
+    is the sum of the lengths, does not depend on `distinct`.
 
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.

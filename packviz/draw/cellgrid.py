@@ -64,20 +64,20 @@ class CellGrid:
 
     @property
     def right(self) -> float:
-        """The x-coordinate of the grid's right edge in px."""
+        """The x-coordinate, in px, of the grid's right edge."""
         return self.x(self.columns)
 
     @property
     def foot(self) -> float:
-        """The y-coordinate of the grid's bottom edge in px."""
+        """The y-coordinate, in px, of the grid's bottom edge."""
         return self.y(self.rows)
 
     def x(self, column: float) -> float:
-        """Returns the x-coordinate of a column's left edge in px."""
+        """Returns the x-coordinate, in px, of a column's left edge."""
         return self.left + column * self.wide
 
     def y(self, row: float) -> float:
-        """Returns the y-coordinate of a row's top edge in px."""
+        """Returns the y-coordinate, in px, of a row's top edge."""
         return self.top + row * self.tall
 
     def line(self, row: int) -> float:

@@ -78,7 +78,7 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: padded, packed, and as its packed data is stored in memory.
+    """Draws a batch of variable-length sequences: padded, packed step by step, and as the packed data in memory.
 
     Args:
         what: the batch, in one of these forms:
@@ -105,8 +105,9 @@ def show(
         A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes it to a file.
 
     Raises:
-        ValueError: the lengths are not valid, or do not fit `x`; the numbers of names and sequences differ; or `part`
-            is unknown, or is combined with an option that applies only to the whole picture.
+        ValueError: the lengths are not valid, are all 0, are missing for a padded batch, or do not fit it; the numbers
+            of names and sequences differ; or `part` is unknown, or is combined with an option that applies only to the
+            whole picture.
         TypeError: `what` has none of the forms above (for example, it is a nested tensor with a different layout), or
             `names` is not a list of strings.
 

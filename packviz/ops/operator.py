@@ -40,10 +40,10 @@ class Ragged(nn.Module):
     `flatten_parameters()`.
 
     Under `torch.compile` and `torch.export`, the module is one operator, or one per layer if there is dropout between
-    layers. A model that contains a `Ragged` can be compiled with `fullgraph=True`, and exported with dynamic batch and
-    time dimensions. Once compiled, the module always uses the method `"auto"`, and under autocast it computes in the
-    dtype of its weights. The compiled backward pass repeats the forward pass, and cannot be differentiated again.
-    Import `packviz.ops.operator` before you load an exported program.
+    layers in training mode. A model that contains a `Ragged` can be compiled with `fullgraph=True`, and exported with
+    dynamic batch and time dimensions. Once compiled, the module always uses the method `"auto"`, and under autocast it
+    computes in the dtype of its weights. The compiled backward pass repeats the forward pass, and cannot be
+    differentiated again. Import `packviz.ops.operator` before you load an exported program.
 
     Attributes:
         rnn: the RNN.

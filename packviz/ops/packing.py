@@ -371,7 +371,7 @@ def _refuse_empty(packed: PackedSequence) -> None:
 
 
 def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a function outside of `torch.compile`, which causes a graph break, as torch's own functions do."""
+    """Calls a function outside `torch.compile`, which causes a graph break, as torch's own functions do."""
     result: R = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
 

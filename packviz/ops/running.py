@@ -57,10 +57,10 @@ def run(
 
     The method affects the time but not the result, apart from rounding errors, which differ because the methods add up
     the same numbers in different orders. Between any two methods, values and gradients differ by at most 1e-4 of the
-    largest value in float32 (usually 1e-6), and by at most 1e-10 in float64. By default, cuDNN multiplies float32 on a
-    GPU in TF32, which has a 10-bit mantissa, so differences are around 1e-3. To avoid this, set
-    `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks between layers. At
-    real cells, these masks have the same distribution as torch's.
+    largest value in float32 (usually 1e-6), and by at most 1e-10 in float64. By default, cuDNN multiplies float32
+    values in TF32 on GPUs that support it. TF32 has a 10-bit mantissa, so differences are then around 1e-3. To avoid
+    this, set `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks between
+    layers. At real cells, these masks have the same distribution as torch's.
 
     * `"packed"` packs the batch, runs torch's kernel for packed data, and pads the result.
     * `"padded"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is frozen during the
@@ -149,7 +149,7 @@ def plan(
 
     Args:
         rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`. For a `Spec`, `plan`
-            assumes float32 and, on a CPU, a build of torch with oneDNN.
+            assumes float32, tanh rather than ReLU, and, on a CPU, a build of torch with oneDNN.
         lengths: `(B,)` whole numbers of at least 0, in any form that `Layout` accepts.
         training: whether gradients will be needed.
         device: the device on which the batch will run, such as `"cuda"`. This machine need not have such a device.
@@ -371,8 +371,9 @@ def _packing(x: Tensor) -> Any:
 def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
     """Returns whether the kernel is called without the module.
 
-    For a few short sequences on a CPU, the module's own Python code takes as long as packing. cuDNN needs all weights
-    in one piece of memory, which the module ensures, and has a backward pass only in training mode.
+    On a CPU, it is whenever packviz has the weights, because for a few short sequences, the module's own Python code
+    takes as long as packing. On a GPU, it is if all weights are in one piece of memory, as cuDNN needs them. In eval
+    mode with gradients, it always is, because cuDNN has a backward pass only in training mode.
     """
     if weights and not weights[0].is_cpu:
         return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)

@@ -158,7 +158,10 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return Benchmark({**self.provenance, "parameters": parameters}, self.values)
 
     def to_text(self, what: Sequence[str] = ("time", "ratio", "memory"), setups: Sequence[str] = ()) -> str:
-        """Returns a table of some of `QUANTITIES` for each pass and setup, by default for all setups."""
+        """Returns a table of some of `QUANTITIES` for each pass and setup.
+
+        By default, it covers all quantities and setups.
+        """
         drawn = [setup for setup in self.setups if setup in (setups or SETUPS)]
         return "\n".join([f"{self.network}.", *self._tables(what, drawn), *self._remarks()])
 
@@ -400,6 +403,9 @@ run, recorded = STUDY.run, STUDY.load
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
-    """Returns, by machine name, the recorded results with all these methods. Raises the same errors as `recorded`."""
+    """Returns the recorded results that include all of these methods, by machine name.
+
+    The errors are those of `recorded`.
+    """
     found = STUDY.recordings()
     return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.methods}}
