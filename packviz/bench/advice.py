@@ -118,8 +118,8 @@ class Advice(Drawing):
     def best(self) -> str:
         """The method to use on shuffled batches: the simplest exact one that is not clearly slower than the fastest.
 
-        If there is padding, and the rounds cannot tell torch's packing and the fastest method apart, torch's packing is
-        best.
+        If there is padding, and the rounds cannot tell torch's packing and the fastest method apart, this is torch's
+        packing.
         """
         return self._best(SHUFFLED)
 
@@ -323,8 +323,8 @@ def advise(
 
     Returns:
         An `Advice` with the `.recommended` method, the `.code` to paste, the `.speedup`, the `.seconds_per_epoch`, and
-            the `.device` to which it applies. Its text includes a table of all methods. If the rounds cannot tell the
-            methods apart, or the machine is busy, the text says so.
+        the `.device` to which it applies. Its text includes a table of all methods. If the rounds cannot tell the
+        methods apart, or the machine is busy, the text says so.
 
     Raises:
         TypeError: `rnn` is not an RNN.

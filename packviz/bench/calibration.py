@@ -113,7 +113,7 @@ class _Calibration(Results[_Point, _Seconds]):
 
     @property
     def is_enough(self) -> bool:
-        """True if every kind of RNN was measured at every shape. Fewer measurements cannot determine all constants."""
+        """True if every kind of RNN was measured at every shape. Fewer measurements may not determine all constants."""
         return {(point.mode, point.shape) for point in self.values} >= {*product(MODES, SHAPES)}
 
     @property

@@ -57,7 +57,7 @@ def time_calls(
 
     Returns:
         A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and says how closely the
-            results agree.
+        results agree.
 
     Raises:
         TypeError: one of `calls` is not a function, or returns something that cannot be compared.

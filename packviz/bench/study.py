@@ -164,8 +164,8 @@ def timed(
 
     Returns:
         A `Timing`. Its provenance has only the fields that change from point to point, the comparison's parameters,
-            and, as `difference`, the largest error of each call relative to the reference. Calls that were left out are
-            in `missing`.
+        and, as `difference`, the largest error of each call relative to the reference. Calls that were left out are in
+        `missing`.
 
     Raises:
         Exception: the reference failed for a reason other than lack of memory, so nothing can be compared.

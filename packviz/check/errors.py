@@ -112,8 +112,8 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
 
         pv.explain_errors().install()  # for uncaught errors from now on; .uninstall() undoes it
 
-    If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about
-    the earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
+    If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about the
+    earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
 
     Args:
         function: the function to decorate. `@pv.explain_errors` and `@pv.explain_errors()` do the same.

@@ -237,7 +237,7 @@ class Matches(HasText, Sequence[Exhibit]):
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains an error with packed sequences, given its text: why it happens and what to do about it.
+    """Explains, given the text of an error with packed sequences, why it happens and what to do about it.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 

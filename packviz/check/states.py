@@ -390,8 +390,8 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
 class _Finding:
     """One line of a comparison: how many cells of a result differ, and by how much.
 
-    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none, because nothing there
-    is right or wrong.
+    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none, because values in the
+    padding are neither right nor wrong.
     """
 
     name: str

@@ -94,7 +94,7 @@ class Runner:
         self.module, self.signature = module, signature
 
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """Calls a function with the inputs, bound to the parameters of `forward`, and then restores all state."""
+        """Calls a function with the inputs, bound to the parameters of `forward`, and then restores the state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
         held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}

@@ -28,8 +28,8 @@ ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
 
 CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
-"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives each worker a block
-of sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so too, but reverses every second turn."""
+"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives each worker a block of
+sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so too, but reverses every second turn."""
 
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
 PADDED, CUT = "padded", "cut where the row ends"

@@ -143,8 +143,8 @@ class Layout:
         Args:
             shape: the shape of the batch, `(T, B, …)`, or `(B, T, …)` with `batch_first`.
             lengths: `(B,)` the lengths of the sequences, as in `Layout`.
-            batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if
-                `B` equals `T`.
+            batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
+                equals `T`.
 
         Raises:
             ValueError: the lengths are not valid, or do not fit the shape.

@@ -32,8 +32,8 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
             the text itself. A string is a path if such a file exists, or if the string ends in `.csv`, `.json`, `.npy`
             or `.txt`. The text may be a JSON list or object; numbers separated by commas, semicolons, spaces or line
             breaks; or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
-        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the
-            column named `length` or `lengths`, or to the only column.
+        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the column
+            named `length` or `lengths`, or to the only column.
 
     Returns:
         The numbers in their original order. They may be invalid as lengths; `Layout` checks that.

@@ -101,12 +101,12 @@ class FlopCount(Drawing):
 
     @property
     def per_step(self) -> Work:
-        """The GEMM FLOPs of a forward pass by time step, each count as `(T,)`; `None` for several batches."""
+        """The GEMM FLOPs of a forward pass by time step: a `Work` with arrays `(T,)`; `None` for several batches."""
         return self.forward.per_step  # type: ignore[no-any-return]
 
     @property
     def per_sequence(self) -> Work:
-        """The GEMM FLOPs of a forward pass by sequence, each count as `(B,)`; `None` for several batches."""
+        """The GEMM FLOPs of a forward pass by sequence: a `Work` with arrays `(B,)`; `None` for several batches."""
         return self.forward.per_sequence  # type: ignore[no-any-return]
 
     @cached_property

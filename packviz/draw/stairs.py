@@ -1,4 +1,4 @@
-"""Draws a staircase of rectangles that covers the real cells of a batch, and how its cost depends on their number.
+"""Draws a staircase of rectangles over the real cells of a batch, and plots its cost against the number of rectangles.
 
 `packviz.core.cuts` computes the best cuts.
 """

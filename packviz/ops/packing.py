@@ -83,8 +83,8 @@ def pad_packed_sequence(
         and the lengths, `(B,)`, on the CPU. The sequences are in the order that they had before packing.
 
     Raises:
-        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are
-            also torch's own.
+        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are also
+            torch's own.
 
     Examples:
         >>> import packviz as pv, torch

@@ -67,12 +67,12 @@ def run(
       padding.
     * `"staircase"` cuts the time axis, and runs the same kernel on several rectangles, each of which contains only the
       sequences that are still running. See `packviz.ops.staircase`.
-    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It pays off for training on a
-      CPU. See `packviz.ops.split`.
+    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It can pay off for training on
+      a CPU. See `packviz.ops.split`.
     * `"auto"` picks the method that should be fastest. If several methods come within 5 % of the fastest, it picks the
       simplest of them.
 
-    `"padded"` and `"staircase"` pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
+    `"padded"` and `"staircase"` can pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
     that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding,
     `"split"` replaces `"padded"` and `"staircase"`, unless there is no padding.
 

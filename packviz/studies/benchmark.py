@@ -21,8 +21,8 @@ This table compares the original with this benchmark:
 As in the original, the time does not include sorting the batch. Sizes are still measured in ascending order, so compare
 methods at one size rather than sizes with each other.
 
-A file made up for a test has `"fake"` in its provenance, and every picture and text made from it says so. You can
-read and draw results without torch.
+A file made up for a test has `"fake"` in its provenance, and every picture and text made from it says so. You can read
+and draw results without torch.
 """  # noqa: E501 - a table
 
 from __future__ import annotations
