@@ -309,16 +309,16 @@ def advise(
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
-        lengths: `(N,)` lengths of the whole data set, as a list, an array, a tensor or a `Layout`; or the path of a
-            file for `pv.lengths.read`.
+        lengths: `(N,)` lengths of the whole data set, each at least 1, as a list, an array, a tensor or a `Layout`; or
+            the path of a file for `pv.lengths.read`.
         batch_size: number of sequences per batch.
         window: number of batches that are sorted together to form buckets.
         budget: seconds for the whole measurement. Every method is called on one batch, and once more if there is time.
-            Methods that take over three times as long as the fastest are not measured further, except for the two that
-            use only torch. Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the
-            budget is spent. If there is too little time for a round, the calls on one batch count as a round. A call
-            that has begun is always finished, and torch's packing is called at least once. Methods are left out if no
-            time remains for them.
+            Methods that take over three times as long as the fastest exact one are not measured further, except for the
+            two that use only torch. Interleaved rounds follow until the ratios to torch's packing are known to about 5
+            %, or the budget is spent. If there is too little time for a round, the calls on one batch count as a round.
+            A call that has begun is always finished, and torch's packing is called at least once. Methods are left out
+            if no time remains for them.
         seed: seed for the shuffling and the data.
 
     Returns:

@@ -60,7 +60,7 @@ def time_calls(
         results agree.
 
     Raises:
-        TypeError: one of `calls` is not a function, or returns something that cannot be compared.
+        TypeError: `calls` is not a dict of functions, or one of them returns something that cannot be compared.
         ValueError: the results differ (the error names the function, the part of its result, and the difference), there
             is nothing to time, a number is out of range, or CUDA is in use and the results do not show where the work
             is done.

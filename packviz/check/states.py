@@ -288,7 +288,7 @@ def compare(
 ) -> StatesComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    `compare` disables dropout, because dropout would draw different numbers in the two runs, and nothing would agree.
+    `compare` disables dropout, because it would draw different numbers in the two runs, so their results would differ.
     Apart from that, `compare` uses the module as it is. Afterwards, the module's mode, every `.grad` and torch's random
     state are as they were before.
 
@@ -299,7 +299,7 @@ def compare(
         lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of each sequence.
         hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
-        gradients: whether to compare gradients, too, of two losses: a weighted sum of the outputs at real steps, and
+        gradients: whether to compare the gradients of two losses, too: a weighted sum of the outputs at real steps, and
             one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
             weight tensor. Defaults to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
@@ -310,8 +310,9 @@ def compare(
         it as text.
 
     Raises:
-        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a tensor.
-        ValueError: shapes, dtypes or devices do not fit together, or a length is not valid.
+        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a dense tensor.
+        ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta device; or a length is
+            not valid.
 
     Examples:
         >>> import packviz as pv, torch

@@ -101,11 +101,11 @@ def check_static(
     changes that `forward` makes to other Python objects.
 
     Args:
-        module: any network, including a scripted or a quantized one.
+        module: any network, including a scripted or a quantised one.
         example_inputs: a tuple or list of the network's positional arguments, or a dict of its keyword arguments.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, and each of the others takes up
+            `dynamo=True`, run by ONNX Runtime). A trace usually takes a fraction of a second, and each of the others up
             to several seconds.
         dynamic: whether the batch size and the number of time steps may vary, too.
         lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as

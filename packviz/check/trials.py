@@ -380,7 +380,7 @@ def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
 def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
     """Returns the largest difference and a description of it, or 0 and an empty string if the results agree.
 
-    Two values agree if they differ by at most `tolerance` times the largest number in the one from `want`.
+    Two values agree if they differ by at most `tolerance` times the largest number in the value from `want`.
     """
     if [name for name, _ in want] != [name for name, _ in got]:
         return float("inf"), f"gives {len(got)} results instead of {len(want)}"

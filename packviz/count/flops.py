@@ -234,8 +234,8 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     Returns:
         A `FlopCount`, whose `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded) belong to the forward pass.
         Its `.forward`, `.backward`, `.training` and `.elementwise` have the same four attributes. So do `.per_step` and
-        `.per_sequence`, with an array in each; for several batches, these two are `None`. For several batches, all
-        numbers are sums over the batches, so `.ratio` is the ratio of the sums, not the mean of the ratios.
+        `.per_sequence`, as arrays. For several batches, these two are `None`, and all other numbers are sums over the
+        batches, so `.ratio` is the ratio of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.

@@ -18,7 +18,7 @@ from packviz.draw import palette
 from packviz.draw.sheet import CHAR, Sheet, width_of
 
 WIDTH = 900.0
-"""The width of a JupyterLab cell in px. If pictures do not fit side by side, they are placed below each other."""
+"""The width of a JupyterLab cell in px. If pictures do not fit side by side, they are placed one below the other."""
 
 LEFT, TOP, TALL = 42.0, 44.0, 24.0
 """The space in px for names to the left of a grid and for its headings above it, and the height of a row in px."""

@@ -285,7 +285,7 @@ class Strips(Drawing):
 
 
 def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
-    """Draws batches side by side, or below each other if there is not enough room."""
+    """Draws batches side by side, or one below the other if there is not enough room."""
     return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
 
 

@@ -288,7 +288,7 @@ class Sheet:
 
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
-    """Places sheets below each other, under a title."""
+    """Places sheets one below the other, under a title."""
     whole = Sheet(theme, title)
     y = whole.paragraph(4, 3, wrap(title, 110), size=13) + 7
     for sheet in sheets:

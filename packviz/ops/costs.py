@@ -110,7 +110,12 @@ class Costs(HasText):
         forget()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the constants to a JSON file."""
+        """Writes the constants to a JSON file.
+
+        Raises:
+            ValueError: the path does not end in `.json`.
+            OSError: the file cannot be written.
+        """
         rows = {name: [row.get(term, 0.0) for term in TERMS] for name, row in self.seconds.items()}
         data = {"terms": [*TERMS], "device": self.device, "seconds": rows, "provenance": dict(self.provenance)}
         results.save(path, "costs", _VERSION, data)

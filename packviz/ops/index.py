@@ -25,7 +25,7 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether a tensor is on a supported device while no CUDA graph is being captured.
+    """Returns whether a tensor is on the CPU, or on a supported accelerator while no CUDA graph is being captured.
 
     A captured graph would go on reading indices from memory that is reused after a few batches.
     """

@@ -74,7 +74,7 @@ def run(
 
     `"padded"` and `"staircase"` can pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
     that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding,
-    `"split"` replaces `"padded"` and `"staircase"`, unless there is no padding.
+    `"split"` replaces `"padded"` and `"staircase"`, unless their rectangles contain no padding.
 
     `"auto"` uses torch's own kernel in the cases where nothing can be gained: for a GRU on a CPU without gradients, and
     for equal lengths, either without gradients or with oneDNN's LSTM. Otherwise the choice depends only on the lengths,
@@ -107,7 +107,7 @@ def run(
             own `batch_first`.
         total_length: number of time steps in the output. It defaults to the longest length, and cannot be less.
         padding_value: value that fills the padding of the output.
-        method: one of `METHODS`, or the cuts of a staircase: rising time steps from 0 to the longest length.
+        method: one of the methods above, or the cuts of a staircase: rising time steps from 0 to the longest length.
 
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
@@ -116,7 +116,7 @@ def run(
         `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; `x` is packed, but an
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a dense tensor nor packed; `x` is packed, but an
             argument for padded batches is passed; or `padding_value` is not a number.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` for more sequences than `x` contains.
@@ -371,9 +371,9 @@ def _packing(x: Tensor) -> Any:
 def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
     """Returns whether the kernel is called without the module.
 
-    On a CPU, it is whenever packviz has the weights, because for a few short sequences, the module's own Python code
-    takes as long as packing. On a GPU, it is if all weights are in one piece of memory, as cuDNN needs them. In eval
-    mode with gradients, it always is, because cuDNN has a backward pass only in training mode.
+    On a CPU, this is so whenever packviz has the weights, because for a few short sequences the module's own Python
+    code takes as long as packing. On a GPU, it is so if all weights are in one piece of memory, as cuDNN needs them,
+    and also in eval mode with gradients, because cuDNN has a backward pass only in training mode.
     """
     if weights and not weights[0].is_cpu:
         return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)
