@@ -406,6 +406,7 @@ class Study(Generic[P, V, R]):
         """Writes a result file, completely or not at all.
 
         Raises:
+            ValueError: the path does not end in `.json`.
             OSError: the folder does not exist or is not writable.
         """
         points = [dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()]

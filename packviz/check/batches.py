@@ -30,7 +30,7 @@ def diagnose(
     the same vector, of zeros or of other values. If the data contradict the lengths, `diagnose` computes how likely
     this is to happen by chance, and the finding says how certain the mistake is. Three sequences are usually enough to
     detect a mistake if the padding's value never occurs in the data. A mistake that is almost certain is reported as an
-    error. The command `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the
+    error. In a checkout, `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the
     tests, how many correct batches cause a false alarm, and how many mistakes are found.
 
     Some data look the same with and without a mistake:
@@ -62,8 +62,8 @@ def diagnose(
         packed: the `PackedSequence` that was made from `x` and `lengths`, or the packed output of an RNN that read it.
             `diagnose` checks whether unpacking restores the order of `lengths`.
         last: `(B, …)` the cells that were taken from `x` as the last steps of the sequences, such as `x[:, -1]`.
-        hx: the initial state that the RNN receives along with the packed batch: a tensor `(L·D, B, H)`, or a pair of
-            such tensors.
+        hx: the initial state that the RNN receives along with the packed batch: a tensor whose second dimension is the
+            batch, such as `(L·D, B, H)`, or a pair of such tensors.
 
     Returns:
         The findings, most serious first. An `"error"` means that torch will reject the batch, or that the result is

@@ -49,9 +49,11 @@ RESULTS = {
 class Run(NamedTuple):
     """The results of an RNN, detached, in the shapes that the RNN returns.
 
+    The RNN has `L` layers, `D` directions and states of size `H`. `P` is its `proj_size`, or `H` without a projection.
+
     Attributes:
-        output: `(T, B, D·H)`, or `(B, T, D·H)` with `batch_first`; a packed output is padded with zeros.
-        h_n: `(L·D, B, H)` the final hidden states.
+        output: `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`; a packed output is padded with zeros.
+        h_n: `(L·D, B, P)` the final hidden states.
         c_n: `(L·D, B, H)` the final cell states; `None` unless the RNN is an LSTM.
     """
 
@@ -134,8 +136,8 @@ class StatesComparison(Drawing):
         outputs: `(B, T, D)` the difference in the last layer's outputs.
         h_n: `(L, D, B)` the difference in the final hidden states.
         c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
-        batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
-        h_0: `(L·D, B, H)` the initial hidden states.
+        batch_first: whether the two outputs are batch first, as `x` was.
+        h_0: the initial hidden states, with the same shape as `padded.h_n`.
         gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to `"x"`, `(B, T)`, and
             to each trainable parameter, by name; empty if `compare` was called with `gradients=False`.
         notes: further remarks, such as a note that dropout was left out.

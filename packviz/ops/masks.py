@@ -113,8 +113,8 @@ def masked_loss(
             compute the accuracy. The sequences must start at step 0.
         *tensors: if `loss` is a function, the predictions and the targets (and any other tensors that it takes). In
             both ways of calling, the lengths come last. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`.
-            The function receives them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the
-            third dimension, as in logits `(B, T, C)` and targets `(B, T)`.
+            The function receives them with the first two dimensions flattened into one and zeros at padding, so the
+            classes of `F.cross_entropy` are the third dimension, as in logits `(B, T, C)` and targets `(B, T)`.
         lengths: `(B,)` whole numbers, each from 0 to `T`. They can be passed by position or by name.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
             equals `T` (but not while compiling).

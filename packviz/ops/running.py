@@ -112,8 +112,9 @@ def run(
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
         `pad_packed_sequence(…, batch_first)` return if they are called in turn: the output, `(T, B, D·P)`, or
-        `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a
-        `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
+        `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. `D` is the number of
+        directions, and `P` is the `proj_size` or, without a projection, the `hidden_size`. For a `PackedSequence`,
+        `run` returns the same as `rnn(x, hx)`.
 
     Raises:
         TypeError: `rnn` is not one of the three RNNs; `x` is neither a dense tensor nor packed; `x` is packed, but an
