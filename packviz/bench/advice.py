@@ -1,4 +1,4 @@
-"""Times each method of running an RNN on batches with your lengths, and recommends one: `pv.advise`."""
+"""Defines `pv.advise`, which times each method of running an RNN on batches with your lengths, and recommends one."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Advice(Drawing):
     def best(self) -> str:
         """The method to use on shuffled batches: the simplest exact one that is not clearly slower than the fastest.
 
-        If there is padding, and the rounds cannot tell torch's packing and the fastest method apart, torch's packing is
-        best.
+        If there is padding, and the rounds cannot tell torch's packing and the fastest method apart, this is torch's
+        packing.
         """
         return self._best(SHUFFLED)
 
@@ -136,7 +136,7 @@ class Advice(Drawing):
 
     @property
     def is_clear(self) -> bool:
-        """True if the rounds show how each method with the right results compares with torch's packing.
+        """True if the rounds show how each exact method compares with torch's packing.
 
         This holds if there are at least `FEWEST_ROUNDS` rounds, and the interval of each ratio either excludes 1 or is
         so narrow that both methods take about the same time.
@@ -309,22 +309,22 @@ def advise(
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
-        lengths: `(N,)` lengths of the whole data set, as a list, an array, a tensor or a `Layout`; or the path of a
-            file for `pv.lengths.read`.
+        lengths: `(N,)` lengths of the whole data set, each at least 1, as a list, an array, a tensor or a `Layout`; or
+            the path of a file for `pv.lengths.read`.
         batch_size: number of sequences per batch.
         window: number of batches that are sorted together to form buckets.
         budget: seconds for the whole measurement. Every method is called on one batch, and once more if there is time.
-            Except for torch's own two, methods that take over three times as long as the fastest are not measured
-            further. Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget
-            is spent. If there is too little time for a round, the calls on one batch count as a round. A call that has
-            begun is always finished, and torch's packing is called at least once. Methods are left out if no time
-            remains for them.
+            Methods that take over three times as long as the fastest exact one are not measured further, except for the
+            two that use only torch. Interleaved rounds follow until the ratios to torch's packing are known to about 5
+            %, or the budget is spent. If there is too little time for a round, the calls on one batch count as a round.
+            A call that has begun is always finished, and torch's packing is called at least once. Methods are left out
+            if no time remains for them.
         seed: seed for the shuffling and the data.
 
     Returns:
         An `Advice` with the `.recommended` method, the `.code` to paste, the `.speedup`, the `.seconds_per_epoch`, and
-            the `.device` that it applies to. Its text includes a table of all methods. If the rounds cannot tell the
-            methods apart, or the machine is busy, the text says so.
+        the `.device` to which it applies. Its text includes a table of all methods. If the rounds cannot tell the
+        methods apart, or the machine is busy, the text says so.
 
     Raises:
         TypeError: `rnn` is not an RNN.

@@ -113,14 +113,14 @@ class _Calibration(Results[_Point, _Seconds]):
 
     @property
     def is_enough(self) -> bool:
-        """True if every kind of RNN was measured at every shape. Fewer measurements cannot determine all constants."""
+        """True if every kind of RNN was measured at every shape. Fewer measurements may not determine all constants."""
         return {(point.mode, point.shape) for point in self.values} >= {*product(MODES, SHAPES)}
 
     @property
     def costs(self) -> Costs:
         """The constants, fitted to the shortest time of each run, because a busy machine only makes runs slower.
 
-        For RNNs that were not measured, the constants in force are kept, and the provenance records this.
+        For kinds of RNN that were not measured, the constants in force are kept, and the provenance records this.
         """
         device = str(self.provenance["device"]).partition(":")[0]
         known: defaultdict[str, dict[Any, tuple[Mapping[str, int], float]]] = defaultdict(dict)
@@ -158,7 +158,8 @@ def calibrate(
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        modes: the kinds of RNN to measure. For the others, the constants in force are kept, with their provenance.
+        modes: the kinds of RNN to measure, from `"RNN"`, `"GRU"` and `"LSTM"`. For the others, the constants in force
+            are kept, with their provenance.
         threads: number of torch threads during the measurement. Defaults to the current number.
         budget: the approximate time for the whole measurement in seconds. While there is time, everything is measured
             again, and the shortest time counts, because a busy machine only makes runs slower. The first four entries

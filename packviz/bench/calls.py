@@ -1,4 +1,4 @@
-"""Times functions of your own, such as a training step before and after a change: `pv.time_calls`."""
+"""Defines `pv.time_calls`, which times functions of your own, such as a training step before and after a change."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def time_calls(
 
     Returns:
         A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and says how closely the
-            results agree.
+        results agree.
 
     Raises:
-        TypeError: one of `calls` is not a function, or returns something that cannot be compared.
+        TypeError: `calls` is not a dict of functions, or one of them returns something that cannot be compared.
         ValueError: the results differ (the error names the function, the part of its result, and the difference), there
             is nothing to time, a number is out of range, or CUDA is in use and the results do not show where the work
             is done.

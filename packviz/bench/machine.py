@@ -42,7 +42,7 @@ def calm_allocator() -> dict[str, Any]:
     When a large block (32 MiB or more) is freed, glibc returns it to the system. The next call gets fresh pages, each
     of which causes a page fault on first use, and these faults take so long that they hide the time of the kernels.
     `calm_allocator` makes all blocks come from the heap, which is no longer trimmed. The first dozen measured calls may
-    still cause faults until the heap has grown, so warm up first. From then on, the process never shrinks.
+    still cause faults until the heap has grown, so warm up first. From then on, freed memory stays with the process.
 
     You can get the same effect by setting `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before the process
     starts. If one of these variables or `MALLOC_MMAP_MAX_` is set, or if the C library is not glibc, nothing is
@@ -92,8 +92,8 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
     """Runs a call once and measures its peak memory.
 
     The result includes all blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
-    operators (also in oneDNN and cuDNN). It excludes memory that Python or a library allocates itself, and memory that
-    a caching allocator holds in reserve.
+    operators (including those of oneDNN and cuDNN). It excludes memory that Python or a library allocates itself, and
+    memory that a caching allocator holds in reserve.
 
     On the CPU, torch's profiler records every block, which can take several times as long as the call alone. A block
     that was allocated before the call and is freed during it does not count. torch prints a warning about such blocks,
@@ -105,8 +105,8 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
 
     Returns:
         The bytes in use at the peak, minus the bytes in use before the call. `None` if these cannot be measured: on a
-            device other than CPU and CUDA, or on a CPU if torch lacks the profiler that packviz uses. In these cases,
-            the function is not run.
+        device other than CPU and CUDA, or on a CPU if torch lacks the profiler that packviz uses. In these cases, the
+        function is not run.
     """
     import torch  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
-    """Runs the RNN over all cells, including the padding, so its final states differ from the states after packing."""
+    """Runs the RNN over all cells, including the padding, so its final states are those after the padding."""
     return rnn(x)
 
 

@@ -164,8 +164,8 @@ def timed(
 
     Returns:
         A `Timing`. Its provenance has only the fields that change from point to point, the comparison's parameters,
-            and, as `difference`, the largest error of each call relative to the reference. Calls that were left out are
-            in `missing`.
+        and, as `difference`, the largest error of each call relative to the reference. Calls that were left out are in
+        `missing`.
 
     Raises:
         Exception: the reference failed for a reason other than lack of memory, so nothing can be compared.
@@ -406,6 +406,7 @@ class Study(Generic[P, V, R]):
         """Writes a result file, completely or not at all.
 
         Raises:
+            ValueError: the path does not end in `.json`.
             OSError: the folder does not exist or is not writable.
         """
         points = [dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()]

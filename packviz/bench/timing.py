@@ -5,8 +5,9 @@ or is shared, this affects all functions alike. For the same reason, each ratio 
 Results are medians and quartiles, so that a single pause has little effect.
 
 The confidence interval of a median time or ratio shows how precisely n rounds determine that median
-(`median_interval`). It assumes only that the rounds are independent. Each round lies above the true median with
-probability 1/2, so the number of rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
+(`median_interval`). It assumes only that the rounds are independent and have the same median. Each round lies above the
+true median with probability 1/2, so the number of rounds above it is binomial. If x₁ … xₙ are the rounds in ascending
+order,
 
     P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
 
@@ -118,8 +119,8 @@ class Ratio(HasText):
         low: first quartile.
         high: third quartile.
         rounds: number of rounds.
-        interval: confidence interval of `value` (see `median_interval`). It is infinite if there were too few
-            rounds, or if only the quartiles were kept.
+        interval: confidence interval of `value` (see `median_interval`). It is infinite if there were too few rounds,
+            or if only the quartiles were kept.
     """
 
     name: str
@@ -324,18 +325,18 @@ def measure(
             round is dropped.
         clock: a clock with `start()` and `stop()` to use in place of the device's own.
         parameters: plain data to keep in the provenance.
-        memory: whether to measure peak memory as well, in one more call of each function after the warm-up. That
-            call is not timed.
+        memory: whether to measure peak memory as well, in one more call of each function after the warm-up. That call
+            is not timed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). This is checked
-            after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. The check
-            depends only on the width of the intervals, because stopping as soon as two calls can be told apart would
-            find differences that don't exist.
+            after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. The check depends only
+            on the width of the intervals, because stopping as soon as two calls can be told apart would find
+            differences that don't exist.
         to: the call with which `until_narrow` compares the others. Defaults to the first call.
         budget: seconds after which no new round begins, once `FEWEST_ROUNDS` rounds are complete.
 
     Returns:
         A `Timing`. Its provenance also contains the page faults per round, which show whether the allocator kept its
-            pages.
+        pages.
 
     Raises:
         ValueError: `calls` is empty, `rounds` is below 1, `warmup` is below 0, or `before` has a name that `calls`

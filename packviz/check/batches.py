@@ -30,17 +30,20 @@ def diagnose(
     the same vector, of zeros or of other values. If the data contradict the lengths, `diagnose` computes how likely
     this is to happen by chance, and the finding says how certain the mistake is. Three sequences are usually enough to
     detect a mistake if the padding's value never occurs in the data. A mistake that is almost certain is reported as an
-    error. The command `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the
+    error. In a checkout, `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the
     tests, how many correct batches cause a false alarm, and how many mistakes are found.
 
-    Some data look the same with and without a mistake. The result is undecided if the lengths leave out the same number
-    of steps of every sequence, such as the last word of captions, or if they cut all long sequences at the same length.
-    If sequences end in the padding's value, this may be silence in a recording, so the finding is an `"info"`. If `x`
-    contains only integers of at least 0, the finding is usually a `"warning"`, because such integers are taken for
-    token ids, which contain no silence. If all lengths are equal, but most sequences end in the same repeated value,
-    and this value fills more than half of at least one sequence, the finding is a `"warning"`, and never an `"error"`.
-    If every sequence may end in the same number of end marks, the finding is an `"info"`. If all lengths are `T`,
-    padding that is not constant cannot be found.
+    Some data look the same with and without a mistake:
+
+    * If the lengths leave out the same number of steps of every sequence, such as the last word of captions, or if they
+      cut all long sequences at the same length, the result is undecided.
+    * If sequences end in the padding's value, this may be silence in a recording, so the finding is an `"info"`. It is
+      usually a `"warning"` if `x` contains only integers of at least 0, because these are taken for token ids, which
+      contain no silence.
+    * If all lengths are equal, but most sequences end in the same repeated value, and this value fills more than half
+      of at least one sequence, the finding is a `"warning"`, and never an `"error"`.
+    * If every sequence may end in the same number of end marks, the finding is an `"info"`.
+    * If all lengths are `T`, padding that is not constant cannot be found.
 
     If the padding is not constant, as after a convolution, an RNN, or dropout on an embedding, nothing shows where the
     sequences end. `diagnose` then warns that the result is undecided, and suggests an earlier tensor to pass. If there
@@ -59,8 +62,8 @@ def diagnose(
         packed: the `PackedSequence` that was made from `x` and `lengths`, or the packed output of an RNN that read it.
             `diagnose` checks whether unpacking restores the order of `lengths`.
         last: `(B, …)` the cells that were taken from `x` as the last steps of the sequences, such as `x[:, -1]`.
-        hx: the initial state that the RNN receives along with the packed batch: a tensor `(L·D, B, H)`, or a pair of
-            such tensors.
+        hx: the initial state that the RNN receives along with the packed batch: a tensor whose second dimension is the
+            batch, such as `(L·D, B, H)`, or a pair of such tensors.
 
     Returns:
         The findings, most serious first. An `"error"` means that torch will reject the batch, or that the result is

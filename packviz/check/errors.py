@@ -100,7 +100,7 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
     error, the note says why it happens and what to do. To look up the error, `explain_errors` applies the rules of
     `pv.explain` to the message, the traceback and the arguments that were passed. An exception from any other code gets
     a note only if the museum is sure about it. Nothing else changes: the same exception propagates, with the same
-    traceback. If nothing is raised, there is no cost.
+    traceback. If nothing is raised, the cost is negligible.
 
     Use `explain_errors` around a block of code, as a decorator of a function, or for all later code:
 
@@ -110,13 +110,20 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
         @pv.explain_errors
         def forward(self, x, lengths): ...
 
-        pv.explain_errors().install()  # .uninstall() undoes it
+        pv.explain_errors().install()  # for uncaught errors from now on; .uninstall() undoes it
 
-    If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about
-    the earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
+    If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about the
+    earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
 
     Args:
         function: the function to decorate. `@pv.explain_errors` and `@pv.explain_errors()` do the same.
+
+    Returns:
+        A context manager that can also decorate functions; or, if `function` is passed, the decorated function.
+
+    Raises:
+        TypeError: `function` is not a plain function. To explain errors of a module, decorate its `forward`; inside a
+            generator or a coroutine, use a `with` block.
 
     Examples:
         >>> import packviz as pv, torch

@@ -237,7 +237,7 @@ class Matches(HasText, Sequence[Exhibit]):
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains an error with packed sequences, given its text: why it happens and what to do about it.
+    """Explains, given the text of an error with packed sequences, why it happens and what to do about it.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
@@ -251,8 +251,8 @@ def explain(text: str | BaseException) -> Matches:
         text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
-        The mistakes that match, best match first; empty if there are none. The result's `.sure` is True if only one
-        known mistake produces this text. If the first match may be wrong, `.doubt` says why. A notebook displays
+        Up to three mistakes that match, best match first; empty if there are none. The result's `.sure` is True if only
+        one known mistake produces this text. If the first match may be wrong, `.doubt` says why. A notebook displays
         why each mistake happens and what to do, and `print` writes this as text.
 
     Raises:
@@ -274,7 +274,10 @@ def explain(text: str | BaseException) -> Matches:
 
 
 def match(text: str) -> Matches:
-    """Returns up to three exhibits whose rules fit an error text. If a sure rule fits, unsure rules do not count."""
+    """Returns up to three exhibits whose rules fit an error text.
+
+    Rules marked `unsure` count only if no other rule fits.
+    """
     fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
     sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
     found = tuple(sure or dict.fromkeys(one for one, _ in fitting))

@@ -139,7 +139,7 @@ class _PackedTagger(Network):
     """A tagger that packs, and pads again before the next layer."""
 
     def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
-        """Stores the function that packs, and whether to pad to the steps of `x` rather than to the longest length."""
+        """Stores the function that packs, and whether to pad to the width of `x` rather than to the longest length."""
         super().__init__()
         self.pack, self.full_width = pack, full_width
 
@@ -155,7 +155,10 @@ class _MaximumTagger(Network):
     """A tagger that takes the maximum of negative outputs over time, so zeros in the padding would exceed it."""
 
     def __init__(self, masked: bool) -> None:
-        """Makes every output negative. `masked` selects a mask, not `pad_packed_sequence`, to set padding to −inf."""
+        """Makes every output negative.
+
+        If `masked` is True, a mask sets the padding to −inf; otherwise, `pad_packed_sequence` does.
+        """
         super().__init__()
         self.masked = masked
         with torch.no_grad():

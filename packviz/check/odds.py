@@ -21,8 +21,8 @@ from packviz.core.validation import require_dense
 from packviz.draw.text import count
 
 SURE = 0.1
-"""A mistake is reported if the probability that the data look wrong by chance is below this value. With a larger
-value, more than 1 % of small batches whose data are sometimes zero would cause a false alarm. The test
+"""A mistake is reported if the probability that the data look wrong by chance is below this value. With a larger value,
+more than 1 % of small batches whose data are sometimes zero would cause a false alarm. The test
 `tests/unit/check/test_odds.py` prints the rate of false alarms for every kind of data."""
 
 RARE = 0.1

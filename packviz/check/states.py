@@ -49,9 +49,11 @@ RESULTS = {
 class Run(NamedTuple):
     """The results of an RNN, detached, in the shapes that the RNN returns.
 
+    The RNN has `L` layers, `D` directions and states of size `H`. `P` is its `proj_size`, or `H` without a projection.
+
     Attributes:
-        output: `(T, B, D·H)`, or `(B, T, D·H)` with `batch_first`; a packed output is padded with zeros.
-        h_n: `(L·D, B, H)` the final hidden states.
+        output: `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`; a packed output is padded with zeros.
+        h_n: `(L·D, B, P)` the final hidden states.
         c_n: `(L·D, B, H)` the final cell states; `None` unless the RNN is an LSTM.
     """
 
@@ -86,7 +88,7 @@ class Difference:
 
 
 class Agreement(HasText):
-    """A record of which `RESULTS` agree between padded and packed, read as `agrees.h_n` or `agrees["h_n"]`.
+    """A record of which `RESULTS` agree between the padded and the packed run, read as `agrees.h_n` or `agrees["h_n"]`.
 
     An unknown name raises an error. So does a result that the comparison does not have, such as `outputs_reverse` with
     one direction or `c_n` for a GRU, because neither True nor False would be right.
@@ -134,8 +136,8 @@ class StatesComparison(Drawing):
         outputs: `(B, T, D)` the difference in the last layer's outputs.
         h_n: `(L, D, B)` the difference in the final hidden states.
         c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
-        batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
-        h_0: `(L·D, B, H)` the initial hidden states.
+        batch_first: whether the two outputs are batch first, as `x` was.
+        h_0: the initial hidden states, with the same shape as `padded.h_n`.
         gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to `"x"`, `(B, T)`, and
             to each trainable parameter, by name; empty if `compare` was called with `gradients=False`.
         notes: further remarks, such as a note that dropout was left out.
@@ -157,7 +159,7 @@ class StatesComparison(Drawing):
 
     @cached_property
     def agrees(self) -> Agreement:
-        """A record of which results agree between padded and packed, as in `comparison.agrees.h_n`."""
+        """A record of which results agree between the padded and the packed run, as in `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
         agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
         absent = {
@@ -167,7 +169,7 @@ class StatesComparison(Drawing):
         return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
 
     def needs_packing(self, name: str) -> bool:
-        """Returns whether a result differs between padded and packed, and so is right only with packing.
+        """Returns whether a result differs between the padded and the packed run, and so needs packing to be right.
 
         Args:
             name: one of `RESULTS`.
@@ -288,7 +290,7 @@ def compare(
 ) -> StatesComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    `compare` disables dropout, because dropout would draw different numbers in the two runs, and nothing would agree.
+    `compare` disables dropout, because it would draw different numbers in the two runs, so their results would differ.
     Apart from that, `compare` uses the module as it is. Afterwards, the module's mode, every `.grad` and torch's random
     state are as they were before.
 
@@ -296,20 +298,23 @@ def compare(
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any `proj_size`, dtype and
             device.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
-        lengths: `(B,)` the number of real time steps of each sequence, in any order.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of each sequence.
         hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
-        gradients: whether to compare the gradients of the two losses in `LOSSES`, too.
+        gradients: whether to compare the gradients of two losses, too: a weighted sum of the outputs at real steps, and
+            one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
             weight tensor. Defaults to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
 
     Returns:
-        A `StatesComparison`, whose `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and whose `.verdict`
-        is a summary. A notebook draws the comparison, and `print` writes it as text.
+        A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)` take the names in
+        `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook draws the comparison, and `print` writes
+        it as text.
 
     Raises:
-        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a tensor.
-        ValueError: shapes, dtypes or devices do not fit together, or a length is not valid.
+        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a dense tensor.
+        ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta device; or a length is
+            not valid.
 
     Examples:
         >>> import packviz as pv, torch
@@ -374,7 +379,7 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Lay
 
 
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
-    """Yields a remark for each part of this module that the comparison leaves out."""
+    """Yields a remark for each part of the RNN that the comparison leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
         yield (
             f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because even with the same seed it draws"
@@ -388,8 +393,8 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
 class _Finding:
     """One line of a comparison: how many cells of a result differ, and by how much.
 
-    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none, because nothing there
-    is right or wrong.
+    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none, because values in the
+    padding are neither right nor wrong.
     """
 
     name: str

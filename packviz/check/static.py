@@ -101,29 +101,30 @@ def check_static(
     changes that `forward` makes to other Python objects.
 
     Args:
-        module: any network, including a scripted or a quantized one.
-        example_inputs: a tuple of the network's positional arguments, or a dict of its keyword arguments.
+        module: any network, including a scripted or a quantised one.
+        example_inputs: a tuple or list of the network's positional arguments, or a dict of its keyword arguments.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, and each of the others takes up
+            `dynamo=True`, run by ONNX Runtime). A trace usually takes a fraction of a second, and each of the others up
             to several seconds.
         dynamic: whether the batch size and the number of time steps may vary, too.
         lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
-            `"lengths"` or `"batch['lengths']"`; empty if no input contains lengths. By default, `check_static` varies
-            every input that can be read as lengths: whole numbers, fractions of `T`, masks, token ids padded with 0 or
-            1, and packed sequences.
+            `"lengths"` or `"batch['lengths']"`. Pass an empty list if no input contains lengths. By default,
+            `check_static` varies every input that can be read as lengths: whole numbers, fractions of `T`, masks, token
+            ids padded with 0 or 1, and packed sequences.
 
     Returns:
         The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results.
-        The rule of an error is the name of the backend, `constant` for any further line that makes a length constant,
-        or `undecided` if nothing can be concluded about other lengths. Warnings with the rules `size`, `total_length`,
-        `unsorted` and `padding_value` are about compilers that were not run.
+        Each error has a `rule`: the name of a backend that rejected the network, gave different results or could not be
+        tried; `constant` for each further line that makes a length constant; or `undecided` if nothing can be concluded
+        about other lengths. Warnings with the rules `size`, `total_length`, `unsorted` and `padding_value` are about
+        compilers that were not run.
 
     Raises:
-        TypeError: `module` is not a module, or `example_inputs` is neither a tuple nor a dict.
-        ValueError: the inputs do not fit the network's `forward`, a backend or an input named in `lengths_at` does not
-            exist, or the network cannot be run, because its `forward` is a generator or a coroutine, or because it has
-            lazy modules without sizes.
+        TypeError: `module` is not a module, or `example_inputs` is not a tuple, a list or a dict.
+        ValueError: the inputs do not fit the network's `forward`; a backend does not exist; an input named in
+            `lengths_at` does not exist or cannot be read as lengths; or the network cannot be run, because its
+            `forward` is a generator or a coroutine, or because it has lazy modules without sizes.
         Exception: any error that the network raises on the example.
 
     Examples:

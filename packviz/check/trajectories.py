@@ -1,4 +1,4 @@
-"""Draws how a padded hidden state departs from the packed one, step by step."""
+"""Plots how a padded hidden state departs from the packed one, step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packviz.draw.curves import Trajectory
 
 
 def trajectory(comparison: StatesComparison, direction: str = "forward", unit: int | None = None) -> Trajectory:
-    """Draws how far the padded hidden state of the last layer is from the packed one, step by step.
+    """Plots how far the padded hidden state of the last layer is from the packed one, step by step.
 
     After the end of a sequence, the packed state is constant. In the reverse direction, the packed state is the initial
     state there, and is not drawn if `unit` is given.

@@ -94,7 +94,7 @@ class Runner:
         self.module, self.signature = module, signature
 
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """Calls a function with the inputs, bound to the parameters of `forward`, and then restores all state."""
+        """Calls a function with the inputs, bound to the parameters of `forward`, and then restores the state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
         held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
@@ -321,7 +321,11 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 
 
 def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
-    """Returns, by name, a dict for each tensor or list with a sequence axis, which maps to 0. Time axes map to 1."""
+    """Returns the axes along which each tensor or list holds sequences or time steps, by its name.
+
+    Each value is a dict in which the axis of the sequences maps to 0, and axes of time map to 1. Inputs without an axis
+    of sequences are left out.
+    """
     if not found:
         return {}
     B, most = len(found[0].lengths), max(found[0].lengths)
@@ -376,7 +380,7 @@ def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
 def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
     """Returns the largest difference and a description of it, or 0 and an empty string if the results agree.
 
-    Two values agree if they differ by at most `tolerance` times the largest number in the one from `want`.
+    Two values agree if they differ by at most `tolerance` times the largest number in the value from `want`.
     """
     if [name for name, _ in want] != [name for name, _ in got]:
         return float("inf"), f"gives {len(got)} results instead of {len(want)}"

@@ -28,8 +28,8 @@ ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
 
 CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
-"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives each worker a block
-of sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so too, but reverses every second turn."""
+"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives each worker a block of
+sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so too, but reverses every second turn."""
 
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
 PADDED, CUT = "padded", "cut where the row ends"
@@ -50,8 +50,8 @@ def batches(
     Args:
         lengths: `(N,)` the lengths of all sequences.
         batch_size: the number of sequences per batch. The last batch may be smaller.
-        order: the order of the sequences, one of `ORDERS`: as they come, shuffled, bucketed (see `pv.BucketSampler`),
-            or longest first.
+        order: the order of the sequences: `"as they come"`, `"shuffled"`, `"bucketed"` (see `pv.BucketSampler`), or
+            `"sorted"` (longest first).
         window: the number of batches whose sequences are sorted together if `order` is `"bucketed"`.
         seed: the seed for the random orders `"shuffled"` and `"bucketed"`.
 
@@ -83,9 +83,8 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     Args:
         lengths: `(B,)` the lengths of the sequences in the batch.
         workers: the number of workers. If there are more workers than sequences, some workers get no sequence.
-        strategy: the strategy, one of `SPLITS`. For two workers and eight sequences, numbered from the longest to
-            the shortest, `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357, and `"snake"` gives 0347
-            and 1256.
+        strategy: one of `SPLITS`. For two workers and eight sequences, numbered from the longest to the shortest,
+            `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357, and `"snake"` gives 0347 and 1256.
 
     Returns:
         The indices of the sequences that each worker gets, longest first.
@@ -109,16 +108,17 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
     Args:
         lengths: `(B,)` the lengths of the sequences, whole numbers of at least 1.
         row_size: the number of time steps (tokens) in each row.
-        strategy: the strategy, one of `FILLS`. If `n` is the smallest possible number of rows, first-fit decreasing
-            needs at most `11/9 · n + 6/9` rows.
+        strategy: one of `FILLS`: `"padded"` (one row per sequence), `"next-fit"`, `"first-fit"`,
+            `"first-fit decreasing"`, or `"cut where the row ends"`. If `n` is the smallest possible number of rows,
+            first-fit decreasing needs at most `11/9 · n + 6/9` rows.
 
     Returns:
-        The indices of the sequences in each row, in the order in which they were added. Only the strategy `CUT` may
-        spread a sequence over several rows. It fills every row except possibly the last one.
+        The indices of the sequences in each row, in the order in which they were added. Only `"cut where the row ends"`
+        may spread a sequence over several rows. It fills every row except possibly the last one.
 
     Raises:
-        ValueError: a length is not valid; a length exceeds `row_size` and `strategy` is not `CUT`; `row_size` is less
-            than 1; or `strategy` is unknown.
+        ValueError: a length is not valid; a length exceeds `row_size`, and the strategy does not cut sequences;
+            `row_size` is less than 1; or `strategy` is unknown.
 
     Source:
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
@@ -176,7 +176,7 @@ class Load:
 def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE) -> IntArray:
     """Returns `(S, W)` the number of tokens (real time steps) of each worker in each batch.
 
-    Each batch is divided as in `split`, and the errors are the same.
+    Each batch is divided as in `split`, which also lists the errors.
     """
     n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]

@@ -65,9 +65,9 @@ class Layout:
                 `PackedSequence` to `from_packed`.)
 
         Raises:
-            ValueError: there are no lengths; a length is not a whole number of at least 0, or exceeds `max_len` or
-                `MOST_STEPS`; `max_len` is not a whole number, or exceeds `MOST_STEPS`; or `sorted_indices` is not a
-                permutation that puts longer sequences first.
+            ValueError: `lengths` is empty, is not one-dimensional, or is on the meta device; a length is not a whole
+                number of at least 0, or exceeds `max_len` or `MOST_STEPS`; `max_len` is not a whole number, or exceeds
+                `MOST_STEPS`; or `sorted_indices` is not a permutation that puts longer sequences first.
             TypeError: the lengths are a nested or sparse tensor.
         """
         if isinstance(lengths, Layout):
@@ -143,8 +143,8 @@ class Layout:
         Args:
             shape: the shape of the batch, `(T, B, …)`, or `(B, T, …)` with `batch_first`.
             lengths: `(B,)` the lengths of the sequences, as in `Layout`.
-            batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if
-                `B` equals `T`.
+            batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
+                equals `T`.
 
         Raises:
             ValueError: the lengths are not valid, or do not fit the shape.
@@ -200,7 +200,8 @@ class Layout:
                 `cu_seqlens`.
 
         Raises:
-            ValueError: `offsets` does not begin with 0, has only one entry, or decreases from one entry to the next.
+            ValueError: `offsets` contains a number that is not whole, does not begin with 0, has only one entry, or
+                decreases from one entry to the next.
         """
         starts = _whole_numbers(offsets, "offsets", "give the row at which each sequence begins, and the row count")
         if starts[0] != 0 or starts.size == 1:

@@ -32,8 +32,8 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
             the text itself. A string is a path if such a file exists, or if the string ends in `.csv`, `.json`, `.npy`
             or `.txt`. The text may be a JSON list or object; numbers separated by commas, semicolons, spaces or line
             breaks; or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
-        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the
-            column named `length` or `lengths`, or to the only column.
+        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the column
+            named `length` or `lengths`, or to the only column.
 
     Returns:
         The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
@@ -149,9 +149,9 @@ RANDOM = ("uniform", "log-normal", "nearly equal")
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from `longest` down to 1.
 
-    The values are symmetric around `(longest + 1) / 2`, and a single value is in the middle. So if `distinct` divides
-    `batch_size`, and either `longest` is odd or `distinct` is even, the number of real cells, which is the sum of the
-    lengths, does not depend on `distinct`.
+    Apart from rounding, the values are symmetric around `(longest + 1) / 2`; a single value lies in the middle. So if
+    `distinct` divides `batch_size`, and either `longest` is odd or `distinct` is even, the number of real cells, which
+    is the sum of the lengths, does not depend on `distinct`.
 
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.

@@ -1,7 +1,7 @@
 """Reads the shape of a padded batch, whose first two dimensions are the batch and time, in either order.
 
-All functions that take a padded batch use this module, so they read shapes in the same way and raise the same errors.
-The module does not need torch.
+packviz's own functions for padded batches use this module, so they read shapes in the same way and raise the same
+errors. The module does not need torch.
 """
 
 from __future__ import annotations

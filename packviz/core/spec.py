@@ -105,11 +105,11 @@ class Spec:
     def elementwise_per_cell(self) -> int:
         """The element-wise FLOPs of the forward pass for one time step of one sequence, in all layers and directions.
 
-        The operations of each hidden unit are the additions of the biases, the sum of the two products for each gate,
-        the activations, and the update of the state:
+        For each hidden unit, these are the additions of the biases, the sum of the two products for each gate, the
+        activations, and the update of the state. Below, `a` and `b` are the products with the input and with the state:
 
-        * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
-        * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.
+        * RNN: bias 2, sum 1, activation 1. `h = tanh(a + b)`.
+        * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(a + r · b)`, `h = n + z · (h − n)`.
         * LSTM: bias 8, sum 4, activation 4, update 5. `c = f · c + i · g`, `h = o · tanh(c)`.
         """
         update = {"RNN": 0, "GRU": 4, "LSTM": 5}[self.mode]

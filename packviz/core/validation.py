@@ -105,8 +105,8 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
 def require_whole(array: npt.NDArray[Any], name: str) -> None:
     """Checks that all entries are whole numbers, as integers or as floats such as 3.0.
 
-    Functions that take lengths follow this rule, except packviz's versions of torch's functions: like the
-    originals, they truncate floats in a list, and reject a tensor of floats.
+    Functions that take lengths follow this rule, except packviz's versions of torch's functions: like the originals,
+    they truncate floats.
 
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.

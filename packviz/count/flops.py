@@ -101,12 +101,12 @@ class FlopCount(Drawing):
 
     @property
     def per_step(self) -> Work:
-        """`(T,)` GEMM FLOPs of a forward pass at each time step of a single batch; `None` for several batches."""
+        """The GEMM FLOPs of a forward pass by time step: a `Work` with arrays `(T,)`; `None` for several batches."""
         return self.forward.per_step  # type: ignore[no-any-return]
 
     @property
     def per_sequence(self) -> Work:
-        """`(B,)` GEMM FLOPs of a forward pass for each sequence of a single batch; `None` for several batches."""
+        """The GEMM FLOPs of a forward pass by sequence: a `Work` with arrays `(B,)`; `None` for several batches."""
         return self.forward.per_sequence  # type: ignore[no-any-return]
 
     @cached_property
@@ -219,7 +219,7 @@ class FlopCount(Drawing):
 def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
-    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell and direction, the products take
+    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell, layer and direction, the products take
     `2 · G · H · (I + H)` FLOPs with `G` gates, or `2 · G · H · (I + P) + 2 · H · P` FLOPs with a projection. Deeper
     layers have `I = D · H` inputs (`D · P` with a projection). The docstring of the module `packviz.count.flops` states
     the conventions.
@@ -232,9 +232,10 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
             such as an embedding, come before the RNN.
 
     Returns:
-        A `FlopCount` with `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded); `.forward`, `.backward`,
-        `.training` and `.elementwise`; and, for a single batch, `.per_step` and `.per_sequence`. For several batches,
-        all numbers are sums over the batches, so `.ratio` is the ratio of the sums, not the mean of the ratios.
+        A `FlopCount`, whose `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded) belong to the forward pass.
+        Its `.forward`, `.backward`, `.training` and `.elementwise` have the same four attributes. So do `.per_step` and
+        `.per_sequence`, as arrays. For several batches, these two are `None`, and all other numbers are sums over the
+        batches, so `.ratio` is the ratio of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.

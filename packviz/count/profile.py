@@ -80,8 +80,8 @@ class Counted(HasText):
         forward: the counts of its forward pass.
         backward: the counts of its backward pass, from a gradient of its output to the gradient of its input.
         gradient: the size of the output's gradient in bytes.
-        steps: the autograd nodes that the forward pass recorded, with the operators that they ran in the backward
-            pass. Some of the nodes collect the gradients of the input and, for an RNN, of the weights.
+        steps: the autograd nodes that the forward pass recorded, with the operators that they ran in the backward pass.
+            Some of the nodes collect the gradients of the input and, for an RNN, of the weights.
     """
 
     name: str

@@ -18,7 +18,7 @@ from packviz.draw import palette
 from packviz.draw.sheet import CHAR, Sheet, width_of
 
 WIDTH = 900.0
-"""The width of a JupyterLab cell in px. If pictures do not fit side by side, they are placed below each other."""
+"""The width of a JupyterLab cell in px. If pictures do not fit side by side, they are placed one below the other."""
 
 LEFT, TOP, TALL = 42.0, 44.0, 24.0
 """The space in px for names to the left of a grid and for its headings above it, and the height of a row in px."""
@@ -64,20 +64,20 @@ class CellGrid:
 
     @property
     def right(self) -> float:
-        """The x-coordinate of the grid's right edge in px."""
+        """The x-coordinate, in px, of the grid's right edge."""
         return self.x(self.columns)
 
     @property
     def foot(self) -> float:
-        """The y-coordinate of the grid's bottom edge in px."""
+        """The y-coordinate, in px, of the grid's bottom edge."""
         return self.y(self.rows)
 
     def x(self, column: float) -> float:
-        """Returns the x-coordinate of a column's left edge in px."""
+        """Returns the x-coordinate, in px, of a column's left edge."""
         return self.left + column * self.wide
 
     def y(self, row: float) -> float:
-        """Returns the y-coordinate of a row's top edge in px."""
+        """Returns the y-coordinate, in px, of a row's top edge."""
         return self.top + row * self.tall
 
     def line(self, row: int) -> float:

@@ -111,17 +111,17 @@ class Aligned(Drawing):
 
         Args:
             x: a tensor or an array of at most 16 × 16 cells: `(T, B)`, or `(B, T)` if `batch_first` is true.
-            lengths: `(B,)` the number of real time steps of each sequence, or a `(B, T)` mask that is True at real
-                cells.
+            lengths: `(B,)` the number of real time steps of each sequence; or a mask, a tensor or array of `(B, T)`
+                booleans, True at real cells.
             padding_side: the side of the padding, `"right"` (data first) or `"left"`. Don't pass it with a mask.
             title: the title above the batch.
-            batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
-                warning if `B` equals `T`.
+            batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning
+                if `B` equals `T`.
             like: the correct values, with the same shape as `x`. Cells with a different value are framed.
 
         Raises:
-            ValueError: `x` or `like` is not a padded batch of at most 16 × 16 cells; the lengths or the mask do not
-                fit `x`; or `padding_side` is unknown, or is `"left"` although a mask is given.
+            ValueError: `x` or `like` is not a padded batch of at most 16 × 16 cells; the lengths or the mask do not fit
+                `x`; or `padding_side` is unknown, or is `"left"` although a mask is given.
         """
         one_of("padding_side", padding_side, ("right", "left"))
         first = bool(batch_first)
@@ -285,7 +285,7 @@ class Strips(Drawing):
 
 
 def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
-    """Draws batches side by side, or below each other if there is not enough room."""
+    """Draws batches side by side, or one below the other if there is not enough room."""
     return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
 
 

@@ -84,12 +84,12 @@ class _Axes:
 
     @property
     def right(self) -> float:
-        """The x-coordinate of the plot's right edge in px."""
+        """The x-coordinate, in px, of the plot's right edge."""
         return self.left + self.wide
 
     @property
     def foot(self) -> float:
-        """The y-coordinate of the plot's bottom edge in px."""
+        """The y-coordinate, in px, of the plot's bottom edge."""
         return self.top + self.tall
 
     def x(self, value: float) -> float:

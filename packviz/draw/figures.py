@@ -1,7 +1,7 @@
 """Draws measured numbers as interactive plotly charts with a text twin. No other module imports plotly.
 
-`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same typeface and colours
-as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG instead.
+`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same typeface and colours as
+the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG instead.
 """
 
 from __future__ import annotations

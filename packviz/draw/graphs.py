@@ -43,7 +43,8 @@ class Node:
     Attributes:
         name: the name that autograd gives to the node.
         operators: the operators that the node ran, each as `(name, bytes written)`.
-        next: the indices of the nodes to which this node passes gradients, with `None` for each gradient not needed.
+        next: the indices of the nodes to which this node passes gradients, with `None` for each gradient that is not
+            needed.
         useful: the size, in bytes, of the slice that the node takes out or puts in; `None` if it is not known.
     """
 

@@ -112,7 +112,7 @@ class Grid:
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
-    """Draws grids between a title and a key, side by side if there is enough room and otherwise below each other.
+    """Draws grids between a title and a key, side by side if there is enough room.
 
     Args:
         drawn: the grids.

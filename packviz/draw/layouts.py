@@ -124,7 +124,7 @@ class _Batch:
         self.per_row, self.one_line = self.grid.wide, False
 
     def _longest(self, size: int) -> float:
-        """Returns the width of the longest label of a cell in px."""
+        """Returns the width, in px, of the longest label in a cell."""
         cells = np.ndindex(self.layout.batch_size, self.layout.max_len)
         return max(width_of(cell_label(self.labels, b, t, self.names), size) for b, t in cells)
 

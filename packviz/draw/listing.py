@@ -18,7 +18,7 @@ def describe(lines: Sequence[Line]) -> str:
 
 
 def draw(lines: Sequence[Line], theme: str) -> Sheet:
-    """Draws the lines of code below each other, with marked lines in bold."""
+    """Draws the lines of code one below the other, with marked lines in bold."""
     sheet = Sheet(theme, describe(lines))
     for i, (number, code, mark, wrong) in enumerate(lines):
         y, ink, bare = 14 + i * _STEP, sheet.colours.wrong if wrong else "", code.lstrip(" ")

@@ -78,7 +78,7 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: padded, packed, and as its packed data is stored in memory.
+    """Draws a batch of variable-length sequences: the padded batch, its packed steps, and the packed data in memory.
 
     Args:
         what: the batch, in one of these forms:
@@ -96,8 +96,8 @@ def show(
         indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its row if there is
             room. The text of a small batch contains them anyway if the batch is not sorted.
         explain: whether to add, below the picture, a line about each part.
-        flat: whether to add the flat rows (one sequence after another, the order used for attention), and the place
-            of each packed row among them. The text then contains `starts` and `flat_rows`.
+        flat: whether to add the flat rows (one sequence after another, the order used for attention), and the place of
+            each packed row among them. The text then contains `starts` and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part can't be combined
             with `indices`, `explain` or `flat`, which apply to the whole picture.
 
@@ -105,8 +105,9 @@ def show(
         A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes it to a file.
 
     Raises:
-        ValueError: the lengths are not valid, or do not fit `x`; the numbers of names and sequences differ; or `part`
-            is unknown, or is combined with an option that applies only to the whole picture.
+        ValueError: the lengths are not valid, are all 0, are missing for a padded batch, or do not fit it; the numbers
+            of names and sequences differ; or `part` is unknown, or is combined with an option that applies only to the
+            whole picture.
         TypeError: `what` has none of the forms above (for example, it is a nested tensor with a different layout), or
             `names` is not a list of strings.
 

@@ -43,7 +43,11 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws a histogram of the lengths, in at most 20 bars that each cover the same number of lengths."""
+    """Draws a histogram of the lengths in at most 20 bars, each of which covers the same number of lengths.
+
+    Raises:
+        ValueError: a sequence is empty.
+    """
     n = require_steps(layout).lengths
     each = -(-layout.max_len // _BINS)
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
@@ -63,7 +67,7 @@ def log_log(
     y: str = "",
     methods: Mapping[str, str] | None = None,
 ) -> Sweep:
-    """Draws how counts grow with the number of time steps, on logarithmic axes.
+    """Plots counts against the number of time steps, on logarithmic axes.
 
     On such axes, a power of `T` is a straight line whose slope is the exponent.
 
@@ -78,7 +82,7 @@ def log_log(
 
     Raises:
         ValueError: `x` has fewer than two numbers; a number is not positive; a curve does not have one number for each
-            `x`; `panels` is empty; or a panel has no curves or more than four.
+            `x`; `panels` is empty; a panel has no curves or more than four; or `methods` names an unknown method.
     """
     if not panels or not all(panels.values()):
         raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")

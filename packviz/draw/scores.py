@@ -61,8 +61,8 @@ class Scores(Drawing):
         Args:
             lengths: `(B,)` the lengths of the documents, or a `Layout`.
             row_size: the number of time steps in a row. By default, all documents are in one row, one after another.
-                With the strategy `"padded"`, each document instead has a row of its own, as in a padded batch, and
-                all rows are as long as the longest document.
+                With the strategy `"padded"`, each document instead has a row of its own, as in a padded batch, and all
+                rows are as long as the longest document.
             strategy: the strategy for filling the rows, one of `pv.batches.FILLS`.
             mask: the mask, one of `MASKS`.
 

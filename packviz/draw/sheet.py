@@ -38,8 +38,8 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Sheet:
     """A drawing in progress.
 
-    Shapes and words are painted in layers. In each layer, words are painted over shapes. Shapes of the same style
-    are painted together, in the order in which their styles were first used. `layer` starts the next layer, which is
+    Shapes and words are painted in layers. In each layer, words are painted over shapes. Shapes of the same style are
+    painted together, in the order in which their styles were first used. `layer` starts the next layer, which is
     painted over the earlier ones.
 
     Attributes:
@@ -108,8 +108,8 @@ class Sheet:
             width: the width of the rectangle in px.
             height: the height of the rectangle in px.
             fill: a colour, `"none"`, or `HATCHED`.
-            stroke: the colour of the outline. Defaults to the theme's colour for lines. An empty string means
-                no outline.
+            stroke: the colour of the outline. Defaults to the theme's colour for lines. An empty string means no
+                outline.
             thick: the width of the outline in px.
             dash: the dashes of the outline as in SVG; may be empty.
         """
@@ -288,7 +288,7 @@ class Sheet:
 
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
-    """Places sheets below each other, under a title."""
+    """Places sheets one below the other, under a title."""
     whole = Sheet(theme, title)
     y = whole.paragraph(4, 3, wrap(title, 110), size=13) + 7
     for sheet in sheets:

@@ -1,4 +1,4 @@
-"""Draws a staircase of rectangles that covers the real cells of a batch, and the cost of other numbers of rectangles.
+"""Draws a staircase of rectangles over the real cells of a batch, and plots its cost against the number of rectangles.
 
 `packviz.core.cuts` computes the best cuts.
 """

@@ -144,8 +144,7 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     """Returns the lines of a table, without trailing blanks.
 
     Args:
-        rows: the cells of each row, including the head. If a row ends early, its last cell spans the remaining
-            columns.
+        rows: the cells of each row, including the head. If a row ends early, its last cell spans the remaining columns.
         form: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at the decimal point), followed
             by a minimum width if there is one, as in `<24>9`. Any other characters are written between the cells.
             Columns beyond those in `form` are aligned like its last column.

@@ -48,7 +48,7 @@ class AlignExplorer(Panel):
             lengths: your lengths, at most 16 sequences of at most 16 steps.
             source_side: the side of the padding in the batch, `"left"` or `"right"`.
             padding_side: the side of the padding in the result, `"left"` or `"right"`.
-            zeros: where to put zeros among the data, one of `ZEROS`.
+            zeros: where to put zeros among the data: `"none"`, `"at the start"` or `"at the end"` of each sequence.
 
         Raises:
             ValueError: a length is not valid, or a choice is unknown.

@@ -48,9 +48,9 @@ class BatchingExplorer(Panel):
 
         Args:
             lengths: your lengths, at most 5,000.
-            kind: the distribution to use if you give no lengths.
-            many: number of sequences in the distribution, from 8 to 2,000.
-            longest: greatest length in the distribution, up to 512 time steps.
+            kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
+            many: number of sequences to draw from the distribution, from 8 to 2,000.
+            longest: greatest length that may be drawn, up to 512 time steps.
             batch_size: number of sequences per batch, up to 128.
             order: the order in which sequences are put into batches, one of `pv.batches.ORDERS`.
             workers: number of workers, from 1 to 8.

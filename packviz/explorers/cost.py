@@ -32,7 +32,11 @@ class CostExplorer(Panel):
     def __init__(
         self, lengths: Sequence[int] = (9, 8, 6, 4, 3, 2), mode: str = "LSTM", input_size: int = 3, hidden_size: int = 7
     ) -> None:
-        """Makes the panel with these lengths, and with an RNN of one layer in one direction."""
+        """Makes the panel with these lengths, and with an RNN of one layer in one direction.
+
+        Raises:
+            ValueError: a length or a size is not valid, or `mode` is unknown.
+        """
         start = flops(Spec(mode, input_size, hidden_size), lengths)
         self.typed = lengths_field(lengths)
         self.mode = dropdown("mode", start.spec.mode, [*GATES], "RNN", width="200px")

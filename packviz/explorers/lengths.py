@@ -56,7 +56,7 @@ class LengthsPicker(widgets.VBox):
         longest: the slider for the greatest length in a distribution, in time steps.
         seed: the slider for the seed of random lengths.
         typed: the field for your own list: numbers, JSON, or a pasted CSV column.
-        upload: the button to choose your own CSV or JSON file.
+        upload: the button to choose your own CSV, JSON or text file.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LengthsPicker(widgets.VBox):
             kind: the source of the lengths, one of `KINDS`. Defaults to sliders if your lengths fit on them, and
                 otherwise to a list.
             many: the number of sequences to draw from a distribution.
-            longest: the greatest length in a distribution, up to 512 time steps.
+            longest: the greatest length that may be drawn, up to 512 time steps.
             seed: the seed of random lengths, up to 99.
             sizes: the smallest and the largest value that `many` may have.
             most: the largest number of lengths that a list or a file may contain; `None` for no limit.

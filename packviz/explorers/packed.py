@@ -41,7 +41,7 @@ class PackedExplorer(Panel):
         Args:
             lengths: your lengths.
             t: the time step to start at.
-            states: whether to show the states at the start.
+            states: whether the states are shown when the panel opens.
 
         Raises:
             ValueError: a length is not valid, or `t` is out of its range.

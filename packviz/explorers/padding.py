@@ -35,9 +35,12 @@ class PaddingExplorer(Panel):
             lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.
             kind: the name of a distribution that replaces your lengths at the start, such as `"triangle"`. See
                 `pv.lengths.DISTRIBUTIONS`.
-            batch_size: number of sequences in the distribution, up to 512.
-            longest: greatest length in the distribution, up to 512 time steps.
+            batch_size: number of sequences to draw from the distribution, up to 512.
+            longest: greatest length that may be drawn, up to 512 time steps.
             seed: the seed of a random distribution, up to 99.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
         self.picker = LengthsPicker(lengths, kind, many=batch_size, longest=longest, seed=seed)
         super().__init__(self.picker)

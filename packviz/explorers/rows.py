@@ -44,7 +44,7 @@ class RowExplorer(Panel):
             kind: the name of a distribution that replaces your lengths at the start, such as `"sentences"`. See
                 `pv.lengths.DISTRIBUTIONS`.
             many: number of documents to draw from the distribution, up to 512.
-            longest: greatest length in the distribution, up to 512 time steps.
+            longest: greatest length that may be drawn, up to 512 time steps.
             row_size: number of time steps in a row.
             strategy: the rule for filling rows, one of `pv.batches.FILLS`.
             mask: the attention mask, `"none"`, `"causal"`, `"document"` or `"both"`.

@@ -71,13 +71,16 @@ class StaircaseExplorer(Panel):
 
         Args:
             lengths: your lengths.
-            kind: the distribution to use if you give no lengths.
-            many: number of sequences in the distribution, up to 512.
-            longest: greatest length in the distribution, up to 512 time steps.
+            kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
+            many: number of sequences to draw from the distribution, up to 512.
+            longest: greatest length that may be drawn, up to 512 time steps.
             mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
             input_size: input size of the RNN.
             hidden_size: hidden size of the RNN.
             rectangles: number of rectangles at the start. The panel takes the nearest number that the slider offers.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of its range, or `kind` or `mode` is unknown.
         """
         self.picker = LengthsPicker(lengths, kind if lengths is None else TYPED, many=many, longest=longest)
         self.mode = dropdown("mode", mode, [*GATES], "RNN", width="210px")

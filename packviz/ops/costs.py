@@ -1,11 +1,11 @@
 """Uses a small model to predict how long each method takes to run a batch, and chooses a method.
 
 A run spends time on each layer and direction, and within these on every kernel call, time step and cell. Some of these
-times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures these times, on a CPU
-separately for each number of torch threads, because two threads halve the time of a large matrix product, but not the
-time of a step or a copy. The measurements yield the constants of the model, which uses those for the number of threads
-that is nearest to the current one. The constants come from files in `packviz/ops`, until `Costs.use` replaces them.
-Without measured constants, nothing is predicted.
+times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures these times. On a CPU, it
+does so separately for each number of torch threads, because two threads halve the time of a large matrix product but
+not the time of a step or a copy. The measurements yield the constants of the model, which uses those for the number of
+threads that is nearest to the current one. The constants come from files in `packviz/ops`, until `Costs.use` replaces
+them. Without measured constants, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -110,7 +110,12 @@ class Costs(HasText):
         forget()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the constants to a JSON file."""
+        """Writes the constants to a JSON file.
+
+        Raises:
+            ValueError: the path does not end in `.json`.
+            OSError: the file cannot be written.
+        """
         rows = {name: [row.get(term, 0.0) for term in TERMS] for name, row in self.seconds.items()}
         data = {"terms": [*TERMS], "device": self.device, "seconds": rows, "provenance": dict(self.provenance)}
         results.save(path, "costs", _VERSION, data)
@@ -249,7 +254,7 @@ def choose(
       batch on a CPU.
     * A GRU runs on a CPU without a backward pass. The method `"split"` would gain nothing: on 23 ragged batches, it
       took 0.92 to 1.27 times as long as torch's kernel for packed data, with a median of 1.00.
-    * No constants have been measured for such an RNN on this kind of device.
+    * No constants have been measured for this kind of RNN on this kind of device.
 
     Args:
         rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may grow without bound in

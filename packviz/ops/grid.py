@@ -117,7 +117,7 @@ class Grid:
     """The cells of a staircase, rectangle by rectangle.
 
     Each rectangle is time-major, with the longest sequences first. However, if every rectangle contains all sequences,
-    they stay in the caller's order, because nothing has to be sorted.
+    nothing has to be sorted, so the sequences stay in the caller's order.
 
     Attributes:
         rectangles: for each rectangle, `(first step, step after the last, number of sequences)`.

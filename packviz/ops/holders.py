@@ -1,7 +1,7 @@
 """Finds the places that hold a function, and replaces the function in attributes and dicts.
 
 `from module import function` creates another reference to the function. Attributes, default arguments, closures and
-containers hold references, too. The garbage collector helps to find all of these references. A place is named after the
+containers hold references, too. The garbage collector helps to find these references. A place is named after the
 module, class, function or object that leads to it.
 """
 
@@ -70,7 +70,7 @@ def thawed() -> Iterator[None]:
 
 
 def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
-    """Returns the places outside of packviz that hold the functions, each as a pair of a function and a place.
+    """Returns the places outside packviz that hold the functions, each as a pair of a function and a place.
 
     In torch itself, only attributes of modules are found. Local variables of running functions are not found.
     """

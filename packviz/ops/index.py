@@ -25,7 +25,7 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether a tensor is on a supported device, and no CUDA graph is being captured.
+    """Returns whether a tensor is on the CPU, or on a supported accelerator while no CUDA graph is being captured.
 
     A captured graph would go on reading indices from memory that is reused after a few batches.
     """
@@ -220,7 +220,7 @@ def of_packed(packed: PackedSequence) -> Index | None:
 
 
 def kept(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, if it is still valid."""
+    """Returns the index that was kept for a packed batch, or `None` if none was kept or it is no longer valid."""
     index, ranks, versions = _kept.get(packed.batch_sizes, (None, None, None))
     fits = index is not None and ranks is packed.unsorted_indices and versions == _versions(packed)
     return cast(Index, index) if fits and index.device == packed.data.device else None

@@ -49,7 +49,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         lengths: `(B,)` whole numbers, each at least 0. The mask is on the same device as the lengths, or on the CPU for
             a list.
         max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`, or to the `max_len` of a `Layout`.
-            `max_len` is required for lengths on an accelerator and while compiling, because finding the longest length
+            `max_len` is required while compiling, and for lengths on an accelerator, where finding the longest length
             would wait for the device.
 
     Returns:
@@ -113,8 +113,8 @@ def masked_loss(
             compute the accuracy. The sequences must start at step 0.
         *tensors: if `loss` is a function, the predictions and the targets (and any other tensors that it takes). In
             both ways of calling, the lengths come last. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`.
-            The function receives them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the
-            third dimension, as in logits `(B, T, C)` and targets `(B, T)`.
+            The function receives them with the first two dimensions flattened into one and zeros at padding, so the
+            classes of `F.cross_entropy` are the third dimension, as in logits `(B, T, C)` and targets `(B, T)`.
         lengths: `(B,)` whole numbers, each from 0 to `T`. They can be passed by position or by name.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
             equals `T` (but not while compiling).
@@ -135,7 +135,8 @@ def masked_loss(
         function.
 
     Raises:
-        TypeError: `loss` is neither a function nor a tensor, or an argument after it is missing or not allowed.
+        TypeError: `loss` is neither a function nor a tensor (a module such as `nn.CrossEntropyLoss()` is not accepted),
+            or an argument after it is missing or not allowed.
         ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do not fit together, or
             `reduction` is unknown.
 
@@ -277,9 +278,9 @@ def align(
 
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
-        ValueError: a side is unknown; the lengths or the mask do not fit `x` or `max_len`; or `check_padding` found
-            cells that would be lost, or padding that would be moved as data. If `check_padding` fails, the message
-            names the sequences.
+        ValueError: a side is unknown, or `source_side` is passed with a mask; the lengths or the mask do not fit `x` or
+            `max_len`; or `check_padding` found cells that would be lost, or padding that would be moved as data. If
+            `check_padding` fails, the message names the sequences.
 
     Examples:
         >>> import packviz as pv, torch

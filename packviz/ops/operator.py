@@ -34,16 +34,15 @@ _TAKEN = (
 class Ragged(nn.Module):
     """An RNN that takes a padded batch and its lengths, and returns what `run` returns, without a graph break.
 
-    To use this module, write `self.lstm = pv.Ragged(nn.LSTM(…))`, and replace pack → RNN → pad with
-    `self.lstm(x, lengths)`. Its parameters are those of the RNN and have the same names, so a checkpoint of either
-    module loads into the other. It also has the RNN's attributes and methods, such as `hidden_size` and
-    `flatten_parameters()`.
+    To use this module, write `self.lstm = pv.Ragged(nn.LSTM(…))`, and replace pack → RNN → pad with `self.lstm(x,
+    lengths)`. Its parameters are those of the RNN and have the same names, so a checkpoint of either module loads into
+    the other. It also has the RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
 
     Under `torch.compile` and `torch.export`, the module is one operator, or one per layer if there is dropout between
-    layers. A model that contains a `Ragged` can be compiled with `fullgraph=True`, and exported with dynamic batch and
-    time dimensions. Once compiled, the module always uses the method `"auto"`, and under autocast it computes in the
-    dtype of its weights. The compiled backward pass repeats the forward pass, and cannot be differentiated again.
-    Import `packviz.ops.operator` before you load an exported program.
+    layers in training mode. A model that contains a `Ragged` can be compiled with `fullgraph=True`, and exported with
+    dynamic batch and time dimensions. Once compiled, the module always uses the method `"auto"`, and under autocast it
+    computes in the dtype of its weights. The compiled backward pass repeats the forward pass, and cannot be
+    differentiated again. Import `packviz.ops.operator` before you load an exported program.
 
     Attributes:
         rnn: the RNN.

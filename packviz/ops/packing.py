@@ -83,8 +83,8 @@ def pad_packed_sequence(
         and the lengths, `(B,)`, on the CPU. The sequences are in the order that they had before packing.
 
     Raises:
-        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are
-            also torch's own.
+        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are also
+            torch's own.
 
     Examples:
         >>> import packviz as pv, torch
@@ -371,7 +371,7 @@ def _refuse_empty(packed: PackedSequence) -> None:
 
 
 def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a function outside of `torch.compile`, which causes a graph break, as torch's own functions do."""
+    """Calls a function outside `torch.compile`, which causes a graph break, as torch's own functions do."""
     result: R = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
 

@@ -18,12 +18,12 @@ class Patch(HasText):
     If the patch is used as a context manager, it ends with the block.
 
     Attributes:
-        everywhere: whether the patch also replaces torch's functions in places outside of torch.
+        everywhere: whether the patch also replaces torch's functions in places outside torch.
         replaced: the places in which this patch put one of packviz's functions, such as
             `torch.nn.utils.rnn.pack_sequence`.
         foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor packviz's, and were left
             unchanged.
-        unreached: places outside of torch that still refer to one of torch's functions, such as `train.Tagger.pack` or
+        unreached: places outside torch that still refer to one of torch's functions, such as `train.Tagger.pack` or
             `train.forward.__defaults__[0]`.
     """
 
@@ -53,8 +53,8 @@ class Patch(HasText):
     def undo(self) -> None:
         """Ends the patch. When the last of several patches ends, torch's functions are restored.
 
-        If the patch was already undone, this does nothing. If other code has put a different function in a place since
-        then, that function stays.
+        If the patch was already undone, this does nothing. If other code has replaced one of packviz's functions in the
+        meantime, its replacement stays.
         """
         with _lock:
             if self.is_in_force:
@@ -113,14 +113,14 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     To patch only temporarily, use `with pv.patch_torch(): …`. For a program that you don't want to change, use the
     command `packviz patched train.py`.
 
-    Code that ran earlier may have its own reference to one of torch's functions, for example after
-    `from torch.nn.utils.rnn import pack_padded_sequence`. All such references are found, whether they are in attributes
-    of modules, classes or objects, default arguments, closures, partials, or entries of dicts, lists or tuples. Their
-    places are named in `.unreached` and in a warning. With `everywhere=True`, the references in attributes and dicts
-    are replaced as well, and only the other places are named. Local variables of running functions are neither found
-    nor replaced. Code that imports the functions while the patch is in force keeps packviz's functions afterwards. If
-    you pickle an object that refers to one of packviz's functions, such as a whole model with an attribute `pack`, it
-    can be loaded only where packviz is installed. A `state_dict` contains no such reference.
+    Code that ran earlier may have its own reference to one of torch's functions, for example after `from
+    torch.nn.utils.rnn import pack_padded_sequence`. `patch_torch` finds such references in attributes of modules,
+    classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. It names their
+    places in `.unreached` and in a warning. With `everywhere=True`, the references in attributes and dicts are replaced
+    as well, and only the other places are named. Local variables of running functions are neither found nor replaced.
+    Code that imports the functions while the patch is in force keeps packviz's functions afterwards. If you pickle an
+    object that refers to one of packviz's functions, such as a whole model with an attribute `pack`, it can be loaded
+    only where packviz is installed. A `state_dict` contains no such reference.
 
     A patch applies to the whole process. A thread that packs while a patch begins or ends gets either torch's function
     or packviz's. Both return the same results, and can be mixed. A patch does not apply to other processes, so a
@@ -128,14 +128,14 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     restored once every patch has been undone.
 
     Args:
-        everywhere: whether to replace torch's functions in attributes and dicts outside of torch, too.
+        everywhere: whether to replace torch's functions in attributes and dicts outside torch, too.
 
     Returns:
         A `Patch`, whose attributes `.replaced`, `.foreign` and `.unreached` contain names of places, and whose method
         `.undo()` ends the patch. A `Patch` is also a context manager.
 
     Warns:
-        UserWarning: some places outside of torch still refer to torch's functions. The warning names them.
+        UserWarning: some places outside torch still refer to torch's functions. The warning names them.
 
     Examples:
         >>> import packviz as pv, torch

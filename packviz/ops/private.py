@@ -143,7 +143,7 @@ def share_names(module: nn.Module, other: nn.Module) -> None:
 
 
 def is_compiler_loaded() -> bool:
-    """Returns whether `torch.compile` has been used in this process, or is compiling now."""
+    """Returns whether `torch.compile` may be in use: its module has been loaded, or something is being compiled."""
     return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()
 
 

@@ -57,24 +57,24 @@ def run(
 
     The method affects the time but not the result, apart from rounding errors, which differ because the methods add up
     the same numbers in different orders. Between any two methods, values and gradients differ by at most 1e-4 of the
-    largest value in float32 (usually 1e-6), and by at most 1e-10 in float64. By default, cuDNN multiplies float32 on a
-    GPU in TF32, which has a 10-bit mantissa, so differences are around 1e-3. To avoid this, set
-    `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks between layers. At
-    real cells, these masks have the same distribution as torch's.
+    largest value in float32 (usually 1e-6), and by at most 1e-10 in float64. By default, cuDNN multiplies float32
+    values in TF32 on GPUs that support it. TF32 has a 10-bit mantissa, so differences are then around 1e-3. To avoid
+    this, set `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks between
+    layers. At real cells, these masks have the same distribution as torch's.
 
     * `"packed"` packs the batch, runs torch's kernel for packed data, and pads the result.
     * `"padded"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is frozen during the
       padding.
     * `"staircase"` cuts the time axis, and runs the same kernel on several rectangles, each of which contains only the
       sequences that are still running. See `packviz.ops.staircase`.
-    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It pays off for training on a
-      CPU. See `packviz.ops.split`.
+    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It can pay off for training on
+      a CPU. See `packviz.ops.split`.
     * `"auto"` picks the method that should be fastest. If several methods come within 5 % of the fastest, it picks the
       simplest of them.
 
-    `"padded"` and `"staircase"` pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
+    `"padded"` and `"staircase"` can pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
     that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding,
-    `"split"` replaces `"padded"` and `"staircase"`, unless there is no padding.
+    `"split"` replaces `"padded"` and `"staircase"`, unless their rectangles contain no padding.
 
     `"auto"` uses torch's own kernel in the cases where nothing can be gained: for a GRU on a CPU without gradients, and
     for equal lengths, either without gradients or with oneDNN's LSTM. Otherwise the choice depends only on the lengths,
@@ -107,16 +107,17 @@ def run(
             own `batch_first`.
         total_length: number of time steps in the output. It defaults to the longest length, and cannot be less.
         padding_value: value that fills the padding of the output.
-        method: one of `METHODS`, or the cuts of a staircase: rising time steps from 0 to the longest length.
+        method: one of the methods above, or the cuts of a staircase: rising time steps from 0 to the longest length.
 
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
         `pad_packed_sequence(…, batch_first)` return if they are called in turn: the output, `(T, B, D·P)`, or
-        `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a
-        `PackedSequence`, `run` returns the same as `rnn(x, hx)`.
+        `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. `D` is the number of
+        directions, and `P` is the `proj_size` or, without a projection, the `hidden_size`. For a `PackedSequence`,
+        `run` returns the same as `rnn(x, hx)`.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; `x` is packed, but an
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a dense tensor nor packed; `x` is packed, but an
             argument for padded batches is passed; or `padding_value` is not a number.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` for more sequences than `x` contains.
@@ -149,7 +150,7 @@ def plan(
 
     Args:
         rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`. For a `Spec`, `plan`
-            assumes float32 and, on a CPU, a build of torch with oneDNN.
+            assumes float32, tanh rather than ReLU, and, on a CPU, a build of torch with oneDNN.
         lengths: `(B,)` whole numbers of at least 0, in any form that `Layout` accepts.
         training: whether gradients will be needed.
         device: the device on which the batch will run, such as `"cuda"`. This machine need not have such a device.
@@ -371,8 +372,9 @@ def _packing(x: Tensor) -> Any:
 def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
     """Returns whether the kernel is called without the module.
 
-    For a few short sequences on a CPU, the module's own Python code takes as long as packing. cuDNN needs all weights
-    in one piece of memory, which the module ensures, and has a backward pass only in training mode.
+    On a CPU, this is so whenever packviz has the weights, because for a few short sequences the module's own Python
+    code takes as long as packing. On a GPU, it is so if all weights are in one piece of memory, as cuDNN needs them,
+    and also in eval mode with gradients, because cuDNN has a backward pass only in training mode.
     """
     if weights and not weights[0].is_cpu:
         return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)

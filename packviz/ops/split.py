@@ -183,7 +183,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
 
 
 def _of(direction: int, directions: int, rows: Tensor) -> Tensor:
-    """Converts the row numbers of cells to those of one direction, in a tensor with `D` rows per cell."""
+    """Converts cell numbers to the row numbers of one direction in a tensor that has `D` rows for each cell."""
     return rows if directions == 1 else rows * directions + direction
 
 

@@ -7,8 +7,8 @@ still exact, for three reasons:
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at padding and 0
   elsewhere; its weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. In the padding, the
   sigmoids of these gates are exactly 0 and 1, so `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
-* The reverse direction begins at the end of each sequence. In an LSTM with a single rectangle and an initial
-  state of zeros, it may also begin in the padding, because there the frozen cell state stays 0, and so does the output.
+* The reverse direction begins at the end of each sequence. In an LSTM with a single rectangle and an initial state of
+  zeros, it may also begin in the padding, because there the frozen cell state stays 0, and so does the output.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ This table compares the original with this benchmark:
 As in the original, the time does not include sorting the batch. Sizes are still measured in ascending order, so compare
 methods at one size rather than sizes with each other.
 
-A file made up for a test has `"fake"` in its provenance, and every picture and text made from it says so. You can
-read and draw results without torch.
+A file made up for a test has `"fake"` in its provenance, and every picture and text made from it says so. You can read
+and draw results without torch.
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -158,7 +158,10 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return Benchmark({**self.provenance, "parameters": parameters}, self.values)
 
     def to_text(self, what: Sequence[str] = ("time", "ratio", "memory"), setups: Sequence[str] = ()) -> str:
-        """Returns a table of some of `QUANTITIES` for each pass and setup, by default for all setups."""
+        """Returns a table of some of `QUANTITIES` for each pass and setup.
+
+        By default, it covers all quantities and setups.
+        """
         drawn = [setup for setup in self.setups if setup in (setups or SETUPS)]
         return "\n".join([f"{self.network}.", *self._tables(what, drawn), *self._remarks()])
 
@@ -400,6 +403,9 @@ run, recorded = STUDY.run, STUDY.load
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
-    """Returns, by machine name, the recorded results with all these methods. Raises the same errors as `recorded`."""
+    """Returns the recorded results that include all of these methods, by machine name.
+
+    The errors are those of `recorded`.
+    """
     found = STUDY.recordings()
     return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.methods}}

@@ -5,7 +5,7 @@ several kinds of RNN, several sizes, and several distributions of lengths. `pack
 of rules with the faster method. (Padded results differ from packed ones, as notebook 03 shows, but only the time counts
 here.)
 
-`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
+`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in about four minutes.
 """
 
 from __future__ import annotations

@@ -147,7 +147,10 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         return [point for point in self.values if point.mode != "none"]
 
     def best(self, point: MethodsPoint, which: str = "training") -> str:
-        """Returns the fastest method with the right results, except `auto`, which only chooses among the others."""
+        """Returns the fastest method that gives the right results.
+
+        `auto` is left out, because it only chooses among the other methods.
+        """
         timing = self.values[point][which]
         return min((name for name in timing.seconds if name not in (PADDED, AUTO)), key=timing.median)
 

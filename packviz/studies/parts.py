@@ -4,7 +4,7 @@ The step trains the network from the forum question (see `packviz.studies.networ
 pad is replaced, then torch's pack, and then torch's packed LSTM. The results stay the same. The share of a part is the
 time that its replacement saves, divided by the time of the whole step.
 
-`packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
+`packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file in about two minutes.
 """
 
 from __future__ import annotations

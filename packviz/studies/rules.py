@@ -102,7 +102,7 @@ def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
 
 
 def fit_threshold(number: Callable[[Case], float]) -> Fit:
-    """Returns a function that fits the rule "pack if this number is over a threshold" to cases.
+    """Returns a function that fits the rule "pack if `number` is over a threshold" to cases.
 
     Each kind of RNN has a threshold of its own for each pass. The fit chooses the threshold with the smallest slowdown.
     """

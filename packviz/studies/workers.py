@@ -14,8 +14,8 @@ batch, for two losses:
     torchrun --nproc-per-node 2 -m packviz.studies.workers --lengths my_lengths.csv
 
 The workers of `compare()` communicate over the loopback interface, and find each other through a file. They all end
-when `compare()` ends. Like all functions that start processes, `compare()` must be called under `if __name__ ==
-"__main__":` in a script.
+when `compare()` ends. Like all functions that start processes, `compare()` must be called under
+`if __name__ == "__main__":` in a script.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks the exercises on time: simulated machines, staircases, workers and methods (notebooks 08 and 10 to 12)."""
+"""Checks the exercises on timing, staircases, choosing a method, and several workers (notebooks 08 and 10 to 12)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _weight_hint(weights: Sequence[str], tokens: Sequence[int]) -> str:
 
 @exercise
 def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], Any]) -> Verdict:
-    """Checks a function that chooses the fastest method with the right results (notebook 11)."""
+    """Checks a function that chooses the fastest of the methods that give the right results (notebook 11)."""
     quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
     busy = [*quiet[:4], {"padded": 1.0, "packed": 3.0, "run": 90.0}]
     cases = [
