@@ -31,7 +31,7 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def chromium():
     """Returns the browser's path. Without a browser, the test is skipped, or fails in CI."""
-    from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, which a bare GPU machine does not need
+    from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, absent on a bare GPU machine
 
     if (found := find_chromium()) is None:
         (pytest.fail if in_ci() else pytest.skip)(how_to_get_it())
