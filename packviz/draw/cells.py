@@ -129,8 +129,10 @@ class Aligned(Drawing):
         real = _mask(lengths, values.shape, first, padding_side)
         batch_is_first(batch_first, values.shape)
         labels = [[text.value(v) for v in row] for row in values.tolist()]
-        wrong = None if like is None else values != _grid(like, "like", first)
-        return cls(title, labels, real, wrong)
+        right = values if like is None else _grid(like, "like", first)
+        if right.shape != values.shape:
+            raise ValueError(f"like must have the shape of x, {array(x).shape}, got {array(like).shape}")
+        return cls(title, labels, real, (values != right) & ((values == values) | (right == right)))  # NaN equals NaN
 
     @property
     def _grid(self) -> _Grid:

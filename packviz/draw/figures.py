@@ -227,12 +227,8 @@ def times_by_size(sweep: Sweep) -> Chart:
 
 
 def _short(values: Iterable[Any]) -> list[Any]:
-    return [value if isinstance(value, (str, int)) else _digits(value) for value in values]
-
-
-def _digits(value: float) -> float:
-    """Rounds a number to three significant digits, so that a stored chart is the same on every machine."""
-    return float(f"{value:.3g}")
+    """Rounds numbers to three significant digits, so that a stored chart is the same on every machine."""
+    return [value if isinstance(value, (str, int)) else float(f"{value:.3g}") for value in values]
 
 
 def _darker(value: Any) -> Any:

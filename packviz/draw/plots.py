@@ -8,10 +8,9 @@ import numpy as np
 
 from packviz.core import fit
 from packviz.core.layout import Layout, require_steps
+from packviz.core.validation import one_of
 from packviz.draw import bars, palette, quantities, text
 from packviz.draw.curves import Curve, Plot, Sweep
-
-_BINS = 20
 
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
@@ -38,8 +37,8 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
     (least, best), (most, worst) = min(shares), max(shares)
     title = f"Padding takes {text.percent(most)} of the cells ({worst})"
     title += f" or {text.percent(least)} ({best})" if least < most else ""
-    words = ("real cells", "padding", "wasted")
-    return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, words))
+    parts = ("real cells", "padding", "wasted")
+    return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, parts))
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
@@ -49,7 +48,7 @@ def length_histogram(layout: Layout) -> bars.BarChart:
         ValueError: a sequence is empty.
     """
     n = require_steps(layout).lengths
-    each = -(-layout.max_len // _BINS)
+    each = -(-layout.max_len // 20)  # at most 20 bars
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
     spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
     words = f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}"
@@ -94,7 +93,7 @@ def log_log(
         for i, (curve, values) in enumerate(curves.items()):
             slope = f"slope {round(fit.exponent(x, values), 2) + 0:.2f}"
             lines.append(f"{what}, {curve}: {_numbers(values)}; {slope}")
-            look = looks.index(methods[curve]) if methods else i
+            look = looks.index(one_of(f"methods[{curve!r}]", methods.get(curve, ""), looks)) if methods else i
             drawn.append(Curve(f"{curve}: {slope}", look, i, x, values, hollow=i % 2 > 0))
         plots.append(Plot(what, drawn, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")

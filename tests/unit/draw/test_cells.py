@@ -58,8 +58,8 @@ def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
 
 
 def test_wrong_cells_are_framed():
-    x = torch.tensor([[1, 2, 3]])
-    picture = Aligned.of(x, [2], batch_first=True, like=torch.tensor([[1, 9, 3]]))
+    x = torch.tensor([[1, 2, torch.nan]])
+    picture = Aligned.of(x, [2], batch_first=True, like=torch.tensor([[1, 9, torch.nan]]))
     wrong = [box for box in ParsedSvg(picture.to_svg()).boxes if box.stroke == palette.LIGHT.wrong]
     assert len(wrong) == 1
     assert picture.wrong.tolist() == [[False, True, False]]
@@ -68,6 +68,10 @@ def test_wrong_cells_are_framed():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: Aligned.of(torch.ones(2, 3), [1, 2], like=torch.ones(1, 3), batch_first=True),
+            r"like must have the shape of x, \(2, 3\), got \(1, 3\)",
+        ),
         (
             lambda: Aligned.of(torch.ones(2, 3), [1, 2], padding_side="up", batch_first=True),
             "padding_side is 'up'; choose one of 'right', 'left'",

@@ -59,3 +59,9 @@ def test_length_histogram(layout):
 def test_the_slope_is_the_power(power, factor):
     sweep = plots.log_log(X, {"": {"one": [factor * x**power for x in X]}}, "t")
     assert float(sweep.rows[0][0].curves[0].name.split()[-1]) == pytest.approx(power, abs=0.0051)
+
+
+@pytest.mark.parametrize(("methods", "value"), [({"one": "nix"}, "'nix'"), ({"two": "packed"}, "''")])
+def test_an_unknown_method_is_named(methods, value):
+    with pytest.raises(ValueError, match=rf"methods\['one'\] is {value}; choose one of 'padded', 'packed'"):
+        plots.log_log([1, 2], {"": {"one": [1, 2]}}, "t", methods=methods)
