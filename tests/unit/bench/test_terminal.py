@@ -51,7 +51,7 @@ def test_ctrl_c_for_real(tmp_path):
     try:
         assert program.stderr.readline().endswith(": done\n")
         program.send_signal(signal.SIGINT)
-        _, error = program.communicate(timeout=60)
+        _, error = program.communicate(timeout=300)
     finally:
         program.kill()
         program.communicate()

@@ -331,19 +331,19 @@ def test_what_a_thread_draws_and_what_a_control_draws_wait_for_each_other():
 
     def slow(theme):
         drawing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(300)
         return f"<svg>{panel.seen[-1]}</svg>"
 
     panel.draw = slow
     job = threading.Thread(target=panel._refresh)
     job.start()
-    assert drawing.wait(10)
+    assert drawing.wait(300)
     reader = threading.Thread(target=move, args=(panel.left, 5))
     reader.start()
     assert len(panel.seen) == 2  # the move waits
     go_on.set()
-    job.join(10)
-    reader.join(10)
+    job.join(300)
+    reader.join(300)
     assert panel.seen[-1] == (5, 1, False)
     assert panel.picture.value == "<svg>(5, 1, False)</svg>"
 
