@@ -184,8 +184,14 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("lengths", [[5, 3, 6, 2], pytest.param([6, 6, 6, 6], marks=pytest.mark.slow), [6, 5, 3, 1]])
+EXAMPLES = [5, 3, 6, 2], [6, 5, 3, 1], [6, 6, 6, 6]  # quickly, every use is traced with one of the first two
+TRACED = [(use, i, n, lengths) for i, use in enumerate(USES) for n, lengths in enumerate(EXAMPLES)]
+
+
+@pytest.mark.parametrize(
+    ("use", "lengths"),
+    [pytest.param(use, lengths, marks=[pytest.mark.slow] * (n != i % 2)) for use, i, n, lengths in TRACED],
+)
 def test_ok_means_that_a_trace_is_right_for_other_lengths(use, lengths):
     module, x, n = (
         net(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5))),
