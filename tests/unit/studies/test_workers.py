@@ -1,5 +1,6 @@
 """Two real processes: their shares, their gradients, and that none outlives the call."""
 
+import multiprocessing
 import os
 import re
 import socket
@@ -19,24 +20,33 @@ from packviz.studies import workers
 LENGTHS = [3, 8, 1, 6, 5, 2]
 
 
-def running():
-    """The workers that there are now: children of this process, zombies included."""
-    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in _line(child)]
+@pytest.fixture(scope="module", autouse=True)
+def started():
+    """Lists the workers. They are copies of a process that has imported torch, which takes most of their time."""
+    processes = []
+
+    def spawn(*given, **options):
+        context = torch.multiprocessing.start_processes(*given, **options, start_method="forkserver")
+        processes.extend(context.processes)
+        return context
+
+    multiprocessing.set_forkserver_preload([workers.__name__])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "spawn", spawn)
+        yield processes
 
 
-def _line(process):
-    try:
-        return " ".join(process.cmdline())
-    except psutil.ZombieProcess:
-        return "spawn_main"
-    except psutil.NoSuchProcess:
-        return ""
+def have_ended(processes):
+    """Whether these two workers have ended. Not even a zombie is left."""
+    ended = [process.pid for process in processes if not psutil.pid_exists(process.pid)]
+    processes.clear()
+    return len(ended) == 2
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(started):
     result = workers.compare(LENGTHS, rounds=2)
-    assert running() == []
+    assert have_ended(started)
     return result
 
 
@@ -89,34 +99,46 @@ def test_in_words_and_as_a_chart(found):
     assert {f"{own}" for strategy in buckets.SPLITS for own in found.tokens(strategy)} <= {*drawing.said()}
 
 
-def test_a_worker_that_fails_ends_all(monkeypatch):
+def test_a_worker_that_fails_ends_all(monkeypatch, started):
     monkeypatch.setattr(workers, "_batch", lambda lengths, count: [1])  # nothing is left for the second
     with pytest.raises(RuntimeError, match=r"worker \d failed:\n(?s:.*)Error"):
         workers.compare([2, 1])
-    assert running() == []
+    assert have_ended(started)
 
 
-def test_an_interrupt_ends_the_workers(monkeypatch):
+def test_an_interrupt_ends_the_workers(monkeypatch, started):
     def interrupt(context):
-        assert len(running()) == 2
+        assert all(process.is_alive() for process in context.processes)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(torch.multiprocessing.ProcessContext, "join", interrupt)
     with pytest.raises(KeyboardInterrupt):
         workers.compare([2, 1])
-    assert running() == []
+    assert have_ended(started)
+
+
+def spawned():
+    """Returns the workers below this process that were started as users start them, and have begun."""
+    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in _line(child)]
+
+
+def _line(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def test_workers_end_with_the_process_that_started_them():
     code = "from packviz.studies import workers; workers.compare([2, 1], rounds=10**9)"
     parent = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 60
-    while len(started := running()) < 2:
+    deadline = time.monotonic() + 300
+    while len(started := spawned()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     parent.kill()
     parent.wait()
-    _, alive = psutil.wait_procs(started, timeout=30)
+    _, alive = psutil.wait_procs(started, timeout=300)
     assert not alive
 
 
