@@ -12,7 +12,7 @@ from torch.nn.utils import rnn
 from torchs import bits, outcome, same, weights
 
 import packviz as pv
-from packviz.ops import original, packing
+from packviz.ops import holders, original, packing
 
 # These tests, and others in the same session, have already imported torch's functions.
 pytestmark = pytest.mark.filterwarnings("ignore:These places still refer:UserWarning")
@@ -36,6 +36,18 @@ def torchs_again():
     assert left == TORCHS
 
 
+@pytest.fixture(scope="module")
+def places():
+    with holders.thawed():
+        return holders.find([*TORCHS.values()])
+
+
+@pytest.fixture
+def found_before(monkeypatch, places):
+    """Replaces the search, which takes a second in a process as large as this one, by what it found before."""
+    monkeypatch.setattr(holders, "find", lambda _: [(held, place) for held, place in places if place._held() is held])
+
+
 # --- replaced, and undone
 
 
@@ -52,6 +64,7 @@ def test_replaces_and_says_what():
     assert in_place() == TORCHS
 
 
+@pytest.mark.usefixtures("found_before")
 def test_several_end_with_the_last():
     patches = [pv.patch_torch() for _ in range(3)]
     assert [bool(patch.replaced) for patch in patches] == [True, False, False]
@@ -62,6 +75,7 @@ def test_several_end_with_the_last():
     assert in_place() == TORCHS
 
 
+@pytest.mark.usefixtures("found_before")
 def test_leaves_others_work_alone():
     def pack_sequence(sequences, enforce_sorted=True):
         return TORCHS["pack_sequence"](sequences, enforce_sorted)
@@ -150,6 +164,7 @@ WAYS = {
 }
 
 
+@pytest.mark.usefixtures("found_before")
 def test_what_torch_makes_of_it():
     torch.manual_seed(0)
     inputs = Tagger(), torch.randn(20, 3, 2).requires_grad_(), torch.tensor([5, 20, 3])
