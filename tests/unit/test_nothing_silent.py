@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gc
-import json
 import linecache
 import math
 import re
-import subprocess
 import sys
 import types
 from html import unescape
@@ -368,43 +367,30 @@ def test_every_holder_is_named_and_replaced_where_it_can_be(holders, everywhere)
     assert all(one in str(warning.message) for one in patch.unreached[:3])
 
 
-FORKS = """
-import json, os, runpy, sys
-import packviz as pv, torch
-pv.explain("`lengths` array must be sorted")  # import what takes time once, for all
-for sys.argv in json.loads(sys.argv[1]):
-    child = os.fork()
-    if not child:
-        (runpy.run_path if sys.argv[0].endswith(".py") else runpy.run_module)(sys.argv[0], run_name="__main__")
-        sys.exit()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    for file in (sys.stdout, sys.stderr):
-        print(f"\\nENDED {status}", file=file, flush=True)
-"""
-
-
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    """Returns the status, the output and the errors of each program that the tests below need, by its code."""
-    folder = tmp_path_factory.mktemp("programs")
-    codes = [PATCHED5, *map(SCRIPT11.format, STARTS11), SHELL11]
-    commands = []
-    for i, code in enumerate(codes):
-        script = folder / f"script{i}.py"
+def ran(fork, tmp_path_factory):
+    """Returns `ran(code)`, which runs a program once and returns its status, its output and its errors."""
+
+    @functools.cache
+    def ran(code, *before):
+        script = tmp_path_factory.mktemp("program") / "script.py"
         script.write_text(code)
-        commands.append(["packviz", "patched", str(script), "--", "--help"] if code == PATCHED5 else [str(script)])
-    command = [sys.executable, "-c", FORKS, json.dumps(commands)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    ended = re.compile(r"\nENDED (-?\d+)\n")
-    outputs, errors = ended.split(done.stdout), ended.split(done.stderr)
-    return dict(zip(codes, zip(map(int, outputs[1::2]), outputs[::2], errors[::2], strict=False), strict=True))
+        done = fork(RUN, *(before or [script]), *before and [script, "--", "--help"])
+        return done.returncode, done.stdout, done.stderr
+
+    return ran
 
 
+RUN = """
+import runpy, sys
+del sys.argv[0]
+(runpy.run_path if sys.argv[0].endswith(".py") else runpy.run_module)(sys.argv[0], run_name="__main__")
+"""
 PATCHED5 = "import sys; from torch.nn.utils import rnn; print(rnn.pack_sequence.__module__, *sys.argv[1:]); sys.exit(7)"
 
 
 def test_packviz_patched_runs_a_program_under_the_patch(ran):
-    assert ran[PATCHED5][:2] == (7, "packviz.ops.packing -- --help\n")
+    assert ran(PATCHED5, "packviz", "patched")[:2] == (7, "packviz.ops.packing -- --help\n")
 
 
 def sources():
@@ -817,13 +803,13 @@ for code in {CELLS11!r}:
 
 @pytest.mark.parametrize("start", STARTS11)
 def test_a_script_says_what_became_of_its_errors(start, ran):
-    status, _, said = ran[SCRIPT11.format(start)]
-    warnings = re.findall(r"script\d\.py:8: RuntimeWarning: explain_errors\(\) does nothing by itself", said)
+    status, _, said = ran(SCRIPT11.format(start))
+    warnings = re.findall(r"script\.py:8: RuntimeWarning: explain_errors\(\) does nothing by itself", said)
     assert (status, said.count("packviz: Lengths not sorted"), len(warnings)) == (1, *STARTS11[start])
 
 
 def test_installed_in_ipython(ran):
-    _, alone, _, explained, _, plain = ran[SHELL11][1].split("In:")
+    _, alone, _, explained, _, plain = ran(SHELL11)[1].split("In:")
     assert "explain_errors() does nothing by itself" in alone
     assert explained.count("packviz: Lengths not sorted") == 1
     assert "RuntimeError" in plain

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -176,7 +175,7 @@ class Checkout:
         self.log.write_text("")
         # Nothing of the environment comes along: not MAKEFLAGS, not CI, not an active venv.
         environment |= {"PATH": str(self.bin), "LOG": str(self.log), "REAL": sys.executable, "HOME": str(self.path)}
-        run = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=60)
+        run = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=300)
         self.asked = self.log.read_text().splitlines()
         return run.returncode, run.stdout + run.stderr
 
@@ -289,7 +288,9 @@ def test_others_take_pips_default(checkout, program, says, arguments):
 
 
 # For pip itself: nothing that this machine sets up comes along.
+# Its own timeout is longer than `run` waits, so only the limit of the script can end the question.
 ONLY_THE_INDEX = {"REAL_PIP": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+ONLY_THE_INDEX["PIP_DEFAULT_TIMEOUT"] = "9999"
 
 
 def test_an_index_serves_torch_alone_and_costs_seconds_if_it_never_answers(checkout):
@@ -299,10 +300,7 @@ def test_an_index_serves_torch_alone_and_costs_seconds_if_it_never_answers(check
     shutil.rmtree(checkout.path / ".venv")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        begun = time.monotonic()
         status, said = checkout.make("lab", f"TORCH_INDEX=http://127.0.0.1:{port}", FAKE_LIMIT="2", **ONLY_THE_INDEX)
-    # pip itself would have asked six times, for 15 s each.
-    assert time.monotonic() - begun < 10
     assert status == 0
     assert f"Could not install torch from http://127.0.0.1:{port}; using pip's default index" in said
     assert checkout.installs() == ["-e .[lab]"]
@@ -373,9 +371,10 @@ def test_readme_names_the_two_commands():
     assert {*re.findall(r"(?:`|^)make ([a-z-]+)", README, re.M)} <= makefile_targets()
 
 
-def test_readmes_library_example_runs():
+def test_readmes_library_example_runs(fork):
     (block,) = re.findall(r"```python\n(import packviz.*?)```", README, re.S)
-    subprocess.run([sys.executable, "-c", block], check=True, capture_output=True)
+    done = fork(block)
+    assert done.returncode == 0, done.stderr
 
 
 def test_readmes_terminal_output_is_what_comes(capsys):

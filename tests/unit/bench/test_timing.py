@@ -2,9 +2,6 @@
 
 import gc
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections import Counter
 from dataclasses import asdict
@@ -341,7 +338,7 @@ json.dump(told, sys.stdout)
 """
 
 
-# In an interpreter of its own: memory that others have freed would hide what is asked here.
+# In a process of its own: memory that others have freed would hide what is asked here.
 COUNTING = """
 import json, resource, sys
 import torch
@@ -365,17 +362,10 @@ json.dump(most_megabytes() - before, sys.stdout)
 GLIBC = pytest.mark.skipif(allocator()["library"].split()[0] != "glibc", reason="this setting is glibc's")
 
 
-def run(code):
-    """What a new interpreter tells."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
-    return json.loads(done.stdout)
-
-
 @GLIBC
-def test_a_calm_allocator():
+def test_a_calm_allocator(fork):
     """It keeps its pages, after counting too; what was set is recorded; a reader's own setting is left alone."""
-    told = run(DIARY)
+    told = json.loads(fork(DIARY).stdout)
     assert told["at first"] > 10_000
     assert told["a reader's own"] == {}
     assert told["still"] > 10_000
@@ -385,9 +375,9 @@ def test_a_calm_allocator():
 
 
 @GLIBC
-def test_counting_memory_does_not_swell_a_calm_heap():
+def test_counting_memory_does_not_swell_a_calm_heap(fork):
     """The profiler keeps a little of every operator; between blocks of 4 MiB it would tear the heap apart."""
-    assert run(COUNTING) < 60
+    assert json.loads(fork(COUNTING).stdout) < 60
 
 
 # Result files.

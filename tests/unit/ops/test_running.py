@@ -2,8 +2,6 @@
 
 import copy
 import re
-import subprocess
-import sys
 from collections import Counter
 from functools import partial
 from itertools import product
@@ -232,38 +230,24 @@ def test_without_gradients_it_is_the_same(case):
         case.gradients(case.run(method))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2, "bias": False}])
-def test_derivatives_once_and_twice(cell, method, options):
-    small = Case(cell(2, 2, **options).double(), [2, 3, 1], hx=True)
-    names = [name for name, _ in small.rnn.named_parameters()]
-
-    def function(x, *rest):
-        states, weights = rest[: -len(names)], rest[-len(names) :]
-        hx = states if cell is nn.LSTM else states[0]
-        wrapped = pv.Ragged(small.rnn, method)
-        keys = names
-        return tuple(
-            flat(torch.func.functional_call(wrapped, dict(zip(keys, weights, strict=True)), (x, [2, 3, 1], hx)))
-        )
-
-    inputs = [t.detach().clone().requires_grad_() for t in small.inputs]
-    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
-    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+FUSED = case(nn.LSTM, bidirectional=True, num_layers=2, hx=True), case(nn.LSTM, lengths=(5, 5, 5), hx=True)  # float32
+TWICE = [(one, 1e-3) for one in FUSED] + [
+    (case(cell, torch.float64, lengths, hx=True, **options), 1e-10)
+    for cell in (nn.RNN, partial(nn.RNN, nonlinearity="relu"), nn.GRU, nn.LSTM, partial(nn.LSTM, proj_size=2))
+    for lengths, options in (((2, 3, 1), {}), ((2, 2), {"bidirectional": True, "num_layers": 2, "bias": False}))
+]
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5)])
-def test_the_fused_kernel_can_be_differentiated_twice(method, lengths):
-    """`gradgradcheck` needs double precision, which oneDNN's LSTM does not support."""
-    fused = case(nn.LSTM, lengths=lengths, bidirectional=True, num_layers=2, hx=True)
+@pytest.mark.parametrize(("one", "tolerance"), TWICE)
+def test_second_derivatives_are_those_of_torchs_packed_rnn(one, tolerance, method):
+    """They are differences between torch's own numbers and these, because oneDNN's LSTM has no double precision."""
 
     def second(result):
-        gradients = fused.gradients(result, create_graph=True)
-        return torch.autograd.grad(sum((g * g).sum() for g in gradients), fused.inputs)
+        gradients = one.gradients(result, create_graph=True)
+        return torch.autograd.grad(sum((g * g).sum() for g in gradients), one.inputs)
 
-    same(second(fused.run(method)), second(fused.expected()), 1e-3)
+    same(second(one.run(method)), second(one.expected()), tolerance)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -594,15 +578,14 @@ def test_defaults_of_the_process(method):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_torch_has_nothing_to_say():
+def test_torch_has_nothing_to_say(fork):
     """torch warns once in a process that a padded LSTM with projections is slow; `run` must not show this."""
-    code = (
-        "import torch, packviz as pv; from packviz.ops.running import METHODS; rnn = torch.nn.LSTM(2, 3, proj_size=1);"
-    )
+    code = "import warnings; warnings.simplefilter('error'); import torch, packviz as pv;"
+    code += "from packviz.ops.running import METHODS; rnn = torch.nn.LSTM(2, 3, proj_size=1);"
     code += "x, state = torch.randn(4, 2, 2), torch.random.get_rng_state();"
     code += "[pv.run(rnn, x, n, method=method) for n in ([4, 4], [4, 2]) for method in METHODS];"
     code += "assert torch.equal(torch.random.get_rng_state(), state)"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    done = fork(code)
     assert (done.returncode, done.stderr) == (0, "")
 
 

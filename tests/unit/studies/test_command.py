@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from packviz import cli
 from packviz.studies import benchmark
 
-ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
 TINY = ["bench", "--quick", "--rounds", "1", "--only", "32 "]
 
@@ -120,20 +117,19 @@ print([main(arguments) for arguments in json.loads(sys.argv[1])])
 """
 
 
-def bare(*commands, before=""):
+def bare(fork, *commands, before=""):
     """Runs commands in a checkout that is not installed, where only torch, NumPy and Python's own can be imported."""
     arguments = json.dumps([[str(argument) for argument in command] for command in commands])
-    command = [sys.executable, "-c", BARE.format(before), arguments]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=ROOT)
+    return fork(BARE.format(before), arguments)
 
 
-def test_it_needs_torch_and_numpy_only(tmp_path):
+def test_it_needs_torch_and_numpy_only(fork, tmp_path):
     path, out = tmp_path / "a.json", tmp_path / "a.svg"
-    done = bare([*TINY, "--out", path], ["bench", "plot", path, "--out", tmp_path / "a.html"])
+    done = bare(fork, [*TINY, "--out", path], ["bench", "plot", path, "--out", tmp_path / "a.html"])
     assert done.stdout.endswith("[0, 2]\n"), done.stderr
     assert done.stderr.count("done") == 2
     assert done.stderr.endswith("packviz: plotly is missing; run python -m pip install plotly\n")
     assert json.loads(path.read_text())["provenance"]["packviz"] is None
-    done = bare(["bench", "plot", path, "--out", out], TINY, before="sys.modules['torch'] = None")
+    done = bare(fork, ["bench", "plot", path, "--out", out], TINY, before="sys.modules['torch'] = None")
     assert (done.stdout, done.stderr) == ("[0, 2]\n", "packviz: torch is missing; run python -m pip install torch\n")
     assert out.read_text().startswith("<svg ")
