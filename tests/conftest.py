@@ -1,5 +1,6 @@
 """Provides the quick profile of `make test`, the full one of `make test-full`, and the browser."""
 
+import atexit
 import gc
 import os
 
@@ -12,6 +13,10 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "quick"
 for name, examples in {"quick": 10, "full": 500}.items():
     settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(PROFILE)
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The last thing that a worker does when it exits: taking apart an interpreter with torch would take a second.
+    atexit.register(os._exit, 0)
 
 
 def pytest_collection_modifyitems(items):
@@ -26,6 +31,7 @@ def pytest_collection_finish():
     """Excludes what is loaded by now from garbage collection, which would take half a second each time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # more rarely than usual, which takes a twelfth of the time of the tests
 
 
 @pytest.fixture(scope="session")

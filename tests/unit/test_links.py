@@ -10,7 +10,7 @@ import torch
 import packviz as pv
 
 PROGRAM = """
-import sys
+import os, sys
 import numpy, torch, packviz as pv
 from torch import nn
 from torch.nn.utils import rnn
@@ -52,6 +52,8 @@ def fails(lengths):
     return torch.zeros(3)[numpy.int64(7)]
 
 print(checks.layouts.batch_sizes(fails))
+sys.stdout.flush()
+os._exit(0)  # taking the interpreter apart would take half a second
 """
 
 

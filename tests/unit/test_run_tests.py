@@ -105,9 +105,9 @@ def test_the_browser_tests_run_beside_the_others_and_each_stage_speaks_in_one_pi
 WAITS = """
 import os, pathlib, time
 def test_it():
-    pathlib.Path(f"pid-{os.getpid()}").touch()
     try:
-        time.sleep(100)
+        pathlib.Path(f"pid-{os.getpid()}").touch()
+        time.sleep(1000)
     finally:
         time.sleep(LINGERS)
 """

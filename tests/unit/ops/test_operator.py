@@ -184,7 +184,10 @@ def test_what_is_done_to_it_is_done_to_the_rnn():
 # Compilers.
 
 
-@pytest.mark.parametrize(("mode", "states"), [("LSTM", True), ("GRU", False), ("RNN", True), ("projected", False)])
+@pytest.mark.parametrize(
+    ("mode", "states"),
+    [("projected", True), ("GRU", True), ("RNN", False), pytest.param("LSTM", False, marks=pytest.mark.slow)],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_opcheck(mode, states):
     rnn = build(mode, layers=2, bidirectional=True, batch_first=states)

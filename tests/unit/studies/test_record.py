@@ -90,8 +90,11 @@ def test_measured_constants_become_the_librarys(checkout, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_it_ends_in_time_and_resumes(tmp_path):
-    path, counts = tmp_path / "heuristics_cpu.json", []
-    for _ in range(2):
-        assert record.record("heuristics", path, "cpu", 1, time.monotonic() + 15) == 0
-        counts.append(len(heuristics.recorded(path).values))
-    assert 0 < counts[0] <= counts[1] < len(heuristics.STUDY.full)
+    path, counts, seconds = tmp_path / "heuristics_cpu.json", [], 15
+    while len(counts) < 2:
+        assert record.record("heuristics", path, "cpu", 1, time.monotonic() + seconds) == 0
+        if path.exists() and (found := heuristics.recorded(path).values):
+            counts.append(len(found))
+        else:
+            seconds *= 2  # the machine is busy
+    assert counts[0] <= counts[1] < len(heuristics.STUDY.full)

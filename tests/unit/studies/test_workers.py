@@ -133,11 +133,13 @@ def test_workers_end_with_the_process_that_started_them():
     code = "from packviz.studies import workers; workers.compare([2, 1], rounds=10**9)"
     parent = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 300
-    while len(started := spawned()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    parent.kill()
-    parent.wait()
+    try:
+        while len(started := spawned()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        parent.wait()
     _, alive = psutil.wait_procs(started, timeout=300)
     assert not alive
 
