@@ -178,14 +178,14 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         """Returns a sentence about a quantity in training, at the largest size of a setup (by default B)."""
         setup = next(one for one in (setup, "B", self.setups[-1]) if one in self.setups)
         (first, *others), steps = self.methods, self.steps(setup)[-1]
-        timing, verb, unit = self.at(setup, steps)["training"], "takes", "ms"
-        found = {m: some[1] for m in self.methods if (some := _spread(timing, quantity, m, first))}
+        timing, verb = self.at(setup, steps)["training"], "needs" if quantity == "memory" else "takes"
+        found = {m: some[1] for m in self.methods if (some := _spread(timing, quantity, m, first)) and some[1]}
+        texts, unit = {m: plain(value) for m, value in found.items()}, "ms"
         if quantity != "time":
-            found = {m: found[m] / found[first] for m in others if {m, first} <= found.keys() and found[first]}
-            verb, unit = ("takes", "times as long as") if quantity == "ratio" else ("needs", "times the memory of")
-            unit = f"{unit} {first}"
-        name, _, numbers = ", ".join(f"{method} {plain(value)}" for method, value in found.items()).partition(" ")
-        title = f"{name.capitalize()} {verb} {numbers} {unit}" if found else "No number"
+            texts = {m: f"{found[m] / found[first]:#.2g}".rstrip(".") for m in others if {m, first} <= found.keys()}
+            unit = f"times {'as long as' if quantity == 'ratio' else 'the memory of'} {first}"
+        name, _, numbers = ", ".join(map(" ".join, texts.items())).partition(" ")
+        title = f"{name.capitalize()} {verb} {numbers} {unit}" if numbers else "No number"
         return f"{title} (training, setup {setup}, {steps} steps)"
 
     def _tables(self, what: Sequence[str], setups: Sequence[str]) -> Iterator[str]:

@@ -294,7 +294,7 @@ def test_every_machine_has_curves_in_the_same_plot():
     slow = result_of(*(alike(1.0, three, steps=n) for n in (8, 16)), methods=three)
     fast = result_of(*(made(both, both, steps=n) for n in (8, 16, 32)))
     ratios = benchmark.by_machine({"CPU": fast, "GPU": slow.only(["packed"])}, "ratio", "B")
-    assert ratios.title == "Packed takes 2 times as long as padded (training, setup B, 32 steps) (CPU)"
+    assert ratios.title == "Packed takes 2.0 times as long as padded (training, setup B, 32 steps) (CPU)"
     ((plot,),) = ratios.rows
     assert [(curve.source, curve.name, [*curve.x]) for curve in plot.curves] == [
         (source, which, sizes)
