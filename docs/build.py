@@ -140,6 +140,7 @@ class Site:
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
+                source = re.sub(r"(?<=\d) (?=%|min )", "\u00a0", source)  # a number and its unit stay on one line
                 opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
                 yield opening.replace("# ", f"# {path.stem[:2]} · ", 1) if i == 0 else opening
                 if i == 0:

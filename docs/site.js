@@ -9,6 +9,25 @@ const isDark = () => {
   return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
 };
 
+// If a title is wider than the page, as on a phone, it stands above its picture in lines (see site.css).
+const WHOLE = "[font-weight=bold][x='4'][y='16'], [font-weight=bold] > [x='4'][y='16']";
+function entitle(box) {
+  const [text, chart] = [box.querySelector(WHOLE), box.querySelector("script")];
+  const wide = chart || text?.getBoundingClientRect().right > box.getBoundingClientRect().right;
+  if (box.previousElementSibling?.matches(".pv-title")) box.previousElementSibling.remove();
+  text?.classList.add("pv-titled");
+  if (!wide) return;
+  const line = Object.assign(document.createElement("p"), { className: "pv-title", ariaHidden: "true" });
+  line.textContent = text?.textContent ?? JSON.parse(chart.textContent).layout.title.text;
+  box.before(line);
+}
+const entitleAll = () => document.querySelectorAll(".pv-picture, .pv-chart").forEach(entitle);
+addEventListener("resize", entitleAll);
+entitleAll();
+
+// Long names in tables may break after these signs.
+for (const code of document.querySelectorAll("td code .pre")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)/g, "$&<wbr>");
+
 // Quizzes: a choice, the button, the feedback to that choice.
 for (const quiz of document.querySelectorAll(".pv-quiz")) {
   const [check, feedback] = [quiz.querySelector("button"), quiz.querySelector("[role=status]")];
@@ -65,6 +84,7 @@ for (const panel of document.querySelectorAll(".pv-panel")) {
       const html = frame.map((piece) => pieces[piece]).join("");
       if ((!wrong || i === 2) && parts[i].innerHTML !== html) parts[i].innerHTML = html;
     });
+    entitle(parts[0]);
   };
   panel.addEventListener("pointerenter", get, { once: true });
   panel.addEventListener("focusin", get, { once: true });

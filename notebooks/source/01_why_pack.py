@@ -148,7 +148,7 @@ for n in (4, 6, 12):
 for n in (4, 6, 12):
     states[f"packed, the other has {n} steps"] = final_state([ours, other[:n]], pack=True)
 
-pv.draw.Strips(states, title="The final state of our sequence, alone and beside another one")
+pv.draw.Strips(states, title="Each row is the final state of the same sequence")
 
 # %% [markdown]
 # In a padded batch, the final state of the *same* sequence depends on the length of the other one, and there is no

@@ -25,9 +25,6 @@ import packviz as pv
 from packviz import batches
 from packviz.lessons import ask, checks, sentences
 
-ask("buckets of sentences")
-
-# %%
 lengths = [len(sentence) for sentence in sentences()]
 layouts = {}
 for order in ("shuffled", "bucketed", "sorted"):
@@ -55,9 +52,15 @@ assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
 assert first != second
 
 # %% [markdown]
-# In the panel, choose *bucketed* and increase *window*. Beyond which size does a larger window hardly help? Then
-# increase *workers*. A *worker* is a process that computes a share of each batch. We measure its work in *tokens*, the
-# real cells of its share. The worker with the most tokens keeps the others waiting.
+# How much does a larger window help?
+
+# %%
+ask("a larger window")
+
+# %% [markdown]
+# To check your answer, choose *bucketed* in the panel and move *window*. Then increase *workers*. A *worker* is a
+# process that computes a share of each batch. We measure its work in *tokens*, the real cells of its share. The worker
+# with the most tokens keeps the others waiting.
 
 # %%
 from packviz.explorers import BatchingExplorer
@@ -71,6 +74,7 @@ for window in (1, 2, 4, 8, 16):
     explorer.window.value = window
     shares.append((explorer.load.padding, batches.idle(explorer.tokens)))
 assert shares == sorted(shares, reverse=True)
+assert [round(100 * padding / (padding + sum(lengths))) for padding, _ in shares] == [64, 51, 35, 24, 14]
 explorer.order.value = "sorted"
 assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts everything
 

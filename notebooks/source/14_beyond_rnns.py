@@ -71,7 +71,7 @@ errors = {"alone": torch.zeros(10)}
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.draw.Strips(errors, "How far each row is from the result of its document alone", rows)
+pv.draw.Strips(errors, "The numbers show how far a row is from its document alone", rows)
 
 # %% [markdown]
 # You can apply Linear layers, LayerNorm, embeddings and a loss to flat rows as they are, because they treat each row
@@ -108,7 +108,7 @@ q = k = torch.zeros(3, 5, 4)  # all scores are equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
 weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
-pv.draw.Attention(2, weights, "The weights of document c, in percent, with three masks")
+pv.draw.Attention(2, weights, "The weights of each query of c add up to 100 %")
 
 # %% [markdown]
 # A mask of numbers is added to the scores. In a mask of True and False, the meaning of True depends on the function. To

@@ -115,7 +115,7 @@ class Counted(HasText):
         """Returns the autograd nodes as a drawing."""
         useful = _useful(self.steps)
         nodes = tuple(replace(step, useful=useful.get(i)) for i, step in enumerate(self.steps))
-        return Graph(f"The autograd graph after {self.name}", nodes, self.gradient)
+        return Graph(f"The backward pass of {self.name}", nodes, self.gradient)
 
     def to_text(self) -> str:
         """Returns a table with a line for each pass."""

@@ -117,8 +117,7 @@ class _Axes:
         for value in self.heights:
             y = self.y(value)
             sheet.line([(self.left, y), (self.right, y)], sheet.colours.hatch, width=0.5)
-            if all(value == end or abs(y - self.y(end)) > 10 for end in (self.heights[0], self.heights[-1])):
-                sheet.text(self.left - 10, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
+            sheet.text(self.left - 10, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
 
     def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
         """Draws the horizontal axis with as many numbers as fit.
@@ -159,7 +158,8 @@ def ticks(low: float, high: float) -> list[float]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Returns two or more round numbers (1, 2 or 5 times a power of ten), from at most `low` to at least `high`.
 
-    In a wide range, all of them except the two ends are powers of ten.
+    In a wide range, all of them except the two ends are powers of ten, and none is so near an end that their labels
+    would touch.
     """
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     steps = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
@@ -168,7 +168,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     found = steps[first : max(last, first + 1) + 1]
     if len(found) <= _MOST_TICKS:
         return found
-    return [step for step in found if step in (found[0], found[-1]) or f"{step:e}".startswith("1.000000")]
+    (low, *inner, high), room = found, (found[-1] / found[0]) ** 0.07
+    return [low, *(step for step in inner if f"{step:e}"[:8] == "1.000000" and low * room < step < high / room), high]
 
 
 def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:

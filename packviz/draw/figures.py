@@ -7,8 +7,10 @@ the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
@@ -16,7 +18,7 @@ from plotly.subplots import make_subplots
 
 from packviz.core.has_text import HasText
 from packviz.draw import theme
-from packviz.draw.curves import COLOURS, doublings
+from packviz.draw.curves import COLOURS, doublings, heights_of
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
 
@@ -196,7 +198,7 @@ def times_by_size(sweep: Sweep) -> Chart:
         across=max(map(len, sweep.rows), default=1),
         below=[*sweep.sources, *sweep.notes],
     )
-    for panel, plot in enumerate(plots):
+    for panel, (plot, ticks) in enumerate(zip(plots, chain(*heights_of(sweep.rows)), strict=True)):
         for (name, ((x0, y0), (x1, y1))), dash in zip(plot.guides.items(), DASHES, strict=False):
             line = {"color": LIGHT.muted, "width": 1, "dash": dash}
             chart.points([x0, x1], [y0, y1], name, panel=panel, mode="lines", line=line)
@@ -207,22 +209,23 @@ def times_by_size(sweep: Sweep) -> Chart:
             # The outline comes first. It is needed because some colours are pale.
             outline = line | {"color": LIGHT.line, "width": 4}
             chart.points(curve.x, curve.y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip")
-            look["line"] = line | {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6}
+            line |= {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6}
             up, down = (
-                _short([abs(end - value) for value, end in zip(curve.y, ends, strict=True)])
+                _short(abs(end - value) for value, end in zip(curve.y, ends, strict=False))
                 for ends in (curve.high, curve.low)
             )
-            whiskers = {"type": "data", "symmetric": False, "array": up, "arrayminus": down}
-            look["error_y"] = whiskers | {"color": LIGHT.line, "thickness": 1, "width": 4}
-            name = f"{curve.name}{source}"
-            chart.points(curve.x, curve.y, name, curve.method, panel=panel, mode="lines+markers", **look)
-        kind, place = "log" if plot.log else "linear", chart.place(panel)
+            whiskers = {"array": up, "arrayminus": down, "color": LIGHT.line, "thickness": 1, "width": 4}
+            look |= {"mode": "lines+markers", "line": line, "error_y": whiskers}
+            chart.points(curve.x, curve.y, f"{curve.name}{source}", curve.method, panel=panel, **look)
+        look = {"type": "log" if plot.log else "linear", "rangemode": "tozero", **chart.place(panel)}
         same = units.index(plot.y)  # plots with the same unit share their y axis
-        matches = f"y{same + 1 if same else ''}" if same < panel else None
-        chart.figure.update_yaxes(type=kind, rangemode="tozero", matches=matches, **place)
-        chart.figure.update_xaxes(type=kind, rangemode="tozero", **place)
-        if plot.log:
-            chart.figure.update_xaxes(tickvals=doublings(plot.sizes), **place)
+        chart.figure.update_yaxes(matches=f"y{same + 1 if same else ''}" if same < panel else None, **look)
+        chart.figure.update_xaxes(tickvals=doublings(plot.sizes) if plot.log else None, **look)
+        if plot.log:  # with the ticks of the SVG picture, because plotly's labels 10, 9, 8, … would touch each other
+            low, high = math.log10(ticks[0]), math.log10(ticks[-1])
+            room = 0.04 * (high - low)  # for half a marker
+            span = _short([low - room, high + room])
+            chart.figure.update_yaxes(tickvals=ticks, range=span, **chart.place(panel))
     return chart
 
 

@@ -86,8 +86,8 @@ class Graph(Drawing):
     @property
     def headline(self) -> str:
         """A line with the title, the number of nodes and the number of bytes that they wrote."""
-        times = f"{self.bytes / max(self.gradient, 1):.3g} times the incoming gradient"
-        return f"{self.title}: {text.count(len(self.nodes), 'node')}, {text.size(self.bytes)} written, {times}"
+        nodes, times = text.count(len(self.nodes), "node"), f"{self.bytes / max(self.gradient, 1):.3g}"
+        return f"{self.title} writes {text.size(self.bytes)} in {nodes}, {times} times the incoming gradient"
 
     def to_text(self) -> str:
         """Returns a line for each node or, if the graph is large, a line for each kind of node."""

@@ -88,15 +88,16 @@ class BatchingExplorer(Panel):
         cells = int(load.cells.sum())
         wasted = text.percent(load.padding, cells)
         summary = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
+        share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time is proportional to tokens"
         if self.workers.value > 1:
-            share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time is proportional to tokens"
             summary += f" {self.workers.value} workers ({self.strategy.value}) wait {share}."
 
         def draw(theme: str) -> Sheet:
-            drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]
+            drawings = [
+                bars.steps(f"Padding takes {wasted} of the cells", load.real, load.cells, theme, _CELLS, "batch")
+            ]
             if len(shares) > 1:
-                title = "Each worker's tokens, and its wait for the slowest, in tokens"
-                drawings.append(bars.totals(title, shares, theme, _TOKENS))
+                drawings.append(bars.totals(f"Waiting takes {share}", shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 
         lines = [summary, "", f"real cells of each batch  {text.numbers(load.real)}"]

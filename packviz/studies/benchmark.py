@@ -180,19 +180,16 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
     def finding(self, quantity: str, setup: str = "") -> str:
         """Returns a sentence about a quantity in training, at the largest size of a setup (by default B)."""
         setup = next(one for one in (setup, "B", self.setups[-1]) if one in self.setups)
-        (first, *others), sizes = self.methods, self.steps(setup)
-        long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
-        after, before = (self.at(setup, size)["training"] for size in (long, short))
-        if quantity == "time":
-            both = [method for method in self.methods if method in before.seconds.keys() & after.seconds.keys()]
-            grown = ", ".join(f"{method} × {after.median(method) / before.median(method):.2g}" for method in both)
-            return f"From {short} to {long} steps, training time in setup {setup} grows: {grown}"
-        _, base, _ = _spread(after, quantity, first, first) or (0, 0, 0)
-        shares = {m: some[1] / base for m in others if base and (some := _spread(after, quantity, m, first))}
-        verb, unit = ("takes", "times as long as") if quantity == "ratio" else ("needs", "times the memory of")
-        texts = ", ".join(f"{method} {verb} {share:.2g}" for method, share in shares.items())
-        title = f"{texts[0].upper()}{texts[1:]} {unit} {first}" if texts else "No number"
-        return f"{title} (training, setup {setup}, {long} time steps)"
+        (first, *others), steps = self.methods, self.steps(setup)[-1]
+        timing, verb = self.at(setup, steps)["training"], "needs" if quantity == "memory" else "takes"
+        found = {m: some[1] for m in self.methods if (some := _spread(timing, quantity, m, first)) and some[1]}
+        texts, unit = {m: plain(value) for m, value in found.items()}, "ms"
+        if quantity != "time":
+            texts = {m: f"{found[m] / found[first]:#.2g}".rstrip(".") for m in others if {m, first} <= found.keys()}
+            unit = f"times {'as long as' if quantity == 'ratio' else 'the memory of'} {first}"
+        name, _, numbers = ", ".join(map(" ".join, texts.items())).partition(" ")
+        title = f"{name.capitalize()} {verb} {numbers} {unit}" if numbers else "No number"
+        return f"{title} (training, setup {setup}, {steps} steps)"
 
     def _tables(self, what: Sequence[str], setups: Sequence[str]) -> Iterator[str]:
         for setup, (which, label) in product(setups, PASSES.items()):

@@ -227,8 +227,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
                 drawn.points([one.value for one in there.values()], [*there], key, marker=mark, error_x=whiskers)
         figure = drawn.figure
         figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
-        ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
-        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        figure.update_xaxes(type="log", dtick="D2")
         figure.update_yaxes(showgrid=True)
         return drawn
 

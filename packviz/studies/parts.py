@@ -60,10 +60,10 @@ class Parts(Results[PartsPoint, Timing]):
     def finding(self) -> str:
         """Returns a line about the shares of the parts for the largest batch."""
         point = self.points[-1]
-        return f"At {point.steps} steps, packed training spends its time on {self._listed(point)}"
+        return f"At {point.steps} steps, a packed step consists of {self._listed(point)}"
 
     def _listed(self, point: PartsPoint) -> str:
-        return ", ".join(f"{part} ({whole_percent(share)})" for part, share in self.shares(point).items())
+        return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
 
     def to_text(self) -> str:
         """Returns, for each batch, a table of the times in milliseconds and a line with the shares."""

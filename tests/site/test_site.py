@@ -206,3 +206,32 @@ def test_a_chart_wakes(open_page):
     assert not chart.locator(".main-svg").count()
     chart.hover()
     chart.locator(".main-svg").first.wait_for()
+
+
+BROKEN = """() => [...document.querySelectorAll("td code .pre")].flatMap((code) => {
+  const place = document.createRange(), broken = [];
+  let before = null;
+  for (const text of code.childNodes)
+    for (let i = 0; i < text.length; i++) {
+      place.setStart(text, i);
+      place.setEnd(text, i + 1);
+      const { top } = place.getBoundingClientRect();
+      if (before && top > before.top + 4 && /\\w/.test(before.letter)) broken.push(code.textContent);
+      before = { top, letter: text.data[i] === "_" ? "" : text.data[i] };
+    }
+  return broken;
+})"""
+
+
+def test_on_a_phone_titles_are_whole_and_names_break_between_words(open_page):
+    tab = open_page("notebooks/00_start_here.html")
+    tab.set_viewport_size({"width": 390, "height": 844})
+    assert tab.locator("td code .pre").count() > 16
+    assert tab.evaluate(BROKEN) == []
+    tab = open_page("notebooks/01_why_pack.html")
+    title = tab.locator(".pv-title").first
+    title.wait_for()
+    assert title.inner_text() == "Half of the sequences have up to 11 steps, and the longest has 51"
+    assert title.evaluate("e => e.scrollWidth <= innerWidth && getComputedStyle(e).whiteSpace === 'normal'")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.wait_for_function("!document.querySelector('.pv-title')")

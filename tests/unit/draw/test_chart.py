@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from packviz.draw import palette
 from packviz.draw.curves import COLOURS, DASHES, Curve, Plot, Sweep, doublings, log_ticks, spread_labels, ticks
+from packviz.draw.plots import log_log
 
 numbers = st.floats(1e-4, 1e6)
 
@@ -172,3 +173,17 @@ def test_the_chart_shows_the_same(sources):
     assert layout.title.subtitle.text == "<br>".join([*sources, "a note"])
     assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("time steps", "ms")
     json.dumps(chart._repr_mimebundle_())
+
+
+@given(numbers, numbers)
+@example(0.95, 31.0)  # notebook 08: plotly would write 10, 9, 8, …
+@example(1.0, 2e6)
+def test_the_labels_of_a_logarithmic_axis_have_room(one, other):
+    y = sorted((one, other))
+    drawn = log_log([1, 2], {"one": {"": y}}, "Title")
+    axis = drawn.chart().figure.layout.yaxis
+    assert axis.type == "log"
+    assert axis.range[0] < np.log10(y[0]) <= np.log10(y[1]) < axis.range[1]
+    places = 200 * np.log10(axis.tickvals) / (axis.range[1] - axis.range[0])  # a panel is 200 px high
+    assert len(places) > 1
+    assert np.diff(places).min() >= 12  # px: the height of a label and a gap

@@ -32,9 +32,9 @@ def test_shares_are_never_negative_and_add_up(seconds):
 
 
 def test_in_words():
-    said = "pad (40 %), pack (10 %), packed LSTM (40 %), the rest (10 %)."
+    said = "pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %."
     lines = repr(made(10.0, 6.0, 5.0, 1.0)).splitlines()
-    assert lines[0] == f"At 8 steps, packed training spends its time on {said}"
+    assert lines[0] == f"At 8 steps, a packed step consists of {said}"
     assert lines[4].split() == ["pad", "replaced", "6,000", "0.6", "(0.6", "to", "0.6)"]
     assert (lines[7], lines[-1]) == (f"Shares: {said}", "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.")
 
