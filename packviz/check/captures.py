@@ -29,7 +29,8 @@ class Captured(NamedTuple):
     Attributes:
         backend: one of `BACKENDS`.
         takes: whether the backend accepts the network; `None` if the backend could not be tried in this environment.
-        same: whether the captured network gives the same results as the original on all inputs that were tried.
+        same: whether the captured network gives the same results as the original on all inputs that were tried, apart
+            from an empty sequence for which it raises an error.
         difference: the largest difference between the two results; infinite if their number or their shapes differ, or
             if the captured network raises an error.
         trial: the name of the inputs that show the largest difference, such as `lengths [5, 3]`.
@@ -205,8 +206,9 @@ def judged(
                 size, message = difference(trial.outputs, captured(trial.inputs), 1e-4 if "onnx" in backend else 1e-5)
             except Exception as error:
                 size, message, problem = float("inf"), f"raises {first_line(error)}", error
-            if size > result.difference:
-                result = Captured(backend, True, False, size, trial.name, message, problem)
+            if size > result.difference and (result.same or not trial.empty):  # other lengths are more telling
+                same = trial.empty and problem is not None
+                result = Captured(backend, True, same, size, trial.name, message, problem)
     return result
 
 
@@ -217,7 +219,9 @@ def first_line(error: BaseException) -> str:
     """
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
-    line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))
+    lines = str(error).splitlines() or [""]
+    last = "TorchScript interpreter" in lines[0]  # the cause follows a traceback
+    line = _ANSI.sub("", lines[-1].removeprefix("RuntimeError: ") if last else lines[0])
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
     message = f"{type(error).__name__}: {line}"
     return message if len(message) <= 150 else f"{message[:149]}…"

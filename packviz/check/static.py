@@ -33,6 +33,7 @@ from packviz.draw import listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
 
+_EMPTY = "empty"
 _MOST_LINES = 24  # a longer `forward` is not shown
 
 
@@ -56,7 +57,8 @@ class StaticCheck(Findings):
         """A sentence about each backend and one about the warnings, or the reason why nothing can be concluded."""
         if self.undecided:
             return f"Undecided: {self[self.rules.index(UNDECIDED)].message}"
-        about = f"See {count(n, 'warning')} about untried compilers." if (n := len(self.of("warning"))) else ""
+        n = sum(one.rule != _EMPTY for one in self.of("warning"))
+        about = f"See {count(n, 'warning')} about untried compilers." if n else ""
         return " ".join([*map(_sentence, self.backends), about]).strip()
 
     @property
@@ -95,10 +97,11 @@ def check_static(
 
     `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It tries the example,
     and then other lengths in inputs of the same shape: the example's lengths in a different order, equal lengths,
-    lengths of 1, and random lengths. It also tries other floating-point numbers. A backend passes if, on all of these
-    inputs, the network that it captured on the example gives the same results as the original. Afterwards,
-    `check_static` restores modes, attributes, buffers and the random state of torch, numpy and Python. It does not undo
-    changes that `forward` makes to other Python objects.
+    lengths of 1, random lengths, and, unless the network is on a GPU, an empty sequence. It also tries other
+    floating-point numbers. Inputs that the network itself rejects do not count. A backend passes if, on all others,
+    the network that it captured on the example gives the same results as the original. Afterwards, `check_static`
+    restores modes, attributes, buffers and the random state of torch, numpy and Python. It does not undo changes that
+    `forward` makes to other Python objects.
 
     Args:
         module: any network, including a scripted or a quantized one.
@@ -116,8 +119,9 @@ def check_static(
     Returns:
         The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results.
         The rule of an error is the name of the backend, `constant` for any further line that makes a length constant,
-        or `undecided` if nothing can be concluded about other lengths. Warnings with the rules `size`, `total_length`,
-        `unsorted` and `padding_value` are about compilers that were not run.
+        or `undecided` if nothing can be concluded about other lengths. A warning with the rule `empty` says that the
+        network accepts an empty sequence, but what a backend captured raises an error for it. Warnings with the rules
+        `size`, `total_length`, `unsorted` and `padding_value` are about compilers that were not run.
 
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is neither a tuple nor a dict.
@@ -146,7 +150,7 @@ def check_static(
     rows = [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
     errors += [one for row in rows if not row.same for one in _errors(row, run, tested, first)]
     warnings: dict[tuple[str, str], Finding] = {}
-    for one in _of_other_compilers(seen):
+    for one in [*_refusals(rows), *_of_other_compilers(seen)]:
         warnings.setdefault((one.rule, one.where), one)
     shown = [*errors, *warnings.values()]
     notes = _notes(tested, found, rows, dynamic)
@@ -239,6 +243,7 @@ _TENSORS = "Compute with tensors (a mask, torch.where), or do this outside the n
 
 def _sentence(row: Captured) -> str:
     name, does = _NAMES[row.backend], "and gives the same results" if row.same else f"but is wrong for {row.trial}"
+    does += f", but raises an error for {row.trial}" if row.same and row.error else ""
     if row.takes is None:
         return f"{name} was not tried: {row.message}."
     return f"{name} accepts the network {does}." if row.takes else f"{name} rejects the network."
@@ -265,6 +270,14 @@ def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iter
         yield Finding("error", row.backend, message.strip(), line, _TENSORS)
         for line, text in further:
             yield Finding("error", "constant", text, line, _TENSORS)
+
+
+def _refusals(rows: Iterable[Captured]) -> Iterator[Finding]:
+    """Yields a warning for each captured network that raises an error for an empty sequence, as packing does."""
+    for row in rows:
+        if row.same and row.error:
+            message = f"The network accepts {row.trial}, but what {_NAMES[row.backend]} captured {row.message}"
+            yield Finding("warning", _EMPTY, message, _line_of(row.error), "Give it no empty sequences.")
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:

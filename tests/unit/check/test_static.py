@@ -23,7 +23,7 @@ from packviz.check import captures, networks
 from packviz.draw.palette import THEMES
 
 T, B = 6, 4
-LENGTHS = torch.tensor([5, 3, 6, 2])
+X, LENGTHS = torch.randn(B, T), torch.tensor([5, 3, 6, 2])
 
 
 def net(forward, **modules):
@@ -387,6 +387,7 @@ def test_a_packed_sequence_is_varied(wrong, nest):
     found = check(forward, nest(packed), modules={"rnn": nn.LSTM(3, 4)})
     assert "as a PackedSequence" in found.notes[0]
     assert found.ok != wrong
+    assert " 0]" not in found.to_text()
 
 
 def test_lengths_the_network_refuses_are_named_and_are_no_finding():
@@ -397,6 +398,29 @@ def test_lengths_the_network_refuses_are_named_and_are_no_finding():
     found = check(forward, torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), modules={"rnn": rnn})
     assert found.clean
     assert re.search(r"rejected by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", "\n".join(found.notes))
+    assert " 0]" not in found.to_text()  # packing refuses an empty sequence, which is not worth a word
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_empty_sequence_is_tried_where_the_network_takes_one(form):
+    empty = FORMS[form](torch.tensor([5, 3, 6, 0]))
+
+    def forward(self, x, n):
+        return x * 2 if np.array_equal(n, empty) else x
+
+    found = check(forward, X, FORMS[form](LENGTHS))
+    assert "; n [5, 3, 6, 0]" in found.notes[-2]
+    assert not found.ok
+    assert form in KEPT or found.backends[0].trial == "n [5, 3, 6, 0]"
+
+
+def test_a_network_that_gives_nan_for_an_empty_sequence_takes_none():
+    def forward(self, x, n):
+        mask = torch.arange(x.shape[1]) >= n[:, None]
+        return self.layer(x, src_key_padding_mask=mask)
+
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)  # its export gives other numbers, where eager has NaN
+    assert check(forward, torch.randn(B, T, 4), LENGTHS, backends="export", modules={"layer": layer}).ok
 
 
 def test_where_several_inputs_fit_all_are_varied_and_named():
@@ -474,9 +498,6 @@ def channels_first(self, x, n):  # (B, C, T)
 
 def one_hot(self, x, n, label, weight):  # takes 0 and 1 only
     return x / n[:, None] * nn.functional.one_hot(label, 2).sum() * weight
-
-
-X = torch.randn(B, T)
 
 
 @pytest.mark.parametrize(
@@ -590,10 +611,24 @@ def test_other_sizes_are_tried_where_they_are_asked_for(backend):
     for forward, dynamic in ((fixed, False), (any_size, False), (any_size, True)):
         assert check(forward, *inputs, backends=backend, dynamic=dynamic).ok
     found = check(any_size, *inputs, backends=backend, dynamic=True)
-    assert "one more sequence; 2 more time steps; both together" in " ".join(found.notes)
+    assert "one more sequence; 2 more time steps; n [5, 3, 6, 0]; both together" in " ".join(found.notes)
     assert "other sizes" not in found.notes[-1]
     found = check(lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True)
     assert found.backends[0].trial == "one more sequence"
+
+
+def test_a_capture_that_refuses_an_empty_sequence_is_a_warning():
+    inputs = networks.example(5, [5, 3, 4])
+    found = pv.check_static(networks.TAGGERS["Ragged"](), inputs, ["trace", "export"])
+    assert (found.ok, found.rules) == (True, ["empty"])  # one operator, whatever it does inside
+    assert (
+        "accepts lengths [5, 0, 4], but what torch.jit.trace captured raises RuntimeError: Length of"
+        in found[0].message
+    )
+    assert found.verdict == (
+        "torch.jit.trace accepts the network and gives the same results, but raises an error for lengths [5, 0, 4]."
+        " torch.export accepts the network and gives the same results."
+    )
 
 
 def test_a_trace_on_python_3_14_is_not_tried(monkeypatch):
@@ -631,7 +666,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         (networks.TAGGERS["maximum, padded with −inf"], ["unsorted", "padding_value"]),
         (networks.TAGGERS["packed, escaped"], ["unsorted", "size"]),
         (networks.TAGGERS["disabled island"], ["unsorted"]),
-        (networks.TAGGERS["Ragged"], []),  # one operator, whatever it does inside
     ],
 )
 def test_what_a_compiler_with_fixed_shapes_refuses(network, rules):
