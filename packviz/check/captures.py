@@ -60,6 +60,8 @@ class Captured(NamedTuple):
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
     """Wraps the network in a module that takes only tensors, because a trace and an ONNX file can take nothing else.
 
+    The module returns its tensors, and then the output itself, which torch may reject because it contains a `None`.
+
     Returns:
         The module, the names of its inputs, and a function that names its outputs and adds the network's outputs that
         are not tensors.
@@ -72,10 +74,10 @@ def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any],
             super().__init__()
             self.inner = run.module
 
-        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        def forward(self, *given: Tensor) -> Any:
             call.arguments.update(replaced(call.arguments, dict(zip(names, given, strict=False))))
-            gave[:] = leaves({"output": run.forward(call)})
-            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(()))
+            gave[:] = leaves({"output": (output := run.forward(call))})
+            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(())), output
 
     def named(outputs: Any) -> list[Leaf]:
         given = iter(outputs)
@@ -91,10 +93,10 @@ def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
     def capture(call: Any) -> Any:
         given = tuple(tensors(call.arguments))
         flat, _, named = _flat(run, call)
-        return torch.jit.trace(flat, given, check_trace=False), named  # type: ignore[no-untyped-call]
+        return torch.jit.trace(flat, given, check_trace=False, strict=False), named  # type: ignore[no-untyped-call]
 
     graph, named = run(inputs, capture)
-    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments))))
+    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments)))[0])
 
 
 def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:

@@ -106,10 +106,11 @@ def check_static(
     Args:
         module: any network, including a scripted or a quantized one.
         example_inputs: a tuple of the network's positional arguments, or a dict of its keyword arguments.
-        backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
-            (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, and each of the others takes up
-            to several seconds.
+        backends: any of `"trace"` (`torch.jit.trace`, with `strict=False` so that it accepts dicts as outputs),
+            `"export"` (`torch.export`), `"compile"` (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"`
+            (`torch.onnx.export` with and without `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a
+            second, and each of the others takes up to several seconds. A trace and an ONNX file have only tensors as
+            inputs, so they keep any other argument, such as a flag, from the example.
         dynamic: whether the batch size and the number of time steps may vary, too.
         lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
             `"lengths"` or `"batch['lengths']"`; empty if no input contains lengths. By default, `check_static` varies

@@ -544,6 +544,33 @@ def test_what_a_trace_refuses_is_not_ok():
     assert found.verdict == "torch.jit.trace rejects the network."
 
 
+RETURNED = {
+    "nothing": lambda x, n: None,
+    "None": lambda x, n: (x / n[:, None], None),
+    "None, nested": lambda x, n: (x, (x / n[:, None], None)),
+    "a number": lambda x, n: (x, 3),
+    "a word": lambda x, n: {"x": x, "kind": "mean"},
+    "a dict": lambda x, n: {"x": x / n[:, None]},
+    "a list": lambda x, n: [x, (n,)],
+    "a named tuple": lambda x, n: Pair(x, n),
+    "a dataclass": Batch,
+    "packed": lambda x, n: pack_padded_sequence(x, n, True, False),
+    "packed, sorted": lambda x, n: pack_padded_sequence(x, n.sort(descending=True)[0], True),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", RETURNED)
+def test_a_trace_takes_what_torch_takes(kind):
+    module = net(lambda self, x, n: RETURNED[kind](x, n))
+    try:
+        taken = bool(torch.jit.trace(module, (X, LENGTHS), check_trace=False, strict=False))
+    except RuntimeError:
+        taken = False
+    found = pv.check_static(module, (X, LENGTHS))
+    assert (found.backends[0].takes, found.ok) == (taken, taken)
+
+
 def branching(self, x, n):
     if n.max() > 4:
         return x * 2
