@@ -114,8 +114,8 @@ def check_static(
         dynamic: whether the batch size and the number of time steps may vary, too.
         lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
             `"lengths"` or `"batch['lengths']"`; empty if no input contains lengths. By default, `check_static` varies
-            every input that can be read as lengths: whole numbers, fractions of `T`, masks, token ids padded with 0 or
-            1, and packed sequences.
+            every input that can be read as lengths: whole numbers, fractions of `T`, masks, ids of tokens, or of the
+            characters of words, padded with 0 or 1, and packed sequences.
 
     Returns:
         The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results.
@@ -203,7 +203,7 @@ def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) ->
 def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any) -> Iterator[Finding]:
     """Yields a finding with the reason why nothing can be concluded about other lengths, if there is one."""
     example, *others = tested.tried
-    names, fix = leaves(example.inputs), "Name the input that contains the lengths, as in lengths_at='lengths'."
+    names, fix = leaves(example.inputs), "Make the lengths an input of their own, as a tensor of whole numbers."
     closed = [f"{name} is a {type(leaf).__name__}, which" for name, leaf in names if _is_closed(leaf)]
     if difference(example.outputs, run.outputs(example.inputs), 1e-5)[0]:
         message, fix = "Each run gives a different result, so nothing can be compared.", "Make it repeatable."
@@ -214,8 +214,10 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
     elif tested.refused and not tested.varied:
         trial, error = next(iter(tested.refused.items()))
         message = f"The network accepts no other lengths: for {trial} it raises {type(error).__name__}: {error}"[:300]
+        fix = "Name the inputs that contain lengths, as in lengths_at='lengths'."
     elif not tested.varied and lengths_at is None and any(_may_hold_lengths(leaf) for _, leaf in names):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
+        fix = f"{fix} If no input contains lengths, pass lengths_at=()."
     else:
         return
     yield Finding("error", UNDECIDED, message, fix=fix)

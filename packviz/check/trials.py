@@ -200,15 +200,16 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
             if (flat * T - (n := (flat * T).round())).abs().max() < 1e-3:
                 yield Reading(name, f"parts of {T}", n.long().tolist(), partial(write, steps=T))
     sides = [1, *sides] if one_row else sides
-    if len(sides) != 2 or (values.is_floating_point() and not binary):
+    deep = len(sides) == 3 and not binary  # (B, S, C), the ids of the characters of words
+    if not (len(sides) == 2 or deep) or (values.is_floating_point() and not binary):
         return
-    for turned in (False, True):  # (B, T), or (T, B)
-        rows = values.reshape(sides).T if turned else values.reshape(sides)
+    for turned in (False,) if deep else (False, True):  # (B, T), or (T, B)
+        rows = values.reshape(sides).T if turned else values.reshape(-1, sides[-1])
         at = torch.arange(rows.shape[1])
         for pad in sorted((0, 1), key=lambda pad: pad not in flat):
             n = (rows != pad).sum(1)
-            if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or (pad == 1 and 1 not in flat):
-                continue  # the padding is not at the end, or 1 does not occur
+            if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or ((pad or deep) and pad not in flat):
+                continue  # the padding is not at the end, or does not occur
             some = rows[rows != pad][0]  # for rows that are empty
             real = torch.full_like(rows, 1 - pad) if binary else rows.gather(1, at % n.clamp(min=1)[:, None])
             real = real.where(real != pad, some)
@@ -217,7 +218,8 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
                 made = torch.where(torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad))
                 return write(made.T if turned else made)
 
-            form = f"ids padded with {pad}" if not binary else "a padding mask" if pad else "a mask"
+            ids = f"ids of {len(rows)} rows" if deep else "ids"
+            form = f"{ids} padded with {pad}" if not binary else "a padding mask" if pad else "a mask"
             yield Reading(name, form, n.tolist(), put)
 
 

@@ -423,6 +423,44 @@ def test_a_network_that_gives_nan_for_an_empty_sequence_takes_none():
     assert check(forward, torch.randn(B, T, 4), LENGTHS, backends="export", modules={"layer": layer}).ok
 
 
+class Characters(nn.Module):
+    """Finds the length of each word in the ids of its characters, and skips words that are padding."""
+
+    def __init__(self, listed=False):
+        super().__init__()
+        self.embed, self.rnn, self.listed = nn.Embedding(9, 3), nn.GRU(3, 4, batch_first=True), listed
+
+    def forward(self, ids):
+        mask = ids.ne(0)
+        n = mask.sum(-1)
+        real = n > 0
+        packed = pack_padded_sequence(self.embed(ids[real]), n[real].cpu(), True, enforce_sorted=False)
+        states = self.embed.weight.new_zeros(*ids.shape[:2], 4)
+        if self.listed:
+            states[real] = self.rnn(packed)[1][0] / n[real][0].item()
+        else:
+            states[real] = self.rnn(packed)[1][0]
+        return states
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_padding_of_character_ids_is_varied(listed):
+    n = torch.tensor([[4, 2, 3], [5, 1, 0]])
+    ids = torch.randint(1, 9, (2, 3, 5)) * (torch.arange(5) < n[..., None])
+    found = pv.check_static(Characters(listed), (ids,))
+    assert found.notes[0] == "lengths: ids, as ids of 6 rows padded with 0"
+    assert found.ok != listed
+    assert not found.undecided
+
+
+def test_where_no_lengths_are_found_the_advice_can_be_followed():
+    ids = torch.arange(24).view(2, 3, 4)[:, :, [1, 0, 2, 3]] % 5
+    found = check(lambda self, ids: ids * 2, ids)
+    assert found.undecided
+    assert "lengths_at=()" in found[0].fix
+    assert check(lambda self, ids: ids * 2, ids, lengths_at=()).ok
+
+
 def test_where_several_inputs_fit_all_are_varied_and_named():
     def forward(self, x, n, mask, steps):
         return x * mask.sum() * n.sum() / steps.max()
