@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from packviz.check.trials import Leaf, Reading, Runner, Trial, axes, difference, leaves, mapped, replaced, tensors
 from packviz.core.quiet import quiet
+from packviz.core.validation import kind_of
 
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -192,8 +193,8 @@ def judged(
     inputs, names = tried[0].inputs, {one.name for one in varied}
     fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]
     if fixed and backend not in ("export", "compile"):
-        name, kind = fixed[0][0], type(fixed[0][1]).__name__
-        return Captured(backend, False, message=f"it takes only tensors, but {name} is a {kind}; give a tensor")
+        name, kind = fixed[0][0], kind_of(fixed[0][1])
+        return Captured(backend, False, message=f"it takes only tensors, but {name} is {kind}; give a tensor")
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:

@@ -28,7 +28,7 @@ from packviz.check.findings import LEVELS, UNDECIDED, Finding, Findings
 from packviz.check.recorder import SIZES, Event, Recorder, record, site, together
 from packviz.check.trials import Reading, Runner, Trials, difference, is_list, leaves, readings, trials
 from packviz.core.frames import is_readers
-from packviz.core.validation import one_of
+from packviz.core.validation import kind_of, one_of
 from packviz.draw import listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
@@ -161,11 +161,11 @@ def check_static(
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
     """Binds the example inputs to the parameters of the network's `forward`, and checks that they fit."""
     if not isinstance(module, nn.Module):
-        raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
+        raise TypeError(f"module is {kind_of(module)}; give the nn.Module itself")
     name = type(module).__name__
     if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(example_inputs, (tuple, list, Mapping)):
-        kind = type(example_inputs).__name__
-        raise TypeError(f"example_inputs is a {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
+        kind = kind_of(example_inputs)
+        raise TypeError(f"example_inputs is {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
     kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     if any(is_one(module.forward) for is_one in kinds):
         raise ValueError(f"{name}.forward is a generator or async, so a call runs nothing; use return")
@@ -204,7 +204,7 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
     """Yields a finding with the reason why nothing can be concluded about other lengths, if there is one."""
     example, *others = tested.tried
     names, fix = leaves(example.inputs), "Make the lengths an input of their own, as a tensor of whole numbers."
-    closed = [f"{name} is a {type(leaf).__name__}, which" for name, leaf in names if _is_closed(leaf)]
+    closed = [f"{name} is {kind_of(leaf)}, which" for name, leaf in names if _is_closed(leaf)]
     if difference(example.outputs, run.outputs(example.inputs), 1e-5)[0]:
         message, fix = "Each run gives a different result, so nothing can be compared.", "Make it repeatable."
     elif (packed := seen[0].packed) and all(record(run, one.inputs).packed == packed for one in others):

@@ -271,8 +271,8 @@ def test_lengths_are_found_in_any_form(form, nest):
     assert any(f"{name}, as " in note for note in found.notes)
     if form in KEPT:
         assert not found.backends[0].takes
-        kind = {"numpy": "ndarray"}.get(form, form)
-        assert found.backends[0].message == f"it takes only tensors, but {name} is a {kind}; give a tensor"
+        kind = {"numpy": "an ndarray"}.get(form, f"a {form}")
+        assert found.backends[0].message == f"it takes only tensors, but {name} is {kind}; give a tensor"
 
 
 # The kinds of network in public code, and whether a trace of one is right: again found out by running.
