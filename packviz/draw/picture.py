@@ -55,6 +55,8 @@ class Picture(Drawing):
         parts = [self._caption] if self._caption else []
         words = self.layout, chosen("labels"), chosen("names")
         parts.append(text.describe(*words, chosen("part", text.WHOLE)))
+        if chosen("indices") and (self.layout.is_sorted or not text.is_few(self.layout)):  # others have them anyway
+            parts += text.indices(self.layout)
         if chosen("flat"):
             parts += ["", text.describe_flat(*words)]
         if chosen("explain"):
