@@ -39,6 +39,7 @@ def diagnose(
     contains only integers of at least 0, the finding is usually a `"warning"`, because such integers are taken for
     token ids, which contain no silence. If all lengths are equal, but most sequences end in the same repeated value,
     and this value fills more than half of at least one sequence, the finding is a `"warning"`, and never an `"error"`.
+    After such a warning, the result is undecided if all lengths are `T`, so that its `ok` is False.
     If every sequence may end in the same number of end marks, the finding is an `"info"`. If all lengths are `T`,
     padding that is not constant cannot be found.
 
