@@ -222,9 +222,9 @@ def first_line(error: BaseException) -> str:
     """
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
-    lines = str(error).splitlines() or [""]
-    last = "TorchScript interpreter" in lines[0]  # the cause follows a traceback
-    line = _ANSI.sub("", lines[-1].removeprefix("RuntimeError: ") if last else lines[0])
+    text = _ANSI.sub("", str(error))
+    text = text.rpartition("\nRuntimeError: ")[2] if "TorchScript interpreter" in text else text  # after a traceback
+    line = next(iter(text.splitlines()), "")
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
     message = f"{type(error).__name__}: {line}"
     return message if len(message) <= 150 else f"{message[:149]}…"

@@ -294,8 +294,8 @@ def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
         return _undecided("x is the same everywhere, so its padding looks like data", "pass a batch with data in it")
     square = batch.size == batch.steps > 1
     if batch.mask.all() and clue and clue.level == "warning":
-        found = _undecided(f"every length is T = {batch.steps}, and the same value ends several sequences", "")
-        return replace(found, fix="none is needed if these are data; otherwise give each sequence's own length")
+        why = f"every length is T = {batch.steps}, and the same value ends several sequences"
+        return replace(_undecided(why, ""), fix=clue.fix)
     if batch.mask.all() and batch.steps > 1 and not clue:
         message = f"Every length is T = {batch.steps}, so x has no padding to judge the lengths by, and no value at"
         message += " its ends looks like padding." + f" B is {batch.steps}, too, so batch_first is unclear." * square

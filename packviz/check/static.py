@@ -149,9 +149,9 @@ def check_static(
     seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
     errors = [*_undecided(run, tested, seen, lengths_at)]
     rows = [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
-    errors += [one for row in rows if not row.same for one in _errors(row, run, tested, first)]
+    errors += [one for row in rows for one in _of_backend(row, run, tested, first)]
     warnings: dict[tuple[str, str], Finding] = {}
-    for one in [*_refusals(rows), *_of_other_compilers(seen)]:
+    for one in _of_other_compilers(seen):
         warnings.setdefault((one.rule, one.where), one)
     shown = [*errors, *warnings.values()]
     notes = _notes(tested, found, rows, dynamic)
@@ -252,15 +252,21 @@ def _sentence(row: Captured) -> str:
     return f"{name} accepts the network {does}." if row.takes else f"{name} rejects the network."
 
 
-def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
-    """Yields an error for a backend, at a line that makes a length constant, and another for each further such line."""
+def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
+    """Yields an error for a backend, at a line that makes a length constant, and another for each further such line.
+
+    If all is right but an empty sequence, for which the captured network raises an error, the finding is a warning.
+    """
     name, where = _NAMES[row.backend], _line_of(row.error)
-    if row.takes is None:
+    if row.same and row.error:
+        message = f"The network accepts {row.trial}, but what {name} captured {row.message}"
+        yield Finding("warning", _EMPTY, message, where, "Give it no empty sequences.")
+    elif row.takes is None:
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
     elif not row.takes:
         fix = _TENSORS if row.backend == "trace" else _OPERATOR
         yield Finding("error", row.backend, f"{name} rejects the network: {row.message}", where, fix)
-    else:
+    elif not row.same:
         trial = next(one for one in tested.tried if one.name == row.trial)
         kept: dict[str, str] = {}
         # The trial may show no line, because `.data` keeps a value that Python never reads. Other lengths may show one.
@@ -273,14 +279,6 @@ def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iter
         yield Finding("error", row.backend, message.strip(), line, _TENSORS)
         for line, text in further:
             yield Finding("error", "constant", text, line, _TENSORS)
-
-
-def _refusals(rows: Iterable[Captured]) -> Iterator[Finding]:
-    """Yields a warning for each captured network that raises an error for an empty sequence, as packing does."""
-    for row in rows:
-        if row.same and row.error:
-            message = f"The network accepts {row.trial}, but what {_NAMES[row.backend]} captured {row.message}"
-            yield Finding("warning", _EMPTY, message, _line_of(row.error), "Give it no empty sequences.")
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:

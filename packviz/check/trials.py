@@ -210,16 +210,14 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
             n = (rows != pad).sum(1)
             if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or ((pad or deep) and pad not in flat):
                 continue  # the padding is not at the end, or does not occur
-            some = rows[rows != pad][0]  # for rows that are empty
-            real = torch.full_like(rows, 1 - pad) if binary else rows.gather(1, at % n.clamp(min=1)[:, None])
-            real = real.where(real != pad, some)
+            real = rows.where(rows != pad, rows[rows != pad][0])
 
             def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> dict[str, Any]:
                 made = torch.where(torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad))
                 return write(made.T if turned else made)
 
-            ids = f"ids of {len(rows)} rows" if deep else "ids"
-            form = f"{ids} padded with {pad}" if not binary else "a padding mask" if pad else "a mask"
+            ids = f"ids{f' of {len(rows)} rows' * deep} padded with {pad}"
+            form = ids if not binary else "a padding mask" if pad else "a mask"
             yield Reading(name, form, n.tolist(), put)
 
 
@@ -295,7 +293,10 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 
     def attempt(name: str, new: Mapping[str, Any], empty: bool = False) -> bool:
         try:
-            result.tried.append(Trial(name, made := replaced(inputs, new), run.outputs(made), empty))
+            trial = Trial(name, made := replaced(inputs, new), run.outputs(made), empty)
+            if empty and any(torch.as_tensor(leaf).isnan().any() for _, leaf in trial.outputs if _is_plain(leaf)):
+                raise ValueError("NaN is no result that could be compared")
+            result.tried.append(trial)
         except Exception as error:
             result.refused[name] = error
         return name not in result.refused
@@ -326,10 +327,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
     if not run.gpus(inputs) and any(map(all, (one.lengths for one in result.varied))):
         with suppress(RuntimeError):  # a PackedSequence has no empty sequence
             name, new = _changed(result.varied, [_emptied(one.lengths) for one in result.varied])
-            if attempt(name, new, empty=True):
-                given = [torch.as_tensor(leaf) for _, leaf in result.tried[-1].outputs if _is_plain(leaf)]
-                if any(one.isnan().any() for one in given):
-                    result.tried.pop()  # NaN is no result that could be compared
+            attempt(name, new, empty=True)
             result.refused.pop(name, None)
     return result
 
