@@ -111,7 +111,8 @@ def check_static(
             (`torch.onnx.export` with and without `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a
             second, and each of the others takes up to several seconds. A trace and an ONNX file have only tensors as
             inputs, so they keep any other argument, such as a flag, from the example.
-        dynamic: whether the batch size and the number of time steps may vary, too.
+        dynamic: whether the batch size and the number of time steps may vary, too. The lengths show which axes these
+            are, so without lengths, no other sizes are tried, and the notes say so.
         lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
             `"lengths"` or `"batch['lengths']"`; empty if no input contains lengths. By default, `check_static` varies
             every input that can be read as lengths: whole numbers, fractions of `T`, masks, ids of tokens, or of the
@@ -154,7 +155,7 @@ def check_static(
     for one in _of_other_compilers(seen):
         warnings.setdefault((one.rule, one.where), one)
     shown = [*errors, *warnings.values()]
-    notes = _notes(tested, found, rows, dynamic)
+    notes = _notes(tested, found, rows)
     return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown))
 
 
@@ -346,7 +347,7 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
             break  # all sizes that follow depend on it
 
 
-def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: bool) -> Iterator[str]:
+def _notes(tested: Trials, found: list[Reading], rows: list[Captured]) -> Iterator[str]:
     varied = list(map(str, tested.varied))
     yield f"lengths: {'; '.join(varied) or 'none found'}"
     if also := dict.fromkeys(str(one) for one in found if str(one) not in varied):
@@ -359,7 +360,8 @@ def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: 
         yield f"rejected by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
     ran = {one.backend for one in rows if one.takes is not None}
     left = [name for name in BACKENDS if name not in ran]
-    yield f"not tried: {', '.join([*left, *([] if dynamic else ['other sizes of batch and time'])])}"
+    sized = any(name.startswith("one more") for name in [*names, *tested.refused])
+    yield f"not tried: {', '.join([*left, *([] if sized else ['other sizes of batch and time'])])}"
 
 
 def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:

@@ -1,9 +1,10 @@
 """Finds the inputs of a network that contain lengths, and runs the network with other lengths in them.
 
 This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, fractions of
-`T`, masks of real steps or of padding, token ids padded with 0 or 1, and a `PackedSequence`. It varies all of them
-together, or one by one if the network does not accept the combination. Varying an input that contains no lengths does
-no harm, because a captured network that keeps the example's values of any input is wrong, too.
+`T`, masks of real steps or of padding, ids of tokens or of the characters of words, padded with 0 or 1, and a
+`PackedSequence`. It varies all of them together, or one by one if the network does not accept the combination. Varying
+an input that contains no lengths does no harm, because a captured network that keeps the example's values of any input
+is wrong, too.
 """
 
 from __future__ import annotations
@@ -320,8 +321,8 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         name = f"other numbers in {', '.join(name for name in new if name in floats)}{' and ' * bool(other)}{other}"
         if not attempt(name, new):
             del result.refused[name]  # the network may not accept such numbers
-    for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if sized else ():
-        at = axes(inputs, result.varied or together)
+    at = axes(inputs, result.varied or together) if sized else {}
+    for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if at else ():
         attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
     # On a GPU, an index of -1 = length - 1 would disable the device for the rest of the process.
     if not run.gpus(inputs) and any(map(all, (one.lengths for one in result.varied))):

@@ -678,6 +678,9 @@ def test_other_sizes_are_tried_where_they_are_asked_for(backend):
     found = check(any_size, *inputs, backends=backend, dynamic=True)
     assert "one more sequence; 2 more time steps; n [5, 3, 6, 0]; both together" in " ".join(found.notes)
     assert "other sizes" not in found.notes[-1]
+    found = check(lambda self, x: x * 2, inputs[0], backends=backend, dynamic=True)  # which axis is the batch?
+    assert "one more" not in found.to_text()
+    assert "other sizes" in found.notes[-1]
     found = check(lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True)
     assert found.backends[0].trial == "one more sequence"
 
