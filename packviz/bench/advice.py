@@ -23,7 +23,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.spec import Spec
-from packviz.core.validation import at_least, require_seconds
+from packviz.core.validation import at_least, kind_of, require_seconds
 from packviz.draw import bars, palette, quantities, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, stack
@@ -396,7 +396,7 @@ def _effort(
 def _device_of(rnn: Any) -> torch.device:
     """Returns the device of an RNN, and rejects an RNN that cannot be measured."""
     if not isinstance(rnn, torch.nn.RNNBase):
-        raise TypeError(f"rnn is a {type(rnn).__name__}; give an nn.RNN, nn.GRU or nn.LSTM, such as model.rnn")
+        raise TypeError(f"rnn is {kind_of(rnn)}; give an nn.RNN, nn.GRU or nn.LSTM, such as model.rnn")
     device = next(rnn.parameters()).device
     if device.type == "meta":
         raise ValueError("rnn is on the meta device, where nothing can be measured; give it weights with to_empty()")

@@ -41,7 +41,8 @@ def diagnose(
       usually a `"warning"` if `x` contains only integers of at least 0, because these are taken for token ids, which
       contain no silence.
     * If all lengths are equal, but most sequences end in the same repeated value, and this value fills more than half
-      of at least one sequence, the finding is a `"warning"`, and never an `"error"`.
+      of at least one sequence, the finding is a `"warning"`, and never an `"error"`. If the lengths are also all `T`,
+      the result is undecided after such a warning.
     * If every sequence may end in the same number of end marks, the finding is an `"info"`.
     * If all lengths are `T`, padding that is not constant cannot be found.
 

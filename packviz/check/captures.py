@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from packviz.check.trials import Leaf, Reading, Runner, Trial, axes, difference, leaves, mapped, replaced, tensors
 from packviz.core.quiet import quiet
+from packviz.core.validation import kind_of
 
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -29,7 +30,8 @@ class Captured(NamedTuple):
     Attributes:
         backend: one of `BACKENDS`.
         takes: whether the backend accepts the network; `None` if the backend could not be tried in this environment.
-        same: whether the captured network gives the same results as the original on all inputs that were tried.
+        same: whether the captured network gives the same results as the original on all inputs that were tried, apart
+            from an empty sequence for which it raises an error.
         difference: the largest difference between the two results; infinite if their number or their shapes differ, or
             if the captured network raises an error.
         trial: the name of the inputs that show the largest difference, such as `lengths [5, 3]`.
@@ -59,6 +61,8 @@ class Captured(NamedTuple):
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
     """Wraps the network in a module that takes only tensors, because a trace and an ONNX file can take nothing else.
 
+    The module returns its tensors, and then the output itself, which torch may reject because it contains a `None`.
+
     Returns:
         The module, the names of its inputs, and a function that names its outputs and adds the network's outputs that
         are not tensors.
@@ -71,10 +75,10 @@ def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any],
             super().__init__()
             self.inner = run.module
 
-        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        def forward(self, *given: Tensor) -> Any:
             call.arguments.update(replaced(call.arguments, dict(zip(names, given, strict=False))))
-            gave[:] = leaves({"output": run.forward(call)})
-            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(()))
+            gave[:] = leaves({"output": (output := run.forward(call))})
+            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(())), output
 
     def named(outputs: Any) -> list[Leaf]:
         given = iter(outputs)
@@ -90,10 +94,10 @@ def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
     def capture(call: Any) -> Any:
         given = tuple(tensors(call.arguments))
         flat, _, named = _flat(run, call)
-        return torch.jit.trace(flat, given, check_trace=False), named  # type: ignore[no-untyped-call]
+        return torch.jit.trace(flat, given, check_trace=False, strict=False), named  # type: ignore[no-untyped-call]
 
     graph, named = run(inputs, capture)
-    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments))))
+    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments)))[0])
 
 
 def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
@@ -189,8 +193,8 @@ def judged(
     inputs, names = tried[0].inputs, {one.name for one in varied}
     fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]
     if fixed and backend not in ("export", "compile"):
-        name, kind = fixed[0][0], type(fixed[0][1]).__name__
-        return Captured(backend, False, message=f"it takes only tensors, but {name} is a {kind}; give a tensor")
+        name, kind = fixed[0][0], kind_of(fixed[0][1])
+        return Captured(backend, False, message=f"it takes only tensors, but {name} is {kind}; give a tensor")
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:
@@ -205,8 +209,9 @@ def judged(
                 size, message = difference(trial.outputs, captured(trial.inputs), 1e-4 if "onnx" in backend else 1e-5)
             except Exception as error:
                 size, message, problem = float("inf"), f"raises {first_line(error)}", error
-            if size > result.difference:
-                result = Captured(backend, True, False, size, trial.name, message, problem)
+            if size > result.difference and (result.same or not trial.empty):  # other lengths are more telling
+                same = trial.empty and problem is not None
+                result = Captured(backend, True, same, size, trial.name, message, problem)
     return result
 
 
@@ -217,7 +222,9 @@ def first_line(error: BaseException) -> str:
     """
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
-    line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))
+    text = _ANSI.sub("", str(error))
+    text = text.rpartition("\nRuntimeError: ")[2] if "TorchScript interpreter" in text else text  # after a traceback
+    line = next(iter(text.splitlines()), "")
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
     message = f"{type(error).__name__}: {line}"
     return message if len(message) <= 150 else f"{message[:149]}…"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from packviz.check import museum
 from packviz.core.layout import Layout
+from packviz.core.validation import kind_of
 from packviz.draw import text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -75,7 +76,7 @@ class _Explained(ContextDecorator):
         """
         self._unused.detach()
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
-            shown = function.__name__ if isinstance(function, type) else f"a {type(function).__name__}"
+            shown = function.__name__ if isinstance(function, type) else kind_of(function)
             raise TypeError(f"explain_errors wraps functions, but got {shown}; decorate its forward, or use `with`")
         if any(is_one(function) for is_one in _LATER):
             raise TypeError(f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it")
@@ -327,4 +328,4 @@ def _shown(value: Any) -> str:
     if hasattr(value, "shape"):
         device = getattr(value, "device", "cpu")
         return f"a tensor of shape {tuple(value.shape)}" + (f" on {device}" if str(device) != "cpu" else "")
-    return repr(value) if value is None else f"a {type(value).__name__}"
+    return repr(value) if value is None else kind_of(value)

@@ -23,7 +23,7 @@ from typing import Any
 
 from packviz.core.has_text import HasText
 from packviz.core.quiet import quiet
-from packviz.core.validation import one_of
+from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
@@ -267,7 +267,7 @@ def explain(text: str | BaseException) -> Matches:
     if isinstance(text, BaseException):
         text = text_of(text)
     if not isinstance(text, str):
-        raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
+        raise TypeError(f"text is {kind_of(text)}; give the error text, or some words, as a string")
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # without colours
     found = match(text)
     return found if found or _IS_ERROR.search(text) else _by_words(text)

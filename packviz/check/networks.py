@@ -116,37 +116,20 @@ class ConditionalTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PaddedTagger(Network):
-    """A tagger that never packs."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        output, _ = self.lstm(x)
-        return torch.tanh(self.after(torch.relu(output)))
-
-
-class _EscapedTagger(Network):
-    """A tagger that packs, and passes the data of the `PackedSequence` to the next layer."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        return torch.tanh(self.after(torch.relu(result.data)))
-
-
 class _PackedTagger(Network):
-    """A tagger that packs, and pads again before the next layer."""
+    """A tagger that packs, and pads again before the next layer or, if `escaped`, passes on the data of the result."""
 
-    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
+    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True, escaped: bool = False) -> None:
         """Stores the function that packs, and whether to pad to the width of `x` rather than to the longest length."""
         super().__init__()
-        self.pack, self.full_width = pack, full_width
+        self.pack, self.full_width, self.escaped = pack, full_width, escaped
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
         packed = self.pack(x, lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
+        if self.escaped:
+            return torch.tanh(self.after(torch.relu(result.data)))
         output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
         return torch.tanh(self.after(torch.relu(output)))
 
@@ -177,10 +160,10 @@ class _MaximumTagger(Network):
 
 
 class _WholeTagger(Network):
-    """A tagger that packs, runs its LSTM and pads in one call, which a compiler keeps whole or leaves out."""
+    """A tagger that runs its LSTM in one call, which may pack and pad. A compiler keeps it or leaves it out."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
-        """Stores the function that packs, runs and pads, which `whole` makes from the LSTM."""
+        """Stores the function to call, which `whole` makes from the LSTM."""
         super().__init__()
         self.whole = whole(self.lstm)
 
@@ -201,12 +184,12 @@ def _island(lstm: nn.LSTM) -> Any:
 
 
 TAGGERS: dict[str, Callable[[], Network]] = {
-    "padded": _PaddedTagger,
+    "padded": partial(_WholeTagger, lambda lstm: lambda x, lengths, total_length: lstm(x)),
     "packed, padded again": _PackedTagger,
     "… no total_length": partial(_PackedTagger, full_width=False),
     "maximum, padded with −inf": partial(_MaximumTagger, masked=False),
     "maximum, masked": partial(_MaximumTagger, masked=True),
-    "packed, escaped": _EscapedTagger,
+    "packed, escaped": partial(_PackedTagger, escaped=True),
     "packed if ragged": ConditionalTagger,
     "only pack disabled": lambda: _PackedTagger(torch.compiler.disable(pack_padded_sequence)),  # type: ignore[no-untyped-call]
     "disabled island": partial(_WholeTagger, _island),

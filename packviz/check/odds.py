@@ -17,7 +17,7 @@ from torch import Tensor
 from packviz.check.findings import UNDECIDED, Finding
 from packviz.core.layout import BoolArray, IntArray, host_array, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
-from packviz.core.validation import require_dense
+from packviz.core.validation import kind_of, require_dense
 from packviz.draw.text import count
 
 SURE = 0.1
@@ -44,7 +44,7 @@ class Batch:
         self.order = order(batch_first)
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and the padded batch as x" if hasattr(x, "batch_sizes") else ""
-            raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
+            raise TypeError(f"x is {kind_of(x)}; give the padded batch as a tensor {self.order}{hint}")
         require_dense("x", x)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
@@ -293,6 +293,9 @@ def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
     if batch.padding.all() and not batch.mask.all():
         return _undecided("x is the same everywhere, so its padding looks like data", "pass a batch with data in it")
     square = batch.size == batch.steps > 1
+    if batch.mask.all() and clue and clue.level == "warning":
+        why = f"every length is T = {batch.steps}, and the same value ends several sequences"
+        return replace(_undecided(why, ""), fix=clue.fix)
     if batch.mask.all() and batch.steps > 1 and not clue:
         message = f"Every length is T = {batch.steps}, so x has no padding to judge the lengths by, and no value at"
         message += " its ends looks like padding." + f" B is {batch.steps}, too, so batch_first is unclear." * square

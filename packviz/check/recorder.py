@@ -11,6 +11,7 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -140,11 +141,8 @@ def record(run: Runner, inputs: Mapping[str, Any]) -> Recorder:
 
 
 def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
-    """Yields the events of two runs in pairs, up to where the runs diverge."""
-    for pair in zip(one.events, other.events, strict=False):
-        if pair[0][:2] != pair[1][:2]:
-            return
-        yield pair
+    """Returns the events of two runs in pairs, up to where the runs diverge."""
+    return takewhile(lambda pair: pair[0][:2] == pair[1][:2], zip(one.events, other.events, strict=False))
 
 
 def site(path: str, line: int, module: str = "") -> str:

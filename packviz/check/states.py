@@ -162,10 +162,8 @@ class StatesComparison(Drawing):
         """A record of which results agree between the padded and the packed run, as in `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
         agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
-        absent = {
-            "outputs_reverse": f"{self.rnn} has one direction",
-            "c_n": f"only an LSTM has a cell state, and this is {self.rnn}",
-        }
+        absent = {"c_n": f"only an LSTM has a cell state, and this is {self.rnn}"}
+        absent["outputs_reverse"] = f"{self.rnn} has one direction"
         return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
 
     def needs_packing(self, name: str) -> bool:
@@ -187,11 +185,9 @@ class StatesComparison(Drawing):
         """A summary of which results need packing on this batch, and which do not."""
         if not self.layout.n_padding and not any(finding.count for finding in self._findings):
             return "There is no padding, so padded and packed results agree. Packing is not needed for correctness."
-        matter = [f for f in self._findings if f.names and f.total]
+        matter = [f for f in self._findings if f.names and f.mask.any()]
         wrong, right = [f for f in matter if f.count], [f for f in matter if not f.count]
-        parts = []
-        if right:
-            parts.append(f"Packing is not needed for {_merged(right, matter)}.")
+        parts = [f"Packing is not needed for {_merged(right, matter)}."] if right else []
         if wrong:
             parts.append(f"The padded results are wrong for {_merged(wrong, matter)}.")
         if hit := list(dict.fromkeys(name for f in wrong for name in f.sequences)):
@@ -206,17 +202,11 @@ class StatesComparison(Drawing):
         layout = self.layout
         head = f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
         rule = f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in their sequence."
-        return "\n".join(
-            [
-                f"{head} {text.count(layout.max_len, 'time step')}, {self.dtype}",
-                *(self.verdict, ""),
-                *text.table([[f.name, f.agreement()] for f in self._findings], "  <  <"),
-                *("", rule),
-                *(f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients),
-                *self.notes,
-                *(line for grid in self.panels() if text.is_few(layout) for line in ("", *grid.to_text())),
-            ]
-        )
+        lines = [f"{head} {text.count(layout.max_len, 'time step')}, {self.dtype}", self.verdict, ""]
+        lines += [*text.table([[f.name, f.agreement()] for f in self._findings], "  <  <"), "", rule]
+        lines += [*(f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients), *self.notes]
+        lines += [line for grid in self.panels() if text.is_few(layout) for line in ("", *grid.to_text())]
+        return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws grids of the differences in the outputs, the states and the gradients with respect to `x`."""
@@ -381,10 +371,8 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Lay
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
     """Yields a remark for each part of the RNN that the comparison leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
-        yield (
-            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because even with the same seed it draws"
-            " different numbers for padded and packed data."
-        )
+        why = "even with the same seed it draws different numbers for padded and packed data"
+        yield f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because {why}."
     if gradients and not all(p.requires_grad for p in rnn.parameters()):
         yield "Frozen parameters have no gradient and were not compared."
 
@@ -415,10 +403,6 @@ class _Finding:
     def count(self) -> int:
         return int(self.differs.sum())
 
-    @property
-    def total(self) -> int:
-        return int(self.mask.sum())
-
     def worst(self, kind: str) -> float:
         return float(getattr(self.difference, kind).max(where=self.mask, initial=0))
 
@@ -434,10 +418,10 @@ class _Finding:
 
     def agreement(self) -> str:
         if not self.count:
-            return "agree" if self.total else "nothing to compare"
+            return "agree" if self.mask.any() else "nothing to compare"
         absolute, relative = (text.difference(self.worst(kind)) for kind in ("absolute", "relative"))
         where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
-        some = f"differ at {self.count:,} of {text.count(self.total, self.noun)}{where}"
+        some = f"differ at {self.count:,} of {text.count(int(self.mask.sum()), self.noun)}{where}"
         return f"{some}, by up to {absolute} (relative {relative})"
 
 
@@ -453,12 +437,8 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
     modes = [(module, module.training) for module in rnn.modules()]
     dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
-    kind = devices[0].type if devices else "cuda"
-    with (
-        torch.random.fork_rng(devices=devices, device_type=kind),
-        torch.inference_mode(False),
-        torch.set_grad_enabled(gradients),
-    ):
+    drawn = torch.random.fork_rng(devices=devices, device_type=devices[0].type if devices else "cuda")
+    with drawn, torch.inference_mode(False), torch.set_grad_enabled(gradients):
         try:
             rnn.eval()
             rnn.dropout, rnn.batch_first = 0.0, batch_first
@@ -472,10 +452,7 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
     """Runs the RNN on the padded or the packed batch. In both cases, the output is padded to `layout.max_len`."""
-    batch: Any = x
-    if packed:
-        lengths = torch.tensor(layout.lengths)
-        batch = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+    batch: Any = pack_padded_sequence(x, torch.tensor(layout.lengths), rnn.batch_first, False) if packed else x
     output, state = rnn(batch, hx)
     if packed:
         output, _ = pad_packed_sequence(output, batch_first=rnn.batch_first, total_length=layout.max_len)

@@ -28,11 +28,12 @@ from packviz.check.findings import LEVELS, UNDECIDED, Finding, Findings
 from packviz.check.recorder import SIZES, Event, Recorder, record, site, together
 from packviz.check.trials import Reading, Runner, Trials, difference, is_list, leaves, readings, trials
 from packviz.core.frames import is_readers
-from packviz.core.validation import one_of
+from packviz.core.validation import kind_of, one_of
 from packviz.draw import listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
 
+_EMPTY = "empty"
 _MOST_LINES = 24  # a longer `forward` is not shown
 
 
@@ -56,7 +57,8 @@ class StaticCheck(Findings):
         """A sentence about each backend and one about the warnings, or the reason why nothing can be concluded."""
         if self.undecided:
             return f"Undecided: {self[self.rules.index(UNDECIDED)].message}"
-        about = f"See {count(n, 'warning')} about untried compilers." if (n := len(self.of("warning"))) else ""
+        n = sum(one.rule != _EMPTY for one in self.of("warning"))
+        about = f"See {count(n, 'warning')} about untried compilers." if n else ""
         return " ".join([*map(_sentence, self.backends), about]).strip()
 
     @property
@@ -95,30 +97,34 @@ def check_static(
 
     `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It tries the example,
     and then other lengths in inputs of the same shape: the example's lengths in a different order, equal lengths,
-    lengths of 1, and random lengths. It also tries other floating-point numbers. A backend passes if, on all of these
-    inputs, the network that it captured on the example gives the same results as the original. Afterwards,
-    `check_static` restores modes, attributes, buffers and the random state of torch, numpy and Python. It does not undo
-    changes that `forward` makes to other Python objects.
+    lengths of 1, random lengths, and, unless the network is on a GPU, an empty sequence. It also tries other
+    floating-point numbers. Inputs that the network itself rejects do not count. A backend passes if, on all others,
+    the network that it captured on the example gives the same results as the original. Afterwards, `check_static`
+    restores modes, attributes, buffers and the random state of torch, numpy and Python. It does not undo changes that
+    `forward` makes to other Python objects.
 
     Args:
         module: any network, including a scripted or a quantised one.
         example_inputs: a tuple or list of the network's positional arguments, or a dict of its keyword arguments.
-        backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
-            (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace usually takes a fraction of a second, and each of the others up
-            to several seconds.
-        dynamic: whether the batch size and the number of time steps may vary, too.
+        backends: any of `"trace"` (`torch.jit.trace`, with `strict=False` so that it accepts dicts as outputs),
+            `"export"` (`torch.export`), `"compile"` (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"`
+            (`torch.onnx.export` with and without `dynamo=True`, run by ONNX Runtime). A trace usually takes a fraction
+            of a second, and each of the others up to several seconds. A trace and an ONNX file have only tensors as
+            inputs, so they keep any other argument, such as a flag, from the example.
+        dynamic: whether the batch size and the number of time steps may vary, too. The lengths show which axes these
+            are, so without lengths, no other sizes are tried, and the notes say so.
         lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
             `"lengths"` or `"batch['lengths']"`. Pass an empty list if no input contains lengths. By default,
-            `check_static` varies every input that can be read as lengths: whole numbers, fractions of `T`, masks, token
-            ids padded with 0 or 1, and packed sequences.
+            `check_static` varies every input that can be read as lengths: whole numbers, fractions of `T`, masks, ids
+            of tokens, or of the characters of words, padded with 0 or 1, and packed sequences.
 
     Returns:
         The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results.
         Each error has a `rule`: the name of a backend that rejected the network, gave different results or could not be
         tried; `constant` for each further line that makes a length constant; or `undecided` if nothing can be concluded
-        about other lengths. Warnings with the rules `size`, `total_length`, `unsorted` and `padding_value` are about
-        compilers that were not run.
+        about other lengths. A warning with the rule `empty` says that the network accepts an empty sequence, but what a
+        backend captured raises an error for it. Warnings with the rules `size`, `total_length`, `unsorted` and
+        `padding_value` are about compilers that were not run.
 
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is not a tuple, a list or a dict.
@@ -145,23 +151,23 @@ def check_static(
     seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
     errors = [*_undecided(run, tested, seen, lengths_at)]
     rows = [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
-    errors += [one for row in rows if not row.same for one in _errors(row, run, tested, first)]
+    errors += [one for row in rows for one in _of_backend(row, run, tested, first)]
     warnings: dict[tuple[str, str], Finding] = {}
     for one in _of_other_compilers(seen):
         warnings.setdefault((one.rule, one.where), one)
     shown = [*errors, *warnings.values()]
-    notes = _notes(tested, found, rows, dynamic)
+    notes = _notes(tested, found, rows)
     return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown))
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
     """Binds the example inputs to the parameters of the network's `forward`, and checks that they fit."""
     if not isinstance(module, nn.Module):
-        raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
+        raise TypeError(f"module is {kind_of(module)}; give the nn.Module itself")
     name = type(module).__name__
     if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(example_inputs, (tuple, list, Mapping)):
-        kind = type(example_inputs).__name__
-        raise TypeError(f"example_inputs is a {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
+        kind = kind_of(example_inputs)
+        raise TypeError(f"example_inputs is {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
     kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     if any(is_one(module.forward) for is_one in kinds):
         raise ValueError(f"{name}.forward is a generator or async, so a call runs nothing; use return")
@@ -199,8 +205,8 @@ def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) ->
 def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any) -> Iterator[Finding]:
     """Yields a finding with the reason why nothing can be concluded about other lengths, if there is one."""
     example, *others = tested.tried
-    names, fix = leaves(example.inputs), "Name the input that contains the lengths, as in lengths_at='lengths'."
-    closed = [f"{name} is a {type(leaf).__name__}, which" for name, leaf in names if _is_closed(leaf)]
+    names, fix = leaves(example.inputs), "Make the lengths an input of their own, as a tensor of whole numbers."
+    closed = [f"{name} is {kind_of(leaf)}, which" for name, leaf in names if _is_closed(leaf)]
     if difference(example.outputs, run.outputs(example.inputs), 1e-5)[0]:
         message, fix = "Each run gives a different result, so nothing can be compared.", "Make it repeatable."
     elif (packed := seen[0].packed) and all(record(run, one.inputs).packed == packed for one in others):
@@ -210,8 +216,10 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
     elif tested.refused and not tested.varied:
         trial, error = next(iter(tested.refused.items()))
         message = f"The network accepts no other lengths: for {trial} it raises {type(error).__name__}: {error}"[:300]
+        fix = "Name the inputs that contain lengths, as in lengths_at='lengths'."
     elif not tested.varied and lengths_at is None and any(_may_hold_lengths(leaf) for _, leaf in names):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
+        fix = f"{fix} If no input contains lengths, pass lengths_at=()."
     else:
         return
     yield Finding("error", UNDECIDED, message, fix=fix)
@@ -240,20 +248,27 @@ _TENSORS = "Compute with tensors (a mask, torch.where), or do this outside the n
 
 def _sentence(row: Captured) -> str:
     name, does = _NAMES[row.backend], "and gives the same results" if row.same else f"but is wrong for {row.trial}"
+    does += f", but raises an error for {row.trial}" if row.same and row.error else ""
     if row.takes is None:
         return f"{name} was not tried: {row.message}."
     return f"{name} accepts the network {does}." if row.takes else f"{name} rejects the network."
 
 
-def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
-    """Yields an error for a backend, at a line that makes a length constant, and another for each further such line."""
+def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
+    """Yields an error for a backend, at a line that makes a length constant, and another for each further such line.
+
+    If all is right but an empty sequence, for which the captured network raises an error, the finding is a warning.
+    """
     name, where = _NAMES[row.backend], _line_of(row.error)
-    if row.takes is None:
+    if row.same and row.error:
+        message = f"The network accepts {row.trial}, but what {name} captured {row.message}"
+        yield Finding("warning", _EMPTY, message, where, "Give it no empty sequences.")
+    elif row.takes is None:
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
     elif not row.takes:
         fix = _TENSORS if row.backend == "trace" else _OPERATOR
         yield Finding("error", row.backend, f"{name} rejects the network: {row.message}", where, fix)
-    else:
+    elif not row.same:
         trial = next(one for one in tested.tried if one.name == row.trial)
         kept: dict[str, str] = {}
         # The trial may show no line, because `.data` keeps a value that Python never reads. Other lengths may show one.
@@ -333,7 +348,7 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
             break  # all sizes that follow depend on it
 
 
-def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: bool) -> Iterator[str]:
+def _notes(tested: Trials, found: list[Reading], rows: list[Captured]) -> Iterator[str]:
     varied = list(map(str, tested.varied))
     yield f"lengths: {'; '.join(varied) or 'none found'}"
     if also := dict.fromkeys(str(one) for one in found if str(one) not in varied):
@@ -346,7 +361,8 @@ def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: 
         yield f"rejected by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
     ran = {one.backend for one in rows if one.takes is not None}
     left = [name for name in BACKENDS if name not in ran]
-    yield f"not tried: {', '.join([*left, *([] if dynamic else ['other sizes of batch and time'])])}"
+    sized = any(name.startswith("one more") for name in [*names, *tested.refused])
+    yield f"not tried: {', '.join([*left, *([] if sized else ['other sizes of batch and time'])])}"
 
 
 def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:

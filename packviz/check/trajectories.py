@@ -51,12 +51,8 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
         other[~comparison.layout.mask] = math.nan
     what = "distance |padded − packed| of the hidden state" if unit is None else f"unit {unit} of the hidden state"
     spoilt = [sequence_name(b) for b in np.flatnonzero(off).tolist()]
-    names = listed(spoilt, 6) if spoilt else ""
+    how = "In reverse, the padded run starts in the padding" if reverse else "The padded run reads on into the padding"
     title = (
-        "Padded and packed runs end in the same states"
-        if not spoilt
-        else f"In reverse, the padded run starts in the padding, so h_n is wrong for {names}"
-        if reverse
-        else f"The padded run reads on into the padding, so h_n is wrong for {names}"
+        f"{how}, so h_n is wrong for {listed(spoilt, 6)}" if spoilt else "Padded and packed runs end in the same states"
     )
     return Trajectory(title, f"{what}, last layer, {direction}", n, one, other, off, reverse, unit is None)

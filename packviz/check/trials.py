@@ -1,9 +1,10 @@
 """Finds the inputs of a network that contain lengths, and runs the network with other lengths in them.
 
 This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, fractions of
-`T`, masks of real steps or of padding, token ids padded with 0 or 1, and a `PackedSequence`. It varies all of them
-together, or one by one if the network does not accept the combination. Varying an input that contains no lengths does
-no harm, because a captured network that keeps the example's values of any input is wrong, too.
+`T`, masks of real steps or of padding, ids of tokens or of the characters of words, padded with 0 or 1, and a
+`PackedSequence`. It varies all of them together, or one by one if the network does not accept the combination. Varying
+an input that contains no lengths does no harm, because a captured network that keeps the example's values of any input
+is wrong, too.
 """
 
 from __future__ import annotations
@@ -96,11 +97,13 @@ class Runner:
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
         """Calls a function with the inputs, bound to the parameters of `forward`, and then restores the state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
-        held = [*self.module.parameters(), *tensors(inputs)]
-        devices = {one.device.index for one in held if one.device.type == "cuda"}
-        with torch.random.fork_rng(devices=devices), torch.no_grad(), _restored(self.module):
+        with torch.random.fork_rng(devices=self.gpus(inputs)), torch.no_grad(), _restored(self.module):
             self.module.eval()
             return function(call)
+
+    def gpus(self, inputs: Mapping[str, Any]) -> set[int]:
+        """Returns the indices of the GPUs that hold parameters or inputs."""
+        return {one.device.index for one in [*self.module.parameters(), *tensors(inputs)] if one.is_cuda}
 
     def outputs(self, inputs: Mapping[str, Any]) -> list[Leaf]:
         """Returns the leaves of the network's result."""
@@ -198,22 +201,24 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
             if (flat * T - (n := (flat * T).round())).abs().max() < 1e-3:
                 yield Reading(name, f"parts of {T}", n.long().tolist(), partial(write, steps=T))
     sides = [1, *sides] if one_row else sides
-    if len(sides) != 2 or (values.is_floating_point() and not binary):
+    deep = len(sides) == 3 and not binary  # (B, S, C), the ids of the characters of words
+    if not (len(sides) == 2 or deep) or (values.is_floating_point() and not binary):
         return
-    for turned in (False, True):  # (B, T), or (T, B)
-        rows = values.reshape(sides).T if turned else values.reshape(sides)
+    for turned in (False,) if deep else (False, True):  # (B, T), or (T, B)
+        rows = values.reshape(sides).T if turned else values.reshape(-1, sides[-1])
         at = torch.arange(rows.shape[1])
-        for pad in (0, 1):
+        for pad in sorted((0, 1), key=lambda pad: pad not in flat):
             n = (rows != pad).sum(1)
-            if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or (pad == 1 and flat.max() < 1):
-                continue  # the padding is not at the end, or 1 does not occur
-            real = torch.full_like(rows, 1 - pad) if binary else rows.gather(1, at % n.clamp(min=1)[:, None])
+            if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or ((pad or deep) and pad not in flat):
+                continue  # the padding is not at the end, or does not occur
+            real = rows.where(rows != pad, rows[rows != pad][0])
 
             def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> dict[str, Any]:
                 made = torch.where(torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad))
                 return write(made.T if turned else made)
 
-            form = f"ids padded with {pad}" if not binary else "a padding mask" if pad else "a mask"
+            ids = f"ids{f' of {len(rows)} rows' * deep} padded with {pad}"
+            form = ids if not binary else "a padding mask" if pad else "a mask"
             yield Reading(name, form, n.tolist(), put)
 
 
@@ -252,11 +257,13 @@ class Trial(NamedTuple):
         name: the name of these inputs, such as `lengths [5, 3]`.
         inputs: the values of the inputs.
         outputs: the leaves of the network's result.
+        empty: whether the lengths contain a 0 that the example does not contain.
     """
 
     name: str
     inputs: Mapping[str, Any]
     outputs: list[Leaf]
+    empty: bool = False
 
 
 class Trials(NamedTuple):
@@ -285,9 +292,12 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
     together = [one for i, one in enumerate(found) if one.name not in {other.name for other in found[:i]}]
     result = Trials([], [Trial(_label(together, [one.lengths for one in together]), inputs, run.outputs(inputs))], {})
 
-    def attempt(name: str, new: Mapping[str, Any]) -> bool:
+    def attempt(name: str, new: Mapping[str, Any], empty: bool = False) -> bool:
         try:
-            result.tried.append(Trial(name, made := replaced(inputs, new), run.outputs(made)))
+            trial = Trial(name, made := replaced(inputs, new), run.outputs(made), empty)
+            if empty and any(torch.as_tensor(leaf).isnan().any() for _, leaf in trial.outputs if _is_plain(leaf)):
+                raise ValueError("NaN is no result that could be compared")
+            result.tried.append(trial)
         except Exception as error:
             result.refused[name] = error
         return name not in result.refused
@@ -296,11 +306,8 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
     for plan in (together, *([one] for one in found)):
         if {one.name for one in plan} & {one.name for one in result.varied}:
             continue
-        took = []
-        for numbers in zip(*(others(one.lengths) for one in plan), strict=False):
-            made = [one.write(torch.tensor(n)).items() for one, n in zip(plan, numbers, strict=True)]
-            took.append((_label(plan, numbers), dict(chain.from_iterable(made))))
-        took = [one for one in took if attempt(*one)]
+        made = (_changed(plan, n) for n in zip(*(others(one.lengths) for one in plan), strict=False))
+        took = [one for one in made if attempt(*one)]
         result.varied.extend(plan if took else [])
         changes += took
     known = {one.name for one in result.varied}
@@ -314,9 +321,15 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         name = f"other numbers in {', '.join(name for name in new if name in floats)}{' and ' * bool(other)}{other}"
         if not attempt(name, new):
             del result.refused[name]  # the network may not accept such numbers
-    for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if sized else ():
-        at = axes(inputs, result.varied or together)
+    at = axes(inputs, result.varied or together) if sized else {}
+    for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if at else ():
         attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
+    # On a GPU, an index of -1 = length - 1 would disable the device for the rest of the process.
+    if not run.gpus(inputs) and any(map(all, (one.lengths for one in result.varied))):
+        with suppress(RuntimeError):  # a PackedSequence has no empty sequence
+            name, new = _changed(result.varied, [_emptied(one.lengths) for one in result.varied])
+            attempt(name, new, empty=True)
+            result.refused.pop(name, None)
     return result
 
 
@@ -366,6 +379,18 @@ def _negated(leaf: Tensor) -> Tensor:
         new = new.contiguous()
         new[0].reshape(-1)[new[0].numel() // 2 :] = 0
     return new
+
+
+def _emptied(lengths: list[int]) -> list[int]:
+    """Returns the lengths with 0 in place of the last of the shortest."""
+    at = max(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    return [n * (i != at) for i, n in enumerate(lengths)]
+
+
+def _changed(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> tuple[str, dict[str, Any]]:
+    """Returns the name of inputs with other lengths, and the leaves that differ from the example's."""
+    made = [one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)]
+    return _label(plan, numbers), dict(chain.from_iterable(one.items() for one in made))
 
 
 def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.core.padded import Padded, reading
-from packviz.core.validation import require_dense, require_none, require_values, require_whole
+from packviz.core.validation import kind_of, require_dense, require_none, require_values, require_whole
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -378,7 +378,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     except ValueError:  # NumPy raises this error for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
     if array.ndim == 0:
-        shown = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
+        shown = repr(values) if len(repr(values)) < 30 else kind_of(values)
         raise ValueError(f"{name} is {shown}; {advice}, as in [5, 3, 2]")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")

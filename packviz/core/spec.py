@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import at_least, kind_of, one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """`G`, the number of gates of a cell. The weights of the input and the state have `G` times `hidden_size` rows."""
@@ -71,7 +71,7 @@ class Spec:
             return _checked(*sizes, rnn.bias)
         except AttributeError:
             raise TypeError(
-                f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
+                f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
             ) from None
 
     @property

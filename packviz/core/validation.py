@@ -80,6 +80,13 @@ def require_dense(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
 
 
+def kind_of(value: Any) -> str:
+    """Returns the name of a value's type with its article, such as `a list`, `an int` or `an LSTM`."""
+    name = type(value).__name__
+    spelt = (name[:2].isupper() and name[0] in "FHLMNRSX") or name[:2] == "nd"  # spoken letter by letter
+    return f"{'an' if spelt or name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
 def require_values(name: str, value: Any) -> None:
     """Rejects tensors on torch's meta device, which have a shape but no values.
 

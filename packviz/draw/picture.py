@@ -10,7 +10,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.core.padded import order, reading
-from packviz.core.validation import one_of, require_dense
+from packviz.core.validation import kind_of, one_of, require_dense
 from packviz.draw import layouts, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
@@ -55,6 +55,8 @@ class Picture(Drawing):
         parts = [self._caption] if self._caption else []
         words = self.layout, chosen("labels"), chosen("names")
         parts.append(text.describe(*words, chosen("part", text.WHOLE)))
+        if chosen("indices") and (self.layout.is_sorted or not text.is_few(self.layout)):  # others have them anyway
+            parts += text.indices(self.layout)
         if chosen("flat"):
             parts += ["", text.describe_flat(*words)]
         if chosen("explain"):
@@ -151,7 +153,7 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
         )
     if lengths is not None:
         if packed or jagged or isinstance(what, Layout):
-            raise ValueError(f"a {type(what).__name__} already has lengths: call show() without lengths")
+            raise ValueError(f"{kind_of(what)} already has lengths: call show() without lengths")
         return _padded(what, lengths, batch_first)
     if isinstance(what, Layout):
         return what, "", lambda: None
@@ -164,7 +166,7 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
             raise TypeError(f"show() cannot tell whether {what!r} are lengths; give lengths as numbers, words as lists")
         return _sequences(what)
     if what is None or isinstance(what, (str, dict)):
-        raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
+        raise TypeError(f"show() cannot draw {kind_of(what)}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
         raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
     return Layout(what), "", lambda: None
@@ -179,7 +181,7 @@ def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
         raise ValueError(f"{problem}; to draw sequences as they are, call show(x)") from None
     shape = tuple(x.shape)
     if not hasattr(original, "shape") and not shape:
-        raise TypeError(f"show() cannot draw a {type(original).__name__} with lengths: {_GIVE}")
+        raise TypeError(f"show() cannot draw {kind_of(original)} with lengths: {_GIVE}")
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {order(batch_first)}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)

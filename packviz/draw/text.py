@@ -245,11 +245,13 @@ def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
 def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
     lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
     lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
-    lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
-    if not layout.is_sorted:
-        lines.append(f"sorted_indices   {numbers(layout.sorted_indices)}")
-        lines.append(f"unsorted_indices {numbers(layout.unsorted_indices)}")
-    return lines
+    return [*lines, f"batch_sizes      {numbers(layout.batch_sizes)}", *([] if layout.is_sorted else indices(layout))]
+
+
+def indices(layout: Layout) -> list[str]:
+    """Returns a line with `sorted_indices`, and another with `unsorted_indices`."""
+    names = "sorted_indices", "unsorted_indices"
+    return [f"{name:<16} {numbers(getattr(layout, name))}" for name in names]
 
 
 def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:

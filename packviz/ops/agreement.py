@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from packviz.core.validation import kind_of
+
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
     """Returns the largest difference between two tensors, relative to the largest finite absolute value in `theirs`.
@@ -63,8 +65,8 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
     try:
         leaf = torch.as_tensor(nested).detach().to("cpu", copy=True)
     except (TypeError, ValueError, RuntimeError):
-        kind = type(nested).__name__
-        raise TypeError(f"{name} is a {kind}; return tensors, numbers, or tuples, lists and dicts of these") from None
+        kind = kind_of(nested)
+        raise TypeError(f"{name} is {kind}; return tensors, numbers, or tuples, lists and dicts of these") from None
     leaf = leaf if leaf.layout == torch.strided else leaf.to_dense()
     return {name: torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf}
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import order, reading
+from packviz.core.validation import kind_of
 
 
 def require_rnn(rnn: Any) -> None:
@@ -18,7 +19,7 @@ def require_rnn(rnn: Any) -> None:
         TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
     """
     if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
-        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
+        raise TypeError(f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM")
 
 
 def require_padded(x: Any) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
 
+from packviz.core.validation import kind_of
+
 _LEVELS = 6  # how many references to follow from a function to a module or another object with a name
 # The attributes through which functions, methods, partials and cells refer to other objects. The search names these
 # places but never changes them.
@@ -152,7 +154,7 @@ def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
     found = [(form.format(key), None if key == "__wrapped__" else key) for key in held]
     if type(owner).__module__ in sys.stdlib_module_names:
         found += [(f".{part}", None) for part in _PARTS if getattr(owner, part, None) is value]
-    return found or [(f" (in a {type(owner).__name__})", None)]
+    return found or [(f" (in {kind_of(owner)})", None)]
 
 
 def _is_namespace(names: dict[Any, Any], owner: Any) -> bool:

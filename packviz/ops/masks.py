@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy, nll_loss
 
 from packviz.core.layout import BOOLEANS, Layout, host_array, read_lengths
 from packviz.core.padded import Padded, order, reading
-from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values
+from packviz.core.validation import SENSE_REVERSED, kind_of, one_of, renamed, require_dense, require_values
 
 Lengths = Tensor | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that `read_lengths` accepts.
@@ -198,9 +198,8 @@ def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: A
             )
         return
     if not isinstance(loss, Tensor):
-        given = type(loss).__name__
         raise TypeError(
-            f"loss is a {given}; give a floating-point tensor, or a function and its options: {_FUNCTION_FIRST}"
+            f"loss is {kind_of(loss)}; give a floating-point tensor, or a function and its options: {_FUNCTION_FIRST}"
         )
     if tensors or options:
         raise TypeError(

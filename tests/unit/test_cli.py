@@ -211,11 +211,11 @@ class Good(nn.Module):
 
 class Bad(Good):
     def forward(self, x, lengths):
-        return self.rnn(pack_padded_sequence(x, lengths, batch_first=True))[0]
+        return self.rnn(pack_padded_sequence(x, lengths, batch_first=True))[0].data
 
 class Worse(Bad):
     def forward(self, x, lengths):
-        return super().forward(x, lengths).data * lengths.max().item()
+        return super().forward(x, lengths) * lengths.max().item()
 
 class Fixed(Good):
     def forward(self, x, lengths):

@@ -922,17 +922,18 @@ def test_13_clean_means_that_nothing_was_found():
         (X, N, 0, 0),
         (X, [12, 3, 7, 1, 5, 7, 11, 4], 1, 1),  # an error
         (X[:, :, 0].clone().index_fill(1, torch.tensor([11]), 0), N, 0, 0),  # an info
-        (X, [12] * 8, 0, 1),  # a warning
+        (X[:, :, 0].ne(0) * torch.arange(1, 13), [12, *(n + 1 for n in N[1:])], 0, 1),  # a warning
         (X + torch.randn(12, 3), N, 1, 1),  # undecided
+        (X, [12] * 8, 1, 1),  # a warning, and undecided
     ],
-    ids=["right", "error", "info", "warning", "undecided"],
+    ids=["right", "error", "info", "warning", "undecided", "all T"],
 )
 def test_13_the_exit_status(x, lengths, plain, strict, tmp_path, capsys):
     torch.save((x, lengths), tmp_path / "a.pt")
     command = ["diagnose", str(tmp_path / "a.pt"), "--batch-first"]
     assert cli.main(command) == plain
     assert cli.main([*command, "--strict"]) == strict
-    assert ("undecided" in capsys.readouterr().out) == (lengths is N and plain == 1)
+    assert ("undecided" in capsys.readouterr().out) == (plain == 1 and lengths[2] != 7)  # not the error
 
 
 # ---- 14. advise measures until it is clear, or says that it is not

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from packviz.core.validation import kind_of
 from packviz.draw.picture import show
 from packviz.lessons.exercise import Comparison, Verdict, answering, exercise
 
@@ -34,8 +35,8 @@ def repaired_network(answer: type[Network]) -> Verdict:
     if not found.ok or "size" in found.rules:
         hint = "Which function pads the output again?" if "size" in found.rules else "Look at the line named below."
         return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
-    if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
-        return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])
+    if odd := [kind_of(one) for one in made.values() if not isinstance(one, torch.Tensor)]:
+        return Verdict(False, f"Return the padded output alone; yours is {odd[0]}.", [found])
     steps, all_steps = ([one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, expected))
     rows = Comparison(f"time steps of the output, lengths {', '.join(made)}", steps, all_steps)
     if steps != all_steps:

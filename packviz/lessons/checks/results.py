@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from packviz.core.layout import sequence_name
+from packviz.core.validation import kind_of
 from packviz.draw.cells import Aligned
 from packviz.draw.picture import show
 from packviz.lessons.exercise import Comparison, Verdict, exercise
@@ -28,7 +29,7 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         output[..., half:] += 10_000
         yours = answer(output.clone(), list(lengths))
         if not isinstance(yours, Tensor) or tuple(yours.shape) != (rows, 2 * half):
-            got = f"of shape {tuple(yours.shape)}" if isinstance(yours, Tensor) else f"a {type(yours).__name__}"
+            got = f"of shape {tuple(yours.shape)}" if isinstance(yours, Tensor) else kind_of(yours)
             return Verdict(False, f"Return a tensor of shape {(rows, 2 * half)}: a row per sequence. Yours is {got}.")
         taken = [_taken_from(part) for row in yours.tolist() for part in (row[:half], row[half:])]
         expected = [f"{sequence_name(b)}{end}" for b, n in enumerate(lengths) for end in (f"{n - 1}→", "0←")]
@@ -73,7 +74,7 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         batch = Aligned.of(tensor(rows), lengths, title=f"x[:, :, 0], lengths {lengths}", batch_first=True)
         shape = tuple(getattr(yours, "shape", ()))
         if shape != (len(lengths), 2):
-            kind = f"a tensor of shape {shape}" if hasattr(yours, "shape") else f"a {type(yours).__name__}"
+            kind = f"a tensor of shape {shape}" if hasattr(yours, "shape") else kind_of(yours)
             return Verdict(False, f"Return a tensor of shape {(len(lengths), 2)}. Yours is {kind}.", [batch])
         target = stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)])
         means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))

@@ -152,8 +152,9 @@ def test_lengths_that_are_too_short(lengths, by, padding, seed):
 def test_padding_inside_the_length(lengths, seed):
     x = batch(lengths, seed=seed)
     for wrong, level in (([9] * 9, "warning"), ([min(n + 1, 9) for n in lengths], "info")):
-        (found,) = pv.diagnose(x, wrong, True)
+        found, *doubt = pv.diagnose(x, wrong, True)
         assert (found.level, found.rule) == (level, "padding inside the length")
+        assert [one.rule for one in doubt] == [UNDECIDED] * (level == "warning")
         assert f"{sum(wrong) - sum(lengths)} step" in found.message
         assert ("not the width of x" in found.fix) == (len(set(wrong)) == 1)
 
@@ -163,7 +164,8 @@ def test_lengths_that_are_all_T_over_padding(padding):
     ids = torch.randint(2, 40, (6, 9)).masked_fill(~pv.real_mask([9, 2, 5, 1, 6, 3]), padding)
     vectors = nn.Embedding(40, 8)(ids).detach()
     for x in (ids, vectors):
-        (found,) = pv.diagnose(x, [9] * 6, True)
+        found, doubt = judged = pv.diagnose(x, [9] * 6, True)
+        assert (judged.ok, doubt.rule) == (False, UNDECIDED)
         assert (found.level, found.rule, found.indices) == ("warning", "padding inside the length", (1, 2, 3, 4, 5))
     ids[1:] = torch.randint(2, 40, (5, 9))
     for end in (7, 1):  # truly of length T, and all end in one id, as in an end mark

@@ -7,6 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import packviz as pv
 from packviz.check import museum
@@ -90,3 +93,23 @@ def test_what_stands_in_a_message_counts(text, mistake):
     found = pv.explain(text)
     assert found[0].name == mistake
     assert found == pv.explain(f"\x1b[31m{text.upper()}\x1b[0m\n")
+
+
+def step_beyond(cell):
+    """Walks over batch_sizes that are too many, so that a step reads no rows."""
+    packed, at = pack_padded_sequence(torch.zeros(5, 3, 2), [7, 3, 2]), 0
+    for size in packed.batch_sizes:
+        x, h = packed.data[at : at + size], torch.zeros(size, 4)
+        cell(x, (h, h)) if isinstance(cell, nn.LSTMCell) else cell(x[None], h[None])
+        at += size
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell(2, 4), nn.GRU(2, 4)])
+def test_a_step_beyond_the_data_may_come_from_lengths_beyond_t(cell):
+    with pytest.raises(RuntimeError) as raised, pv.explain_errors():
+        step_beyond(cell)
+    assert "packviz: State" not in str(getattr(raised.value, "__notes__", ""))
+    for text in (str(raised.value), raised.value):
+        found = pv.explain(text)
+        assert [one.name for one in found] == ["Lengths greater than T", "State for another batch size"]
+        assert not found.sure

@@ -23,7 +23,7 @@ from packviz.check import captures, networks
 from packviz.draw.palette import THEMES
 
 T, B = 6, 4
-LENGTHS = torch.tensor([5, 3, 6, 2])
+X, LENGTHS = torch.randn(B, T), torch.tensor([5, 3, 6, 2])
 
 
 def net(forward, **modules):
@@ -277,8 +277,8 @@ def test_lengths_are_found_in_any_form(form, nest):
     assert any(f"{name}, as " in note for note in found.notes)
     if form in KEPT:
         assert not found.backends[0].takes
-        kind = {"numpy": "ndarray"}.get(form, form)
-        assert found.backends[0].message == f"it takes only tensors, but {name} is a {kind}; give a tensor"
+        kind = {"numpy": "an ndarray"}.get(form, f"a {form}")
+        assert found.backends[0].message == f"it takes only tensors, but {name} is {kind}; give a tensor"
 
 
 # The kinds of network in public code, and whether a trace of one is right: again found out by running.
@@ -393,6 +393,7 @@ def test_a_packed_sequence_is_varied(wrong, nest):
     found = check(forward, nest(packed), modules={"rnn": nn.LSTM(3, 4)})
     assert "as a PackedSequence" in found.notes[0]
     assert found.ok != wrong
+    assert " 0]" not in found.to_text()
 
 
 def test_lengths_the_network_refuses_are_named_and_are_no_finding():
@@ -403,6 +404,67 @@ def test_lengths_the_network_refuses_are_named_and_are_no_finding():
     found = check(forward, torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), modules={"rnn": rnn})
     assert found.clean
     assert re.search(r"rejected by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", "\n".join(found.notes))
+    assert " 0]" not in found.to_text()  # packing refuses an empty sequence, which is not worth a word
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_empty_sequence_is_tried_where_the_network_takes_one(form):
+    empty = FORMS[form](torch.tensor([5, 3, 6, 0]))
+
+    def forward(self, x, n):
+        return x * 2 if np.array_equal(n, empty) else x
+
+    found = check(forward, X, FORMS[form](LENGTHS))
+    assert "; n [5, 3, 6, 0]" in found.notes[-2]
+    assert not found.ok
+    assert form in KEPT or found.backends[0].trial == "n [5, 3, 6, 0]"
+
+
+def test_a_network_that_gives_nan_for_an_empty_sequence_takes_none():
+    def forward(self, x, n):
+        mask = torch.arange(x.shape[1]) >= n[:, None]
+        return self.layer(x, src_key_padding_mask=mask)
+
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)  # its export gives other numbers, where eager has NaN
+    assert check(forward, torch.randn(B, T, 4), LENGTHS, backends="export", modules={"layer": layer}).ok
+
+
+class Characters(nn.Module):
+    """Finds the length of each word in the ids of its characters, and skips words that are padding."""
+
+    def __init__(self, listed=False):
+        super().__init__()
+        self.embed, self.rnn, self.listed = nn.Embedding(9, 3), nn.GRU(3, 4, batch_first=True), listed
+
+    def forward(self, ids):
+        mask = ids.ne(0)
+        n = mask.sum(-1)
+        real = n > 0
+        packed = pack_padded_sequence(self.embed(ids[real]), n[real].cpu(), True, enforce_sorted=False)
+        states = self.embed.weight.new_zeros(*ids.shape[:2], 4)
+        if self.listed:
+            states[real] = self.rnn(packed)[1][0] / n[real][0].item()
+        else:
+            states[real] = self.rnn(packed)[1][0]
+        return states
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_padding_of_character_ids_is_varied(listed):
+    n = torch.tensor([[4, 2, 3], [5, 1, 0]])
+    ids = torch.randint(1, 9, (2, 3, 5)) * (torch.arange(5) < n[..., None])
+    found = pv.check_static(Characters(listed), (ids,))
+    assert found.notes[0] == "lengths: ids, as ids of 6 rows padded with 0"
+    assert found.ok != listed
+    assert not found.undecided
+
+
+def test_where_no_lengths_are_found_the_advice_can_be_followed():
+    ids = torch.arange(24).view(2, 3, 4)[:, :, [1, 0, 2, 3]] % 5
+    found = check(lambda self, ids: ids * 2, ids)
+    assert found.undecided
+    assert "lengths_at=()" in found[0].fix
+    assert check(lambda self, ids: ids * 2, ids, lengths_at=()).ok
 
 
 def test_where_several_inputs_fit_all_are_varied_and_named():
@@ -482,9 +544,6 @@ def one_hot(self, x, n, label, weight):  # takes 0 and 1 only
     return x / n[:, None] * nn.functional.one_hot(label, 2).sum() * weight
 
 
-X = torch.randn(B, T)
-
-
 @pytest.mark.parametrize(
     ("forward", "inputs", "trial"),
     [
@@ -527,6 +586,33 @@ def test_what_a_trace_refuses_is_not_ok():
     assert not found.ok
     assert found[0].message.startswith("torch.jit.trace rejects the network: ValueError: Modules that have backward")
     assert found.verdict == "torch.jit.trace rejects the network."
+
+
+RETURNED = {
+    "nothing": lambda x, n: None,
+    "None": lambda x, n: (x / n[:, None], None),
+    "None, nested": lambda x, n: (x, (x / n[:, None], None)),
+    "a number": lambda x, n: (x, 3),
+    "a word": lambda x, n: {"x": x, "kind": "mean"},
+    "a dict": lambda x, n: {"x": x / n[:, None]},
+    "a list": lambda x, n: [x, (n,)],
+    "a named tuple": lambda x, n: Pair(x, n),
+    "a dataclass": Batch,
+    "packed": lambda x, n: pack_padded_sequence(x, n, True, False),
+    "packed, sorted": lambda x, n: pack_padded_sequence(x, n.sort(descending=True)[0], True),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", RETURNED)
+def test_a_trace_takes_what_torch_takes(kind):
+    module = net(lambda self, x, n: RETURNED[kind](x, n))
+    try:
+        taken = bool(torch.jit.trace(module, (X, LENGTHS), check_trace=False, strict=False))
+    except RuntimeError:
+        taken = False
+    found = pv.check_static(module, (X, LENGTHS))
+    assert (found.backends[0].takes, found.ok) == (taken, taken)
 
 
 def branching(self, x, n):
@@ -596,10 +682,27 @@ def test_other_sizes_are_tried_where_they_are_asked_for(backend):
     for forward, dynamic in ((fixed, False), (any_size, False), (any_size, True)):
         assert check(forward, *inputs, backends=backend, dynamic=dynamic).ok
     found = check(any_size, *inputs, backends=backend, dynamic=True)
-    assert "one more sequence; 2 more time steps; both together" in " ".join(found.notes)
+    assert "one more sequence; 2 more time steps; n [5, 3, 6, 0]; both together" in " ".join(found.notes)
     assert "other sizes" not in found.notes[-1]
+    found = check(lambda self, x: x * 2, inputs[0], backends=backend, dynamic=True)  # which axis is the batch?
+    assert "one more" not in found.to_text()
+    assert "other sizes" in found.notes[-1]
     found = check(lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True)
     assert found.backends[0].trial == "one more sequence"
+
+
+def test_a_capture_that_refuses_an_empty_sequence_is_a_warning():
+    inputs = networks.example(5, [5, 3, 4])
+    found = pv.check_static(networks.TAGGERS["Ragged"](), inputs, ["trace", "export"])
+    assert (found.ok, found.rules) == (True, ["empty"])  # one operator, whatever it does inside
+    assert (
+        "accepts lengths [5, 0, 4], but what torch.jit.trace captured raises RuntimeError: Length of"
+        in found[0].message
+    )
+    assert found.verdict == (
+        "torch.jit.trace accepts the network and gives the same results, but raises an error for lengths [5, 0, 4]."
+        " torch.export accepts the network and gives the same results."
+    )
 
 
 def test_a_trace_on_python_3_14_is_not_tried(monkeypatch):
@@ -637,7 +740,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         (networks.TAGGERS["maximum, padded with −inf"], ["unsorted", "padding_value"]),
         (networks.TAGGERS["packed, escaped"], ["unsorted", "size"]),
         (networks.TAGGERS["disabled island"], ["unsorted"]),
-        (networks.TAGGERS["Ragged"], []),  # one operator, whatever it does inside
     ],
 )
 def test_what_a_compiler_with_fixed_shapes_refuses(network, rules):

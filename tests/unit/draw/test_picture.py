@@ -209,6 +209,9 @@ def test_names_that_do_not_fit_are_refused(names, kind, said):
 def test_what_is_asked_for_is_drawn_and_said():
     assert "sorted_indices" not in show([1, 2]).to_svg()
     assert "sorted_indices" in show([1, 2], indices=True).to_svg()
+    for lengths in ([1, 2], [2, 1], [2] * 40 + [3]):  # unsorted; sorted; large
+        said = show(lengths, indices=True).to_text()
+        assert said.count("unsorted_indices [") == said.count("\nsorted_indices   [") == 1
     assert show([2, 1], explain=True).to_text() == "\n".join([show([2, 1]).to_text(), "", *text.EXPLAINED.values()])
     assert text.EXPLAINED["data"] in show([2, 1], explain=True).to_svg()
 
