@@ -73,6 +73,7 @@ def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-c", str(_INI)]
     command += [f"--rootdir={root}", "--noconftest", "-p", "nbtools.kernels", "-p", "no:cacheprovider"]
     command += ["-q", "--color=no", f"--nbval-cell-timeout={CELL_SECONDS}"]
+    command += [f"--nbval-kernel-startup-timeout={CELL_SECONDS}"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
     # Notebooks begin in the given order, not in xdist's own. Those with high numbers take longest, so they begin first.
     # If one of them began last, it would still run when all the others had ended.
