@@ -20,7 +20,7 @@ from nbtools.canonical import PLOTLY, canonical, plain
 from nbtools.source import Edition
 
 CELL_SECONDS = 300
-QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR"]
+QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR", "--HistoryManager.hist_file=:memory:"]
 CHART_SCALE = 2
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -51,7 +51,8 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
     paths = [path for path in paths if path.parent / "solutions" / path.name not in paths]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        status = subprocess.run(_command(root, paths, report), cwd=root, env=_environment(), check=False).returncode
+        command, env = _command(root, paths, report), _environment(folder)
+        status = subprocess.run(command, cwd=root, env=env, check=False).returncode
         ran = _read(report)
     problems: list[str] = []
     for path in paths:
@@ -82,10 +83,11 @@ def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
     return command + [str(path) for path in sorted(paths, key=lambda path: path.name, reverse=True)]
 
 
-def _environment() -> dict[str, str]:
+def _environment(folder: str) -> dict[str, str]:
     env = kernel_env(strict=False, threads=1, hash_seed=1)
     env = {key: value for key, value in env.items() if not key.startswith("PYTEST_")}
     tools = str(Path(__file__).resolve().parents[1])  # where pytest finds the plugin
+    env["IPYTHONDIR"] = folder  # of this run alone, because all kernels of a user write to one file of history
     return env | {"PYTHONPATH": os.pathsep.join(filter(None, [tools, env.get("PYTHONPATH")]))}
 
 
