@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import gc
 import json
 import re
 import shutil
@@ -288,4 +289,5 @@ def main(out: str, repository: str = "") -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # it takes a seventh of the time, and frees little before the end
     sys.exit(main(*sys.argv[1:]))

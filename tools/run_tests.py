@@ -3,8 +3,8 @@
 `python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only those of the groups
 `lint` and `unit`. A failed stage does not stop the others, so one run shows everything that is wrong. Each stage is a
 process of its own, so no pipe can hide its exit status. Stages with kernels and browsers spend much of their time
-waiting, so they run at the same time as the others. Each stage then writes to a file in artefacts/logs, which is
-printed when the stage has ended.
+waiting, so two groups run at a time. Each stage then writes to a file in artefacts/logs, which is printed when the
+stage has ended.
 """
 
 from __future__ import annotations
@@ -74,25 +74,19 @@ class Outcome:
 
 
 STAGES = (
+    Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
     Stage("lint", "ruff check", ("-m", "ruff", "check", ".")),
     Stage("lint", "ruff format", ("-m", "ruff", "format", "--check", ".")),
     Stage("lint", "mypy", ("-m", "mypy")),
-    Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "tests/device")),
     Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks")),
     Stage("site", "site build", ("docs/build.py", "build/site")),
     Stage("site", "site tests", ("-m", "pytest", "tests/site")),
-    Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
+    Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "tests/device")),
 )
+"""The stages in the order in which their groups begin: what waits begins first, and what keeps all cores busy last."""
 
-WAITING = ("notebooks", "site", "browser")
-"""The groups of stages that wait for kernels and pages about as long as they compute."""
-
-
-def lanes(groups: list[str]) -> list[list[Stage]]:
-    """Returns the stages of these groups in lanes that run side by side, with the groups in `WAITING` last."""
-    asked = [stage for stage in STAGES if stage.group in groups]
-    both = [[stage for stage in asked if (stage.group in WAITING) == waits] for waits in (False, True)]
-    return [lane for lane in both if lane]
+LANES = 2
+"""The number of groups that run at a time. A group begins when another one has ended."""
 
 
 def without_browser(outcome: Outcome) -> Outcome:
@@ -128,8 +122,7 @@ def count_tests(outcome: Outcome) -> None:
 def run(stage: Stage, *, alone: bool) -> Outcome:
     """Runs one stage. Its output appears at once if it runs `alone`, and otherwise when it has ended."""
     outcome = Outcome(stage)
-    # The workers of the browser tests spend a third of their time waiting.
-    arguments = stage.arguments(workers() * 3 // 2 if stage.group == "browser" else workers())
+    arguments = stage.arguments(workers())
     # There are more processes than cores, so a thread must not keep a core busy while it waits for another thread.
     environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
     # An old report must not be counted if pytest dies before it writes a new one.
@@ -156,18 +149,19 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
     return outcome
 
 
-def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
-    """Runs lanes side by side, and the stages of each lane one after another.
+def run_groups(groups: list[str]) -> list[Outcome]:
+    """Runs some groups, `LANES` of them at a time, and the stages of each group one after another.
 
     The terminal sends Ctrl-C to every running stage. These stages then end, and no other stage begins.
     """
     interrupted = threading.Event()
 
-    def run_lane(lane: list[Stage]) -> list[Outcome]:
-        return [run(stage, alone=len(side_by_side) == 1) for stage in lane if not interrupted.is_set()]
+    def run_group(group: str) -> list[Outcome]:
+        stages = [stage for stage in STAGES if stage.group == group]
+        return [run(stage, alone=len(groups) == 1) for stage in stages if not interrupted.is_set()]
 
-    with ThreadPoolExecutor() as pool:
-        tasks = [pool.submit(run_lane, lane) for lane in side_by_side]
+    with ThreadPoolExecutor(LANES) as pool:
+        tasks = [pool.submit(run_group, group) for group in groups]
         try:
             return [outcome for task in tasks for outcome in task.result()]
         except KeyboardInterrupt:
@@ -211,7 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     try:
-        outcomes = run_lanes(lanes(asked))
+        outcomes = run_groups([group for group in groups if group in asked])
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130

@@ -7,7 +7,7 @@ import os
 import psutil
 
 # The memory to allow for each process, with a reserve. A test process with torch takes 1 GB. A test process with
-# JupyterLab, a kernel and a browser takes 2 GB, and up to one and a half such processes run per core.
+# JupyterLab, a kernel and a browser takes 2 GB. Two groups of tests run at a time, each with one process per core.
 BYTES = 4e9
 
 

@@ -33,8 +33,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("notebook_name", cases, ids=[path.stem for path in paths])
 
 
+SHORTER = [
+    ("08_benchmark", "batch_size = None", "batch_size = 8"),
+    ("08_benchmark", "shortest = None", "shortest = 8"),
+    ("08_benchmark", "longest = None", "longest = 32"),
+    ("08_benchmark", "step = None", "step = 8"),
+    ("12_several_workers", "compare()", "compare(workers=1, rounds=1)"),
+    ("13_static_graphs", "survey()", "survey(compilers.STUDY.quick)"),
+]
+"""What is replaced in the cells that compute longest. The notebook tests run these cells as they are."""
+
+
+def shorten(folder: Path) -> None:
+    for name, long, short in SHORTER:
+        if (path := folder / f"{name}.ipynb").is_file():
+            text = path.read_text(encoding="utf-8")
+            assert long in text, f"{name} has no {long}"
+            path.write_text(text.replace(long, short), encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
 def lab(chromium: str) -> Iterator[Lab]:
     """Starts JupyterLab on a copy of the notebooks, and a browser."""
     with Lab(notebooks_folder()) as running:
+        shorten(running.server.root)
         yield running

@@ -37,7 +37,7 @@ def is_hatched(notebook: Notebook, cell: int, theme: palette.Theme) -> bool:
     picture = cells.nth(cell).locator("svg.packviz")
     picture.scroll_into_view_if_needed()
     notebook.settle(quiet=0.3)
-    assert not cells.first.is_visible()
+    cells.first.wait_for(state="hidden")
     image = Image.open(io.BytesIO(picture.screenshot(animations="disabled"))).convert("RGB")
     pixels = image.get_flattened_data()
 

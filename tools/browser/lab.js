@@ -68,27 +68,35 @@
   /** Returns whether the kernel has nothing to do. On a busy machine, the kernel's status alone is out of date. */
   pv.idle = () => unanswered.size === 0 && panel().sessionContext.session?.kernel?.status === 'idle';
 
+  const LOOK = 20; // ms between two looks at the page
   /**
    * Waits until `done()` returns true, or until the kernel is idle and the notebook's DOM is unchanged for `quiet` ms.
    * Returns "done" or "rest", or "limit" after `limit` ms. Calls `done()` after changes of the DOM, and at the end.
+   *
+   * The looks at the page are counted, because the clock runs on while a change waits for a core.
    */
   const until = async (done, quiet, limit) => {
     const end = performance.now() + limit;
-    let last = performance.now(), changed = true;
-    const observer = new MutationObserver(() => { last = performance.now(); changed = true; });
+    let looks = 0, changed = true;
+    const observer = new MutationObserver(() => { looks = 0; changed = true; });
     observer.observe(notebook(), { childList: true, subtree: true, characterData: true, attributes: true });
     try {
       while (performance.now() < end) {
         if (changed && done()) return 'done';
         changed = false;
-        if (pv.idle() && performance.now() - last >= quiet) return done() ? 'done' : 'rest';
-        await sleep(20);
+        looks = pv.idle() ? looks + 1 : 0;
+        if (looks * LOOK > quiet) return done() ? 'done' : 'rest';
+        await sleep(LOOK);
       }
       return 'limit';
     } finally {
       observer.disconnect();
     }
   };
+
+  /** Returns whether a widget has not been drawn yet, because its script or its model has not arrived. */
+  pv.loading = () => [...notebook().querySelectorAll('.jp-OutputArea-output')]
+    .some((node) => node.childElementCount === 0 && node.textContent === 'Loading widget...');
 
   /** Resolves to true when nothing has changed for `quiet` ms, or to false after `limit` ms. */
   pv.settle = async (quiet, limit) => await until(() => false, quiet, limit) === 'rest';

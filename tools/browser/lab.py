@@ -33,6 +33,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute, sync_playwright
+from playwright.sync_api import TimeoutError as PageTimeoutError
 
 from browser.chromium import find_chromium, how_to_get_it
 
@@ -162,6 +163,7 @@ class Server:
             f"--LabApp.user_settings_dir={self.home / 'settings'}",
             f"--LabApp.workspaces_dir={self.home / 'workspaces'}",
             "--LabApp.extension_manager=readonly",
+            "--MappingKernelManager.kernel_info_timeout=300",  # seconds in which a kernel starts
             # If this process is killed, the server and its kernels end after 15 minutes without use.
             "--MappingKernelManager.cull_idle_timeout=900",
             "--ServerApp.shutdown_no_activity_timeout=900",
@@ -370,6 +372,8 @@ class Notebook:
         error = self.page.evaluate("() => packvizLab.run.error")
         if error:
             raise LabError(f"{self.name}: {error}")
+        with contextlib.suppress(PageTimeoutError):  # `cell_problems` reports a widget that is never drawn
+            self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
         self.settle(quiet=0.5)
 
     def settle(self, quiet: float = 0.15, limit: float = 300.0) -> None:

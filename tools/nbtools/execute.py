@@ -20,7 +20,7 @@ from nbtools.canonical import PLOTLY, canonical, plain
 from nbtools.source import Edition
 
 CELL_SECONDS = 300
-QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR"]
+QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR", "--HistoryManager.hist_file=:memory:"]
 CHART_SCALE = 2
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -57,6 +57,7 @@ def executed(edition: Edition) -> Any:
     client = NotebookClient(
         notebook,
         timeout=CELL_SECONDS,
+        startup_timeout=CELL_SECONDS,
         kernel_name="python3",
         store_widget_state=False,
         record_timing=False,
@@ -117,7 +118,7 @@ async def _rasterised(some: list[Any], browser: str) -> list[str]:
     from kaleido import Kaleido  # noqa: PLC0415  slow to import, and only needed here
 
     pictures = []
-    async with Kaleido(n=1, mathjax=False, path=browser) as kaleido:
+    async with Kaleido(n=1, timeout=CELL_SECONDS, mathjax=False, path=browser) as kaleido:
         for chart in some:
             width, height = chart_size(chart)
             figure = {key: chart.data[PLOTLY].get(key, {}) for key in ("data", "layout")}

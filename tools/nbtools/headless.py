@@ -72,6 +72,7 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
             store_widget_state=False,
             extra_arguments=QUIET_KERNEL,
             execution_timeout=CELL_SECONDS,
+            start_timeout=CELL_SECONDS,
         )
     except PapermillExecutionError as error:
         if _only_meant_errors(out):

@@ -51,7 +51,8 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
     paths = [path for path in paths if path.parent / "solutions" / path.name not in paths]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        status = subprocess.run(_command(root, paths, report), cwd=root, env=_environment(), check=False).returncode
+        command, env = _command(root, paths, report), _environment(folder)
+        status = subprocess.run(command, cwd=root, env=env, check=False).returncode
         ran = _read(report)
     problems: list[str] = []
     for path in paths:
@@ -73,6 +74,7 @@ def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-c", str(_INI)]
     command += [f"--rootdir={root}", "--noconftest", "-p", "nbtools.kernels", "-p", "no:cacheprovider"]
     command += ["-q", "--color=no", f"--nbval-cell-timeout={CELL_SECONDS}"]
+    command += [f"--nbval-kernel-startup-timeout={CELL_SECONDS}"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
     # Notebooks begin in the given order, not in xdist's own. Those with high numbers take longest, so they begin first.
     # If one of them began last, it would still run when all the others had ended.
@@ -81,10 +83,11 @@ def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
     return command + [str(path) for path in sorted(paths, key=lambda path: path.name, reverse=True)]
 
 
-def _environment() -> dict[str, str]:
+def _environment(folder: str) -> dict[str, str]:
     env = kernel_env(strict=False, threads=1, hash_seed=1)
     env = {key: value for key, value in env.items() if not key.startswith("PYTEST_")}
     tools = str(Path(__file__).resolve().parents[1])  # where pytest finds the plugin
+    env["IPYTHONDIR"] = folder  # of this run alone, because all kernels of a user write to one file of history
     return env | {"PYTHONPATH": os.pathsep.join(filter(None, [tools, env.get("PYTHONPATH")]))}
 
 
