@@ -59,8 +59,8 @@ ask("a larger window")
 
 # %% [markdown]
 # To check your answer, choose *bucketed* in the panel and move *window*. Then increase *workers*. A *worker* is a
-# process that computes a share of each batch. We measure its work in *tokens*, the real cells of its share. The worker
-# with the most tokens keeps the others waiting.
+# process that computes a share of each batch. We measure its work in *tokens*, the real cells of its share, as if
+# padding took no time. The worker with the most tokens keeps the others waiting.
 
 # %%
 from packviz.explorers import BatchingExplorer
@@ -136,7 +136,7 @@ print(found.times())
 # %% [markdown]
 # If the batch is divided contiguously, one worker has most of the tokens, and the other waits for it. If the workers
 # take turns, both have about the same number of tokens. But each also gets a long sequence, so both go through all 128
-# time steps.
+# time steps. The steps follow one another, and each has a fixed cost, so half the tokens do not take half the time.
 #
 # You can run the same comparison with torchrun, PyTorch's launcher, here on 8 GPUs with your own lengths:
 #
@@ -149,8 +149,8 @@ print(found.times())
 # - **"DDP averages the loss."** It averages gradients, with the same weight for each worker.
 # - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so you cannot concatenate their
 #   outputs. On all workers, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
-# - **A list of lengths under `DataParallel`.** `DataParallel` splits tensors among the devices, but gives each device
-#   the whole list. Pass a tensor, and call `lengths.cpu()` before packing.
+# - **A list of lengths under `DataParallel`.** This older class uses one process for several devices. It splits tensors
+#   among them, but gives each device the whole list. Pass a tensor, and call `lengths.cpu()` before packing.
 
 # %% tags=["claims"]
 n = torch.tensor([9, 7, 3, 2])
@@ -163,8 +163,8 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, of shape `(N,)`. It also knows two numbers: `total_tokens`, the sum over all
-# workers, and `workers`, their number. Return the loss on which it calls `backward()`, so that the workers' average
+# A worker has the losses of its own tokens, of shape `(N,)`. It also knows two numbers: `total_tokens`, the sum over
+# all workers, and `workers`, their number. Return the loss on which it calls `backward()`, so that the workers' average
 # gradient is that of the mean over **all** tokens.
 
 
@@ -182,7 +182,7 @@ checks.worker_loss(my_loss)
 #
 # - form batches of similar lengths with `pv.BucketSampler`,
 # - deal the sequences to the workers in turn, not in contiguous blocks, so that no worker waits long,
-# - weight the loss by tokens: `losses.sum() * workers / total_tokens`.
+# - weight the loss by tokens, so that the averaged gradient is that of the whole batch.
 #
 # Next: [13 Static graphs](13_static_graphs.ipynb). Back: [11 Should you pack?](11_should_you_pack.ipynb) · [00 Start
 # here](00_start_here.ipynb)

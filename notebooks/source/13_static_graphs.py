@@ -59,10 +59,10 @@ assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
 # %% [markdown]
 # ## Five ways to make a graph
 #
-# `torch.jit.trace` records one run and is deprecated. `torch.export` runs the model on tensors that have a shape but no
-# values, to make a graph for all inputs. ONNX is a file format for models. torch's new exporter uses `torch.export`,
-# and its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that it can handle and leaves the
-# rest to Python. With `fullgraph=True`, it raises an error if anything is left.
+# `torch.jit.trace` records one run. It is deprecated, but still the fastest to try. `torch.export` runs the model on
+# tensors that have a shape but no values, to make a graph for all inputs. ONNX is a file format for models. torch's new
+# exporter uses `torch.export`, and its *legacy* exporter uses a trace. `torch.compile` makes graphs of the parts that
+# it can handle and leaves the rest to Python. With `fullgraph=True`, it raises an error if anything is left.
 
 # %%
 ask("which cannot trace packing")
@@ -88,8 +88,9 @@ table
 #   of `x` instead of the longest length, and it ignores `padding_value`
 #   ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its results are **wrong without an
 #   error**. Masking the padding works.
-# - **`torch.compile`** is right for all these models, but if a `forward` packs, only the part before packing is
-#   compiled. An `nn.LSTM` stops compilation even without packing, unless `torch._dynamo.config.allow_rnn` is True.
+# - **`torch.compile`** is right for all these models, but it stops at the first packing call or `nn.LSTM` in a
+#   `forward`, and Python runs the rest of that `forward`. (For an `nn.LSTM` without packing,
+#   `torch._dynamo.config.allow_rnn = True` changes this.)
 #
 # If you put pack, LSTM **and** pad together in a submodule whose `forward` is decorated with `@torch.compiler.disable`,
 # the layers after it are compiled as well.
@@ -127,7 +128,7 @@ class Model(torch.nn.Module):
 
 
 model = Model(pv.Ragged(torch.nn.LSTM(3, 7)))
-whole = torch.compile(model, backend="eager", fullgraph=True)  # "eager" needs no C++ compiler
+whole = torch.compile(model, backend="eager", fullgraph=True)  # one graph, run without a C++ compiler
 larger, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
 print("compiled as one graph, same output:", torch.allclose(whole(larger, n), model(larger, n), atol=1e-6))
 
@@ -156,9 +157,9 @@ recorded
 
 # %% [markdown]
 # On this machine, compiling changes little, because the LSTMs take most of the time, and `torch.compile` leaves them as
-# they are. `pv.Ragged` is faster because it runs the LSTM with a method of [notebook 10](10_making_packing_pay.ipynb).
-# On a GPU, or with larger layers around the LSTM, the result may differ. To measure it, run `packviz study compiled
-# --device cuda --out mine.json`.
+# they are. Where quartiles overlap, the order of two versions means nothing. `pv.Ragged` is faster because it runs the
+# LSTM with a method of [notebook 10](10_making_packing_pay.ipynb). On a GPU, or with larger layers around the LSTM, the
+# result may differ. To measure it, run `packviz study compiled --device cuda --out mine.json`.
 
 # %% tags=["claims"]
 assert torch.allclose(whole(larger, n), model(larger, n), atol=1e-6)

@@ -14,8 +14,8 @@
 #
 # ## Ten rows, two orders
 #
-# Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 cells, of which 5 are padding. Without
-# padding, ten rows remain, and two orders of them are useful:
+# Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token), of which 5 are
+# padding. Without padding, ten rows remain, and two orders of them are useful:
 #
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Attention needs this order, because each token
 #   reads its own document.
@@ -111,9 +111,10 @@ weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask 
 pv.draw.Attention(2, weights, "The weights of each query of c add up to 100 %")
 
 # %% [markdown]
-# A mask of numbers is added to the scores. In a mask of True and False, the meaning of True depends on the function. To
-# find out, pass `real` as the mask and change the padding. If outputs at real tokens change, they have read the
-# padding, so True means *leave out*.
+# A mask of numbers is added to the scores, so a 1 at padding multiplies its weight by e ≈ 2.7 before the weights are
+# scaled to 100 %. For c, that makes 3e / (2 + 3e) = 80 %. In a mask of True and False, the meaning of True depends on
+# the function. To find out, pass `real` as the mask and change the padding. If outputs at real tokens change, they have
+# read the padding, so True means *leave out*.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -171,6 +172,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 
 # %% [markdown]
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
+# Otherwise, its results depend on how many tokens stand before it in the row.
 # With rotary positions (RoPE), only differences count, so if there is a document mask, restarting them changes only the
 # rounding.
 #
@@ -249,7 +251,7 @@ def same_document(batch, head, query, key):
 
 
 blocks = create_block_mask(same_document, None, None, 10, 10, device="cpu")
-rows = F.pad(flat, (0, 12))[None, None]  # (1, 1, 10, 16): batch, heads, tokens, features
+rows = F.pad(flat, (0, 12))[None, None]  # (1, 1, 10, 16): batch, heads, tokens, at least 16 features
 by_documents = torch.cat([F.scaled_dot_product_attention(d, d, d, is_causal=True) for d in rows.split([5, 3, 2], 2)], 2)
 print("equal:", torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_documents, atol=1e-5))
 
@@ -297,7 +299,8 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # %% [markdown]
 # ## What people get wrong
 #
-# To find these mistakes, change a token and see whether unrelated outputs change.
+# To find the first mistake, change a token of another document. To find the third, change the padding. In both cases,
+# no output at a real token of your document may change. To find the second, look at the last label of each document.
 #
 # - **The document mask is missing**, because somebody thought that an [end-of-text token is
 #   enough](https://github.com/huggingface/trl/issues/805). That is just one more token to read.

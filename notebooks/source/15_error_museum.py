@@ -186,7 +186,7 @@ with museum.exhibit("Fractional lengths"):
     packed = pack_padded_sequence(x, before / 2, batch_first=True)  # 5, 3.5, 2.5
 
 _, taken = pad_packed_sequence(packed)
-print(f"\ngiven {(before / 2).tolist()}, taken {taken.tolist()}")
+print(f"\ngiven {(before / 2).tolist()}, taken {taken.tolist()}\n\n{pv.diagnose(x, before / 2, batch_first=True)}")
 
 # %% tags=["claims"]
 assert taken.tolist() == [5, 3, 2]
@@ -514,7 +514,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 #
 # ### 21. batch_sizes are not lengths
 #
-# The sequences abc and x have 3 steps and 1 step, but `batch_sizes` contains other numbers.
+# Two sequences have 3 steps and 1 step, but `batch_sizes` contains other numbers. The picture draws them as abc and x.
 
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)

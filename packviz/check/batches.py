@@ -114,7 +114,7 @@ def _lengths_alone(batch: Batch) -> Iterator[Finding]:
     yield from _entries(batch, ~finite, "not finite", message, fix)
     message = ". torch silently drops the fraction, so 3.9 becomes 3, and a share of T that rounding makes a little"
     message += " too small loses a step."
-    fix = "round first: lengths = torch.as_tensor(lengths).round().long()"
+    fix = "count as your layer does, such as (n + 1) // 2 for every second step; round only if you have shares of T"
     yield from _entries(batch, finite & (batch.values != np.trunc(batch.values)), "fractional length", message, fix)
 
 
