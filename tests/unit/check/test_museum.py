@@ -94,7 +94,9 @@ def two(pair):
     return one, other
 
 
+LEFT = torch.tensor([[1, 2, 3], [0, 4, 5]])
 IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
+    "Padding on the left": [lambda: pack_padded_sequence(LEFT.T, [3, 2])],
     "A jagged tensor in an RNN": [
         lambda: nn.LSTM(4, 5, batch_first=True)(jagged()),
         lambda: pack_padded_sequence(jagged(), [5, 3, 2], batch_first=True),
@@ -176,6 +178,7 @@ def test_the_fixes_that_no_notebook_shows():
     lstm, nested = nn.LSTM(4, 5, batch_first=True), jagged()
     alone = [lstm(part)[0] for part in nested.unbind()]
     output, _ = lstm(pack_sequence(nested.unbind(), enforce_sorted=False))
+    assert pv.align(LEFT, [3, 2], source_side="left", batch_first=True).tolist() == [[1, 2, 3], [4, 5, 0]]
     lengths = nested.offsets().diff()
     padded, _ = pv.run(lstm, pad_sequence(nested.unbind(), batch_first=True), lengths)
     torch.testing.assert_close(output.data, pack_sequence(alone).data)
