@@ -17,9 +17,11 @@ import gpus
 import numpy as np
 import pytest
 import torch
+from clocks import Clock
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from panels import move, words
+from specs import modules
 from torch import nn
 from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -52,10 +54,6 @@ sides = st.sampled_from(["left", "right"])
 IDS = torch.tensor([[1, 1, 1, 7, 8], [1, 4, 5, 6, 9]])  # left-padded with 1, as by a tokenizer
 MASK = (IDS != 1).long()  # its attention_mask
 RIGHT = [[7, 8, 1, 1, 1], [4, 5, 6, 9, 1]]
-
-
-def other(side):
-    return "left" if side == "right" else "right"
 
 
 def laid(rows, steps, side, value):
@@ -235,22 +233,6 @@ def test_where_the_other_order_fits_the_error_names_batch_first(first):
         for call in (lambda *given, **how: pv.run(rnn, *given, **how), pv.Ragged(rnn)):
             with pytest.raises(ValueError, match=rf"did you mean batch_first={not first}\?"):
                 call(x, [2, 1, 1, 2, 1], **how)
-
-
-CELLS = (nn.RNN, nn.GRU, nn.LSTM)
-
-
-@st.composite
-def modules(draw, dtypes=(torch.float64, torch.float32), hidden=(1, 3, 4), device="cpu"):
-    """Draws any RNN."""
-    cell, size = draw(st.sampled_from(CELLS)), draw(st.sampled_from(hidden))
-    options = {name: draw(st.booleans()) for name in ("batch_first", "bidirectional", "bias")}
-    if cell is nn.RNN:
-        options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
-    if cell is nn.LSTM and size > 1 and draw(st.booleans()):
-        options["proj_size"] = size - 1
-    torch.manual_seed(draw(st.integers(0, 999)))
-    return cell(3, size, draw(st.integers(1, 2)), **options, device=device, dtype=draw(st.sampled_from(dtypes)))
 
 
 # ---- 5. patch_torch names every holder of torch's functions
@@ -495,7 +477,7 @@ def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
     every, kind = set(), {"cpu": "cpu", "meta": "cuda"}[device]
 
     @given(
-        modules(hidden=(2, 16, 64, 300), device=device),
+        modules(hidden=(2, 16, 64, 300), layers=2, device=device),
         batches(40 if device == "cpu" else 8),  # the meta device is slow
         st.sets(st.sampled_from(KERNELS)),
         st.sampled_from(["weights", "x", "nothing", "no_grad", "hook"]),
@@ -504,7 +486,7 @@ def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
     def holds(rnn, lengths, fast, gradient):
         rnn.requires_grad_(gradient != "nothing" and gradient != "x")
         shape = (len(lengths), max(lengths)) if rnn.batch_first else (max(lengths), len(lengths))
-        x = torch.zeros(*shape, 3, device=device, dtype=rnn.weight_ih_l0.dtype, requires_grad=gradient == "x")
+        x = torch.zeros(*shape, rnn.input_size).to(rnn.weight_ih_l0).requires_grad_(gradient == "x")
         if gradient == "hook":
             rnn.register_forward_hook(lambda *given: None)
         training = gradient not in ("nothing", "no_grad")
@@ -942,38 +924,18 @@ AUTO = f"pv.run, {comparison.METHODS[0]}"
 QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
-class Script:
-    """A clock for calls whose times a test chooses."""
-
-    def __init__(self, factor, seed=0):
-        """Takes `factor(random, name)`, which returns the seconds of a call."""
-        self.now, self.random, self.factor = 100.0, np.random.default_rng(seed), factor
-
-    def start(self):
-        self.began = self.now
-
-    def stop(self):
-        return self.now - self.began
-
-    def call(self, name):
-        self.now += self.factor(self.random, name)
-
-
 def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
-    """Returns the advice for calls that take the times of `factor`."""
-    clock = Script(factor)
+    """Returns the advice for calls that take the seconds of `factor(random, name)`, and what it took itself."""
+    clock, random = Clock(monkeypatch, comparison), np.random.default_rng(0)
 
     def method(name):
         def run(rnn, x, lengths):
-            clock.call(name)
+            clock.now += factor(random, name)
             return rnn(x)
 
         return run
 
     monkeypatch.setattr(advice, "every_method", lambda: {name: method(name) for name in MIDDLE})
-    monkeypatch.setattr(advice.time, "monotonic", lambda: clock.now)
-    for module in (comparison, timing):
-        monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
     found = advice.advise(nn.GRU(1, 2), [5, 3, 8, 2] * 16, batch_size=16, budget=budget)
