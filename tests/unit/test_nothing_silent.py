@@ -539,13 +539,12 @@ def test_constants_without_a_provenance_choose_nothing(device):
 
 def calibrated(device, modes):
     """Returns constants for some RNNs from made-up times, in which a run takes 1 µs per cell, and 9 when packed."""
-    values = {}
-    for point in (calibration._Point(*some) for some in calibration._points(modes, 1)):
-        values[point] = {}
-        for run in (run for *_, runs in calibration._rounds(point, device) for run in runs):
-            values[point].setdefault(run.key, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
-    provenance = {"device": device, "device_name": f"a {device} that is made up", "threads": 1, "date": "2026-11-22T10"}
-    return calibration._Calibration(provenance, values).costs
+
+    def seconds(spec, training, run):
+        return 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
+
+    name = f"a {device} that is made up"
+    return gpus.calibrated(device, modes, seconds, device_name=name, date="2026-11-22T10").costs
 
 
 def test_constants_measured_on_a_gpu_choose(gpu, tmp_path):

@@ -250,16 +250,7 @@ def check_form(layout, labels=None, **kwargs):
         assert drawing.root.get("role") == "img"
         assert drawing.root.get("aria-label") == text.summary(layout)
         assert ("var(" in picture) == ("<style>" in picture) == (theme == "live")
-    inside(drawing)
-
-
-def inside(drawing):
-    for shape in [*drawing.boxes, *(t.box for t in drawing.texts if t.said)]:
-        assert shape.x >= 0, shape
-        assert shape.y >= 0, shape
-        assert shape.right <= drawing.width + 0.01, shape
-        assert shape.bottom <= drawing.height, shape
-    assert drawing.covered() == []
+    assert drawing.outside() == drawing.covered() == []
 
 
 steps = st.none() | st.integers(0, 10**9)
