@@ -447,12 +447,9 @@ def taken(monkeypatch):
         seen.append(("padded", None) if grid.order is None else ("staircase", len(grid.rectangles)))
         return stairs(*given, grid=grid, **how)
 
-    for module, name, method in (
-        (running, "_packed", "packed"),
-        (running, "_as_it_is", "padded"),
-        (running.split, "run", "split"),
-    ):
-        spy(module, name, method)
+    spy(running, "_packed", "packed")
+    spy(running, "_as_it_is", "padded")
+    spy(running.split, "run", "split")
     monkeypatch.setattr(running.staircase, "run", staircase)
     return seen
 
@@ -616,14 +613,8 @@ def unsorted_lengths():
 @pytest.mark.parametrize(
     "lengths",
     [
-        torch.tensor(5),
-        torch.tensor([[5], [3], [2]]),
-        torch.tensor([]),
-        5,
-        None,
-        "abc",
-        [[5], [3], [2]],
-        [5, float("nan"), 2],
+        *(torch.tensor(5), torch.tensor([[5], [3], [2]]), torch.tensor([])),
+        *(5, None, "abc", [[5], [3], [2]], [5, float("nan"), 2]),
     ],
     ids=str,
 )
@@ -741,9 +732,7 @@ def test_a_call_that_is_used_does_not_warn(recwarn):
 
 @pytest.mark.parametrize("what", [nn.LSTM, nn.LSTM(2, 2), 5, "text"])
 def test_what_explain_errors_cannot_wrap_is_refused(what):
-    with pytest.raises(
-        TypeError, match=r"explain_errors wraps functions, but got (LSTM|an? \w+); decorate its forward"
-    ):
+    with pytest.raises(TypeError, match=r"wraps functions, but got (LSTM|an? \w+); decorate its forward"):
         pv.explain_errors(what)
 
 
@@ -1005,10 +994,8 @@ def test_an_interval_covers_the_median_at_the_stated_rate(seed, n, median, kind)
 @given(st.floats(1e-3, 1e4), st.floats(1e-3, 1), st.floats(1e-3, 1))
 def test_a_number_is_rounded_to_what_is_known(value, below, above):
     interval = value * (1 - below), value * (1 + above)
-    said, ends = (
-        quantities.known(value, interval).replace(",", ""),
-        quantities.between(interval).replace(",", "").split(" to "),
-    )
+    said = quantities.known(value, interval).replace(",", "")
+    ends = quantities.between(interval).replace(",", "").split(" to ")
     assert float(ends[0]) <= interval[0] * (1 + 1e-6) + 1e-12
     assert float(ends[1]) >= interval[1] * (1 - 1e-6)
     assert abs(float(said) - value) <= max(interval[1] - interval[0], 0.005 * value)
@@ -1018,12 +1005,7 @@ def test_a_number_is_rounded_to_what_is_known(value, below, above):
 # ---- 15. The names of a comparison are stable
 
 
-@given(
-    cell=st.sampled_from(["RNN", "GRU", "LSTM"]),
-    bidirectional=st.booleans(),
-    layers=st.integers(1, 2),
-    on=st.booleans(),
-)
+@given(st.sampled_from(["RNN", "GRU", "LSTM"]), st.booleans(), st.integers(1, 2), st.booleans())
 def test_a_comparison_answers_by_the_same_names_for_every_rnn(cell, bidirectional, layers, on):
     rnn = getattr(torch.nn, cell)(2, 3, layers, bidirectional=bidirectional)
     x, lengths = torch.randn(5, 3, 2), [5, 2, 4]
