@@ -81,8 +81,10 @@ class ParsedSvg:
         return found
 
     def outside(self):
-        """The texts that the picture cuts off."""
-        return [t for t in self.texts if t.box.x < 0 or t.box.right > self.width or t.box.bottom > self.height]
+        """The rectangles and texts that the picture cuts off."""
+        shapes = [*self.boxes, *(text.box for text in self.texts if text.said)]
+        right, bottom = self.width + 0.01, self.height + 0.01
+        return [s for s in shapes if s.x < 0 or s.y < 0 or s.right > right or s.bottom > bottom]
 
     def covered(self):
         """The pairs of texts that lie over each other."""

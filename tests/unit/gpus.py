@@ -4,6 +4,7 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
+from packviz.bench import calibration
 from packviz.ops import costs, index, running
 from packviz.ops.costs import Costs
 
@@ -24,6 +25,17 @@ def constants(device="cuda", fast=()):
 
 def _faster(row, times):
     return {term: value / times for term, value in row.items()}
+
+
+def calibrated(device, modes, seconds, **provenance):
+    """What `calibrate` makes of the times that `seconds(spec, training, run)` gives."""
+    values = {}
+    for point in (calibration._Point(*some) for some in calibration._points(modes, 1)):
+        found = values[point] = {}
+        for _, training, runs in calibration._rounds(point, device):
+            for run in runs:
+                found.setdefault(run.key, {})[run.what] = seconds(point.spec, training, run)
+    return calibration._Calibration({"device": device, "threads": 1} | provenance, values)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Sizes of small RNNs, drawn, and the modules that have them."""
+"""Sizes of small RNNs and modules, drawn."""
 
 import torch
 from hypothesis import strategies as st
+from torch import nn
 
 from packviz.core.spec import Spec
 
@@ -19,3 +20,18 @@ def module(spec):
     more = {"proj_size": spec.proj_size} if spec.proj_size else {}
     more |= {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional, "bias": spec.bias}
     return getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size, **more)
+
+
+@st.composite
+def modules(draw, dtypes=(torch.float64, torch.float32), hidden=(1, 2, 3, 4), layers=3, device="cpu", plain=False):
+    """Draws any RNN; if `plain`, with a bias and without ReLU, so that each of its states differs from 0."""
+    cell, size = draw(st.sampled_from([nn.RNN, nn.GRU, nn.LSTM])), draw(st.sampled_from(hidden))
+    options = {name: draw(st.booleans()) for name in ("batch_first", "bidirectional")}
+    options["bias"] = plain or draw(st.booleans())
+    if cell is nn.RNN and not plain:
+        options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
+    if cell is nn.LSTM and size > 1 and draw(st.booleans()):
+        options["proj_size"] = size - 1
+    options |= {"num_layers": draw(st.integers(1, layers)), "dtype": draw(st.sampled_from(dtypes)), "device": device}
+    torch.manual_seed(draw(st.integers(0, 1000)))
+    return cell(draw(st.integers(1, 3)), size, **options)

@@ -17,9 +17,11 @@ import gpus
 import numpy as np
 import pytest
 import torch
+from clocks import Clock
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from panels import move, words
+from specs import modules
 from torch import nn
 from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -52,10 +54,6 @@ sides = st.sampled_from(["left", "right"])
 IDS = torch.tensor([[1, 1, 1, 7, 8], [1, 4, 5, 6, 9]])  # left-padded with 1, as by a tokenizer
 MASK = (IDS != 1).long()  # its attention_mask
 RIGHT = [[7, 8, 1, 1, 1], [4, 5, 6, 9, 1]]
-
-
-def other(side):
-    return "left" if side == "right" else "right"
 
 
 def laid(rows, steps, side, value):
@@ -235,22 +233,6 @@ def test_where_the_other_order_fits_the_error_names_batch_first(first):
         for call in (lambda *given, **how: pv.run(rnn, *given, **how), pv.Ragged(rnn)):
             with pytest.raises(ValueError, match=rf"did you mean batch_first={not first}\?"):
                 call(x, [2, 1, 1, 2, 1], **how)
-
-
-CELLS = (nn.RNN, nn.GRU, nn.LSTM)
-
-
-@st.composite
-def modules(draw, dtypes=(torch.float64, torch.float32), hidden=(1, 3, 4), device="cpu"):
-    """Draws any RNN."""
-    cell, size = draw(st.sampled_from(CELLS)), draw(st.sampled_from(hidden))
-    options = {name: draw(st.booleans()) for name in ("batch_first", "bidirectional", "bias")}
-    if cell is nn.RNN:
-        options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
-    if cell is nn.LSTM and size > 1 and draw(st.booleans()):
-        options["proj_size"] = size - 1
-    torch.manual_seed(draw(st.integers(0, 999)))
-    return cell(3, size, draw(st.integers(1, 2)), **options, device=device, dtype=draw(st.sampled_from(dtypes)))
 
 
 # ---- 5. patch_torch names every holder of torch's functions
@@ -465,12 +447,9 @@ def taken(monkeypatch):
         seen.append(("padded", None) if grid.order is None else ("staircase", len(grid.rectangles)))
         return stairs(*given, grid=grid, **how)
 
-    for module, name, method in (
-        (running, "_packed", "packed"),
-        (running, "_as_it_is", "padded"),
-        (running.split, "run", "split"),
-    ):
-        spy(module, name, method)
+    spy(running, "_packed", "packed")
+    spy(running, "_as_it_is", "padded")
+    spy(running.split, "run", "split")
     monkeypatch.setattr(running.staircase, "run", staircase)
     return seen
 
@@ -495,7 +474,7 @@ def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
     every, kind = set(), {"cpu": "cpu", "meta": "cuda"}[device]
 
     @given(
-        modules(hidden=(2, 16, 64, 300), device=device),
+        modules(hidden=(2, 16, 64, 300), layers=2, device=device),
         batches(40 if device == "cpu" else 8),  # the meta device is slow
         st.sets(st.sampled_from(KERNELS)),
         st.sampled_from(["weights", "x", "nothing", "no_grad", "hook"]),
@@ -504,7 +483,7 @@ def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
     def holds(rnn, lengths, fast, gradient):
         rnn.requires_grad_(gradient != "nothing" and gradient != "x")
         shape = (len(lengths), max(lengths)) if rnn.batch_first else (max(lengths), len(lengths))
-        x = torch.zeros(*shape, 3, device=device, dtype=rnn.weight_ih_l0.dtype, requires_grad=gradient == "x")
+        x = torch.zeros(*shape, rnn.input_size).to(rnn.weight_ih_l0).requires_grad_(gradient == "x")
         if gradient == "hook":
             rnn.register_forward_hook(lambda *given: None)
         training = gradient not in ("nothing", "no_grad")
@@ -557,13 +536,12 @@ def test_constants_without_a_provenance_choose_nothing(device):
 
 def calibrated(device, modes):
     """Returns constants for some RNNs from made-up times, in which a run takes 1 µs per cell, and 9 when packed."""
-    values = {}
-    for point in (calibration._Point(*some) for some in calibration._points(modes, 1)):
-        values[point] = {}
-        for run in (run for *_, runs in calibration._rounds(point, device) for run in runs):
-            values[point].setdefault(run.key, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
-    provenance = {"device": device, "device_name": f"a {device} that is made up", "threads": 1, "date": "2026-11-22T10"}
-    return calibration._Calibration(provenance, values).costs
+
+    def seconds(spec, training, run):
+        return 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
+
+    name = f"a {device} that is made up"
+    return gpus.calibrated(device, modes, seconds, device_name=name, date="2026-11-22T10").costs
 
 
 def test_constants_measured_on_a_gpu_choose(gpu, tmp_path):
@@ -635,14 +613,8 @@ def unsorted_lengths():
 @pytest.mark.parametrize(
     "lengths",
     [
-        torch.tensor(5),
-        torch.tensor([[5], [3], [2]]),
-        torch.tensor([]),
-        5,
-        None,
-        "abc",
-        [[5], [3], [2]],
-        [5, float("nan"), 2],
+        *(torch.tensor(5), torch.tensor([[5], [3], [2]]), torch.tensor([])),
+        *(5, None, "abc", [[5], [3], [2]], [5, float("nan"), 2]),
     ],
     ids=str,
 )
@@ -760,9 +732,7 @@ def test_a_call_that_is_used_does_not_warn(recwarn):
 
 @pytest.mark.parametrize("what", [nn.LSTM, nn.LSTM(2, 2), 5, "text"])
 def test_what_explain_errors_cannot_wrap_is_refused(what):
-    with pytest.raises(
-        TypeError, match=r"explain_errors wraps functions, but got (LSTM|an? \w+); decorate its forward"
-    ):
+    with pytest.raises(TypeError, match=r"wraps functions, but got (LSTM|an? \w+); decorate its forward"):
         pv.explain_errors(what)
 
 
@@ -942,38 +912,18 @@ AUTO = f"pv.run, {comparison.METHODS[0]}"
 QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
-class Script:
-    """A clock for calls whose times a test chooses."""
-
-    def __init__(self, factor, seed=0):
-        """Takes `factor(random, name)`, which returns the seconds of a call."""
-        self.now, self.random, self.factor = 100.0, np.random.default_rng(seed), factor
-
-    def start(self):
-        self.began = self.now
-
-    def stop(self):
-        return self.now - self.began
-
-    def call(self, name):
-        self.now += self.factor(self.random, name)
-
-
 def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
-    """Returns the advice for calls that take the times of `factor`."""
-    clock = Script(factor)
+    """Returns the advice for calls that take the seconds of `factor(random, name)`, and what it took itself."""
+    clock, random = Clock(monkeypatch, comparison), np.random.default_rng(0)
 
     def method(name):
         def run(rnn, x, lengths):
-            clock.call(name)
+            clock.now += factor(random, name)
             return rnn(x)
 
         return run
 
     monkeypatch.setattr(advice, "every_method", lambda: {name: method(name) for name in MIDDLE})
-    monkeypatch.setattr(advice.time, "monotonic", lambda: clock.now)
-    for module in (comparison, timing):
-        monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
     found = advice.advise(nn.GRU(1, 2), [5, 3, 8, 2] * 16, batch_size=16, budget=budget)
@@ -1044,10 +994,8 @@ def test_an_interval_covers_the_median_at_the_stated_rate(seed, n, median, kind)
 @given(st.floats(1e-3, 1e4), st.floats(1e-3, 1), st.floats(1e-3, 1))
 def test_a_number_is_rounded_to_what_is_known(value, below, above):
     interval = value * (1 - below), value * (1 + above)
-    said, ends = (
-        quantities.known(value, interval).replace(",", ""),
-        quantities.between(interval).replace(",", "").split(" to "),
-    )
+    said = quantities.known(value, interval).replace(",", "")
+    ends = quantities.between(interval).replace(",", "").split(" to ")
     assert float(ends[0]) <= interval[0] * (1 + 1e-6) + 1e-12
     assert float(ends[1]) >= interval[1] * (1 - 1e-6)
     assert abs(float(said) - value) <= max(interval[1] - interval[0], 0.005 * value)
@@ -1057,12 +1005,7 @@ def test_a_number_is_rounded_to_what_is_known(value, below, above):
 # ---- 15. The names of a comparison are stable
 
 
-@given(
-    cell=st.sampled_from(["RNN", "GRU", "LSTM"]),
-    bidirectional=st.booleans(),
-    layers=st.integers(1, 2),
-    on=st.booleans(),
-)
+@given(st.sampled_from(["RNN", "GRU", "LSTM"]), st.booleans(), st.integers(1, 2), st.booleans())
 def test_a_comparison_answers_by_the_same_names_for_every_rnn(cell, bidirectional, layers, on):
     rnn = getattr(torch.nn, cell)(2, 3, layers, bidirectional=bidirectional)
     x, lengths = torch.randn(5, 3, 2), [5, 2, 4]

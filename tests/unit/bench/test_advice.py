@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from clocks import Clock
 from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,24 +168,13 @@ def test_the_code_for_buckets():
 # The measurement, on a clock that the methods advance.
 
 
-class Race:
+class Race(Clock):
     """Methods that take a given time for each cell that they compute."""
 
-    def __init__(self, monkeypatch, costs, start=100.0):
-        self.now, self.costs, self.calls = start, costs, []
-        monkeypatch.setattr(advice, "every_method", self.every_method)
-        monkeypatch.setattr(advice.time, "monotonic", lambda: self.now)
-        for module in (comparison, timing):
-            monkeypatch.setattr(module, "clock_for", lambda device: self)
-
-    def start(self):
-        self.began = self.now
-
-    def stop(self):
-        return self.now - self.began
-
-    def every_method(self):
-        return {name: self.method(name) for name in self.costs}
+    def __init__(self, monkeypatch, costs):
+        super().__init__(monkeypatch, comparison)
+        self.costs, self.calls = costs, []
+        monkeypatch.setattr(advice, "every_method", lambda: {name: self.method(name) for name in costs})
 
     def method(self, name):
         def run(rnn, x, lengths):

@@ -1,5 +1,6 @@
 """Calibration: the fit finds constants that are known, and every method is measured."""
 
+import gpus
 import numpy as np
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_nothing_to_calibrate(options, said):
 # A GPU that is made up.
 
 
-def took(spec, lengths, method, cuts, training):
+def took(spec, training, lengths, method, cuts=None):
     """Seconds on a GPU that does one step after the other, none under a latency, whatever is in it.
 
     Small layers are run by a faster kernel where they are padded; and cuDNN works on several layers at the same time.
@@ -88,33 +89,23 @@ def took(spec, lengths, method, cuts, training):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypatch, training):
-    monkeypatch.setattr(costs, "_in_force", {})
-    values = {}
-    for point in (calibration._Point(*some) for some in calibration._points(calibration.MODES, 1)):
-        values[point] = {}
-        for _, some, runs in calibration._rounds(point, "cuda"):
-            for run in runs:
-                seconds = took(point.spec, run.lengths, run.name, run.method, some)
-                values[point].setdefault(run.key, {})[run.what] = seconds
-    found = calibration._Calibration({"device": "cuda", "threads": 1}, values)
-    assert found.is_enough
-    for remembered in (costs.rates, costs.weighed):
-        remembered.cache_clear()
-    found.costs.use()
+def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(training):
+    made_up = gpus.calibrated(
+        "cuda", calibration.MODES, lambda spec, some, run: took(spec, some, run.lengths, run.name, run.method)
+    )
+    assert made_up.is_enough
     chosen = set()
     for point in methods_benchmark.POINTS:
         if point.mode == "none":
             continue
-        n = point.drawn()
-        choice = costs.choose(point.spec, tuple(n), training, "cuda")
+        n, spec = point.drawn(), point.spec
+        with gpus.in_force(made_up.costs):
+            choice = costs.choose(spec, tuple(n), training, "cuda")
         padded = "whole" if max(n) == min(n) else "staircase"
-        seconds = {"packed": took(point.spec, n, "packed", None, training)}
-        seconds["padded"] = took(point.spec, n, padded, (0, max(n)), training)
+        seconds = {"packed": took(spec, training, n, "packed")}
+        seconds["padded"] = took(spec, training, n, padded, (0, max(n)))
         if choice.method == "staircase":
-            seconds["staircase"] = took(point.spec, n, "staircase", choice.cuts, training)
+            seconds["staircase"] = took(spec, training, n, "staircase", choice.cuts)
         assert seconds[choice.method] <= 1.05 * min(seconds["packed"], seconds["padded"]), point
         chosen.add(choice.method)
     assert {"packed", "padded"} <= chosen
-    for remembered in (costs.rates, costs.weighed):
-        remembered.cache_clear()

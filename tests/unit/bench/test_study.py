@@ -212,8 +212,7 @@ def test_a_damaged_file(tmp_path, change, said):
 
 
 def said(arguments, capsys):
-    status = cli.main(["study", *map(str, arguments)])
-    return status, *capsys.readouterr()
+    return cli.main(["study", *map(str, arguments)]), *capsys.readouterr()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from specs import modules
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -59,21 +60,15 @@ class Case:
 
 @st.composite
 def cases(draw, paddings=(0.0, 3.0, float("nan")), shortest=1):
-    cell = draw(st.sampled_from(CELLS))
-    layers, bidirectional = draw(st.integers(1, 3)), draw(st.booleans())
-    options = {"num_layers": layers, "bidirectional": bidirectional, "batch_first": draw(st.booleans())}
-    hidden = draw(st.integers(1, 4))
-    if cell is nn.LSTM and hidden > 1 and draw(st.booleans()):
-        options["proj_size"] = hidden - 1
+    rnn = draw(modules([torch.float64], plain=True))
     lengths = draw(st.lists(st.integers(shortest, 6), min_size=1, max_size=5))
     seed = draw(st.integers(0, 1000))
     torch.manual_seed(seed)
-    rnn = cell(draw(st.integers(1, 3)), hidden, **options).double()
     hx = None
     if draw(st.booleans()):
-        rows = layers * (1 + bidirectional), len(lengths)
-        h = torch.randn(*rows, rnn.proj_size or hidden).double()
-        hx = (h, torch.randn(*rows, hidden).double()) if cell is nn.LSTM else h
+        rows = rnn.num_layers * (1 + rnn.bidirectional), len(lengths)
+        h = torch.randn(*rows, rnn.proj_size or rnn.hidden_size).double()
+        hx = (h, torch.randn(*rows, rnn.hidden_size).double()) if rnn.mode == "LSTM" else h
     return Case(rnn, lengths, draw(st.integers(0, 3)), draw(st.sampled_from(paddings)), hx, seed)
 
 

@@ -193,11 +193,8 @@ TRACED = [(use, i, n, lengths) for i, use in enumerate(USES) for n, lengths in e
     [pytest.param(use, lengths, marks=[pytest.mark.slow] * (n != i % 2)) for use, i, n, lengths in TRACED],
 )
 def test_ok_means_that_a_trace_is_right_for_other_lengths(use, lengths):
-    module, x, n = (
-        net(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5))),
-        torch.randn(B, T),
-        torch.tensor(lengths),
-    )
+    module = net(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5)))
+    x, n = torch.randn(B, T), torch.tensor(lengths)
     right = is_right_for_random_lengths(module, (x, n), lambda n: (x, n))
     found = pv.check_static(module, (x, n))
     assert found.ok == found.backends[0].same == right
@@ -695,10 +692,8 @@ def test_a_capture_that_refuses_an_empty_sequence_is_a_warning():
     inputs = networks.example(5, [5, 3, 4])
     found = pv.check_static(networks.TAGGERS["Ragged"](), inputs, ["trace", "export"])
     assert (found.ok, found.rules) == (True, ["empty"])  # one operator, whatever it does inside
-    assert (
-        "accepts lengths [5, 0, 4], but what torch.jit.trace captured raises RuntimeError: Length of"
-        in found[0].message
-    )
+    said = "accepts lengths [5, 0, 4], but what torch.jit.trace captured raises RuntimeError: Length of"
+    assert said in found[0].message
     assert found.verdict == (
         "torch.jit.trace accepts the network and gives the same results, but raises an error for lengths [5, 0, 4]."
         " torch.export accepts the network and gives the same results."

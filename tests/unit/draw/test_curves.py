@@ -33,7 +33,6 @@ def trajectories(draw):
 def test_everything_stands_within_the_picture(path, theme):
     drawing = ParsedSvg(path.to_svg(theme))
     assert not drawing.outside()
-    assert all(text.box.y >= 0 for text in drawing.texts)
     assert drawing.said().count("✗ NaN") == np.isnan(path.padded[:MOST]).any(axis=1).sum()
     assert (f"The first {MOST} sequences are drawn." in drawing.said()) == (len(path.padded) > MOST)
     said = [text.said for text in drawing.texts if text.x > 790 and READ not in text.said]

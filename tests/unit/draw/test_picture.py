@@ -123,13 +123,7 @@ def test_a_strided_nested_tensor_is_drawn_as_advised():
 
 
 @pytest.mark.parametrize(
-    "sequences",
-    [
-        ["abc", "x"],
-        [["a", "b", "c"], ["x"]],
-        (("a", "b", "c"), "x"),
-        [np.array(list("abc")), ["x"]],
-    ],
+    "sequences", [["abc", "x"], [["a", "b", "c"], ["x"]], (("a", "b", "c"), "x"), [np.array(list("abc")), ["x"]]]
 )
 def test_lists_of_sequences(sequences):
     picture = show(sequences)
@@ -140,10 +134,7 @@ def test_lists_of_sequences(sequences):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (
-            lambda: show(torch.zeros(5, 3), [3, 2]),
-            "lengths has 2 entries, but x of shape (5, 3), read as (T, B, …), has",
-        ),
+        (lambda: show(torch.zeros(5, 3), [3, 2]), "has 2 entries, but x of shape (5, 3), read as (T, B, …), has"),
         (lambda: show(torch.zeros(2, 3), [3, 2]), "B = 3; did you mean batch_first=True?"),
         (lambda: show(torch.zeros(3, 2)), "x of shape (3, 2) needs its lengths: call show(x, lengths, batch_first=…)"),
         (lambda: show(pack_sequence([torch.zeros(2)]), [2]), "a PackedSequence already has lengths"),

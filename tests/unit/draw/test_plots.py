@@ -31,10 +31,9 @@ def test_padding_waste(groups):
     cells = [sum(layout.n_cells for layout in batches) for batches in groups.values()]
     padding = [sum(int((~layout.mask).sum()) for layout in batches) for batches in groups.values()]
     scale = max(max(cells), 1)
-    longest = max(
-        real.width + waste.width for real, waste in zip(bars(chart, REAL), bars(chart, LIGHT.padding), strict=True)
-    )
-    for real, waste, whole, wasted in zip(bars(chart, REAL), bars(chart, LIGHT.padding), cells, padding, strict=True):
+    reals, wastes = bars(chart, REAL), bars(chart, LIGHT.padding)
+    longest = max(real.width + waste.width for real, waste in zip(reals, wastes, strict=True))
+    for real, waste, whole, wasted in zip(reals, wastes, cells, padding, strict=True):
         assert waste.width / max(longest, 1) == pytest.approx(wasted / scale, abs=0.001)
         assert real.width / max(longest, 1) == pytest.approx((whole - wasted) / scale, abs=0.001)
     drawing = ParsedSvg(chart.to_svg())

@@ -38,11 +38,7 @@ def test_every_cell_is_in_both_forms(rows, headed, titled):
 
 def test_a_screen_reader_knows_rows_from_columns():
     html = read(Table([["x", "1"], ["y", "2"]], ["", "n"]))
-    assert [(said(cell), cell.get("scope")) for cell in html.iter("th")] == [
-        ("n", "col"),
-        ("x", "row"),
-        ("y", "row"),
-    ]
+    assert [(said(cell), cell.get("scope")) for cell in html.iter("th")] == [("n", "col"), ("x", "row"), ("y", "row")]
     # A header without words is none: an empty corner is a cell.
     assert [[cell.tag for cell in row] for row in html.iter("tr")] == [["td", "th"], ["th", "td"], ["th", "td"]]
 

@@ -101,12 +101,7 @@ def test_a_large_picture_stays_light(panel):
 
 @pytest.mark.parametrize(
     ("typed", "lengths"),
-    [
-        ("5, 3, 2", [5, 3, 2]),
-        ("[7]", [7]),
-        ("id\tlength\na\t40\nb\t2", [40, 2]),
-        (" ".join(["3"] * 600), [3] * 600),
-    ],
+    [("5, 3, 2", [5, 3, 2]), ("[7]", [7]), ("id\tlength\na\t40\nb\t2", [40, 2]), (" ".join(["3"] * 600), [3] * 600)],
 )
 def test_a_list_of_your_own(typed, lengths):
     explorer = PaddingExplorer(kind=TYPED)
@@ -375,12 +370,8 @@ def test_any_panel(explorer):
     """The companion finds the parts that it names for a screen reader, and the stored output has an image."""
     panel = explorer()
     (companion,) = [part for part in parts(panel) if isinstance(part, Companion)]
-    for found_by, part in (
-        ("explorer", panel),
-        ("summary", panel.summary),
-        ("error", panel.error),
-        ("note", panel.note),
-    ):
+    named = {"explorer": panel, "summary": panel.summary, "error": panel.error, "note": panel.note}
+    for found_by, part in named.items():
         assert f"packviz-{found_by}" in companion._esm
         assert f"packviz-{found_by}" in part._dom_classes
     # The companion needs a name for every control.

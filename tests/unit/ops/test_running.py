@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from specs import modules
 from torch import nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -88,23 +89,10 @@ class Case:
 
 @st.composite
 def cases(draw, dtypes=(torch.float64, torch.float32)):
-    cell = draw(st.sampled_from(CELLS))
-    options = {
-        "num_layers": draw(st.integers(1, 3)),
-        "bidirectional": draw(st.booleans()),
-        "batch_first": draw(st.booleans()),
-        "bias": draw(st.booleans()),
-    }
-    hidden = draw(st.integers(1, 4))
-    if cell is nn.LSTM and hidden > 1 and draw(st.booleans()):
-        options["proj_size"] = hidden - 1
-    if cell is nn.RNN:
-        options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
+    rnn = draw(modules(dtypes))
     lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=6))
     if draw(st.booleans()):
         lengths = [lengths[0]] * len(lengths)
-    torch.manual_seed(draw(st.integers(0, 1000)))
-    rnn = cell(draw(st.integers(1, 3)), hidden, **options).to(draw(st.sampled_from(dtypes)))
     extra = draw(st.integers(0, 3))
     total_length = draw(st.sampled_from([None, max(lengths), max(lengths) + extra, max(lengths) + 4]))
     padding = draw(st.sampled_from([0.0, float("nan"), float("inf"), 1e30]))

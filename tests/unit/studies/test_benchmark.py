@@ -96,19 +96,13 @@ def test_the_logits_are_the_sum_over_the_real_steps_and_the_bias_at_padding(setu
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (
-            lambda: run(methods=("padded", "split")),
-            "methods is 'split'; choose one of 'padded', 'packed', 'drop-in', 'r",
-        ),
+        (lambda: run(methods=("padded", "split")), "methods is 'split'; choose one of 'padded', 'packed', 'drop-in'"),
         (lambda: sizes(9, 8, 1), "shortest is 9 and longest 8; give a shortest"),
         (lambda: sizes(1, 8, 0), "step is 0"),
         (lambda: benchmark.by_machine({}, "speed"), "quantity is 'speed'; choose one of 'ratio', 'time', 'memory'"),
         (lambda: result_of().chart("speed"), "what is 'speed'; choose one of 'ratio', 'time', 'memory'"),
         (lambda: result_of(alike()).at("A", 8), "setup 'A' at 8 time steps was not measured; measured sizes: B: 8"),
-        *(
-            (lambda d=d: check_device(d), f"device is '{d}'; choose cpu, cuda")
-            for d in ("mps", "gpu", "cpu:x", "cpu:1")
-        ),
+        *((lambda d=d: check_device(d), f"device is '{d}'; choose cpu, c") for d in ("mps", "gpu", "cpu:x", "cpu:1")),
     ],
 )
 def test_what_cannot_be(call, said):

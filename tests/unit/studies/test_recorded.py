@@ -6,16 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from packviz.studies import (
-    benchmark,
-    compiled,
-    compilers,
-    heuristics,
-    methods_benchmark,
-    parts,
-    rules,
-    savings,
-)
+from packviz.studies import benchmark, compiled, compilers, heuristics, methods_benchmark, parts, rules, savings
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
 MODULES = (benchmark, compiled, compilers, parts, methods_benchmark, savings, heuristics)
