@@ -114,7 +114,8 @@ def _lengths_alone(batch: Batch) -> Iterator[Finding]:
     yield from _entries(batch, ~finite, "not finite", message, fix)
     message = ". torch silently drops the fraction, so 3.9 becomes 3, and a share of T that rounding makes a little"
     message += " too small loses a step."
-    fix = "count as your layer does, such as (n + 1) // 2 for every second step; round only if you have shares of T"
+    fix = "count as your layer does, such as (n + 1) // 2 for every second step; if you have shares of T, round:"
+    fix += " lengths = torch.as_tensor(lengths).round().long()"
     yield from _entries(batch, finite & (batch.values != np.trunc(batch.values)), "fractional length", message, fix)
 
 
