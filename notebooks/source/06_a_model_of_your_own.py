@@ -12,15 +12,15 @@
 #
 # Time: 20 minutes.
 #
-# The models are plain PyTorch, and you can copy the cells into a script in this order. `packviz` only draws and checks
-# batches.
+# The models are plain PyTorch, and you can copy the code cells into a script in this order. `packviz` only draws and
+# checks batches.
 
 # %% [markdown]
 # ## From sequences to batches
 #
-# Here are four sequences of token ids, each with a label. A `Dataset` hands them out one at a time, and a `DataLoader`
-# collects several of them into a batch. By default, it stacks them. That fails here, because tensors of different
-# lengths cannot be stacked:
+# Here are four labelled sequences of token ids. A `Dataset` hands them out one at a time, and a `DataLoader` collects
+# several of them into a batch. By default, it stacks them. That fails here, because tensors of different lengths cannot
+# be stacked:
 
 # %%
 import torch
@@ -75,7 +75,8 @@ assert lengths.tolist() == [3, 5, 2, 4]
 
 # %% [markdown]
 # People often leave the lengths out and compute `(x != 0).sum(1)` later. That fails if 0 is also a token. Suppose that
-# it is, but that you pack the batch with the right lengths.
+# it is, but that you pack the batch with the right lengths. The layer that turns ids into vectors (an *embedding*) is
+# usually told which id is the padding, with `padding_idx=0`.
 
 # %%
 ask("a token with the id of the padding")
@@ -83,8 +84,8 @@ ask("a token with the id of the padding")
 # %% [markdown]
 # ## A classifier
 #
-# A common classifier turns each token into a vector (an *embedding*), runs a bidirectional LSTM with two layers, and reads
-# the final states of the last layer. Because the batch is packed, no final state depends on padding.
+# A common classifier embeds each token, runs a bidirectional LSTM with two layers, and reads the final states of the
+# last layer. Because the batch is packed, no final state depends on padding.
 
 
 # %%
@@ -106,9 +107,9 @@ class Classifier(nn.Module):
 
 
 # %% [markdown]
-# `padding_idx=0` sets the embedding of id 0 to zero and never trains it, which suits padding, but not a word.
-# `lengths.cpu()` costs nothing on a CPU. It is needed if the lengths are on a GPU, because packing accepts lengths only on
-# the CPU.
+# `padding_idx=0` sets the vector of id 0 to zero and never trains it, which suits padding, but not a word.
+# `lengths.cpu()` costs nothing on a CPU. It is needed if the lengths are on a GPU, because packing accepts lengths only
+# on the CPU.
 #
 # The first dimension of `h_n` runs over layers and directions, even with `batch_first=True`. The picture shows it from
 # left to right. The arrows → and ← mark the forward and the reverse direction:
@@ -119,7 +120,7 @@ model = Classifier()
 h_n = model.final_states(x, lengths)
 states, numbers = ["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)]
 everything = torch.ones(4, 4, dtype=torch.bool)
-pv.draw.Aligned("h_n: each cell is a state of 16 numbers", [states] * 4, everything, columns=numbers)
+pv.draw.Aligned("h_n: each box is a state of 16 numbers", [states] * 4, everything, columns=numbers)
 
 # %% [markdown]
 # The classifier needs the last two columns, side by side. These are the shapes before and after the linear layer:
@@ -142,10 +143,17 @@ names = [f"{letter}{arrow}" for arrow in "→←" for letter in "abcd"]
 for how, rows in {"view": number.view(4, -1), "cat": torch.cat([number[0], number[1]], dim=1)}.items():
     print(f"{how:5}", [[names[i] for i in row] for row in rows.tolist()])
 
+# %% tags=["claims"]
+for size in (2, 3, 4, 64):
+    owners = torch.arange(size).repeat(2).view(size, -1)  # of the states, as view arranges them
+    own = (owners == torch.arange(size)[:, None]).any(1)
+    assert own.nonzero().flatten().tolist() == [0, size - 1]
+
 # %% [markdown]
 # Each row should hold the two states of one sequence, as it does after `cat`. `view` reads memory in order: first the
-# forward states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Such a
-# model can still memorise fixed training batches, and then seems to overfit.
+# forward states of all sequences, and then all reverse states. So row a gets the forward states of a and b. Only the
+# first and the last row hold a state of their own sequence, however large the batch is. Such a model can still learn
+# fixed training batches by heart, but it predicts badly on new ones. That looks like overfitting.
 #
 # ## Train it
 #
@@ -237,11 +245,19 @@ with torch.no_grad():
         assert torch.allclose(largest[row], own.amax(0), atol=1e-6)
         assert torch.allclose(last[row], own[-1], atol=1e-6)
         assert torch.allclose(weighted[row], own[:, 0].softmax(0) @ own, atol=1e-6)
+assert (round(97 / 3), round(97 / 3 + 200 / 3)) == (32, 99)  # all padding wrong, and all right
+some = torch.tensor([[True, False], [False, False]])  # row 1 has no real cells
+for filled in (False, True):
+    values = torch.ones(2, 2, requires_grad=True)
+    weights = torch.zeros(2, 2).masked_fill(~some, -torch.inf).softmax(1)
+    weights = weights.masked_fill(~some, 0) if filled else weights
+    (weights * values)[0].sum().backward()
+    assert values.grad.isfinite().all() == filled
 
 # %% [markdown]
-# The tagger's accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. `masked_fill` is safer than
-# multiplying by the mask, because 0 · NaN and 0 · ∞ are NaN. Besides, zeros in the padding would hide a negative
-# maximum.
+# The tagger's accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. Without the mask, the accuracy above
+# could be anything from 32 % to 99 %, depending on the label that the model gives to padding. `masked_fill` is safer
+# than multiplying by the mask, because 0 · NaN and 0 · ∞ are NaN. Besides, zeros would hide a negative maximum.
 #
 # All this assumes that every row has a real cell. What happens if a row has none?
 
@@ -267,7 +283,8 @@ for mistake, (batch, n) in spoilt.items():
     print(f"{mistake:24}", *(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)), sep="  ")
 
 # %% [markdown]
-# Some mistakes cannot be seen in a batch:
+# `diagnose` compares the lengths with the places where the repeated values at the ends of the rows begin, and says so
+# if they fit in another order. Some mistakes cannot be seen in a batch:
 #
 # - **`h_n` of a padded run** depends on the padding. `pv.compare(rnn, x, lengths)` shows the difference.
 # - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first layer.
@@ -276,13 +293,14 @@ for mistake, (batch, n) in spoilt.items():
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
 # - **A row without real cells** gets NaN from the softmax above. Set its weights to 0 afterwards, with
-#   `masked_fill(~mask, 0)`.
+#   `masked_fill(~mask, 0)`. Otherwise, the backward pass multiplies a gradient of zero by NaN.
 # - **A batch of one** hides most of these mistakes. Test with three sequences of different lengths.
 #
 # ## If you need more
 #
-# **A cell of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` runs any step function in the
-# loop of notebook 02. Below, each sequence has a mask that drops the same units of its state at every step:
+# **A step function of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` runs any step
+# function in the loop of notebook 02. Below, each sequence has a mask that drops the same units of its state at every
+# step:
 
 
 # %%
@@ -293,7 +311,9 @@ def scan(step, packed, *state):  # the state is in packed order, longest first
         state = step(rows, *(s[: len(rows)] for s in state))
         outputs.append(state[0])
     ended.append(state)
-    final = [torch.cat(s[::-1])[packed.unsorted_indices] for s in zip(*ended)]
+    final = [torch.cat(s[::-1]) for s in zip(*ended)]
+    if packed.unsorted_indices is not None:  # None if you sorted the batch yourself
+        final = [s[packed.unsorted_indices] for s in final]
     return packed._replace(data=torch.cat(outputs)), *final
 
 
@@ -308,6 +328,12 @@ found = scan(lambda row, h, c: cell(row, (h, c)), packed_x, zero, zero)
 wanted, (wanted_h, wanted_c) = rnn(packed_x)
 for one, other in [(found[0].data, wanted.data), (found[1], wanted_h[0]), (found[2], wanted_c[0])]:
     assert torch.allclose(one, other, atol=1e-6)
+longest_first = packed_x.sorted_indices
+packed_sorted = pack_padded_sequence(embed(x[longest_first]), [5, 4, 3, 2], batch_first=True)
+assert packed_sorted.unsorted_indices is None
+_, sorted_h, sorted_c = scan(lambda row, h, c: cell(row, (h, c)), packed_sorted, zero, zero)
+assert torch.allclose(sorted_h, wanted_h[0][longest_first], atol=1e-6)
+assert torch.allclose(sorted_c, wanted_c[0][longest_first], atol=1e-6)
 _, dropped_h, dropped_c = scan(lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero)
 for place, b in enumerate(packed_x.sorted_indices.tolist()):
     h_b = c_b = zero[:1]

@@ -42,9 +42,10 @@ assert lstm_count.elementwise.packed == 32 * 21 * 7
 assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
 
 # %% [markdown]
-# `pv.flops` does not run the LSTM, because lengths and sizes determine the count. The solid part of a bar is the work
-# of the packed batch, and the hatched part is what padding adds. In the forward pass, each cell costs the same, so the
-# share of FLOPs saved equals the share of padding.
+# `pv.flops` does not run the LSTM, because lengths and sizes determine the count. It says *GEMM* (general matrix
+# multiplication) for matrix products. The solid part of a bar is the work of the packed batch, and the hatched part is
+# what padding adds. In the forward pass, each cell costs the same, so the share of FLOPs saved equals the share of
+# padding.
 #
 # The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and
 # tanh. In this tiny LSTM, they are a fifth of the forward FLOPs. In a larger one, their share is much smaller.
@@ -87,7 +88,21 @@ for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
     count = pv.flops(rnn, lengths)
     assert count.saved / count.padded == 22 / 54
 
+for rnn in (torch.nn.GRU(3, 7), torch.nn.RNN(3, 7)):  # the backward share depends on the sizes, not on the kind
+    count = pv.flops(rnn, lengths)
+    assert count.backward.saved * lstm_count.backward.padded == lstm_count.backward.saved * count.backward.padded
+wide = pv.flops(torch.nn.LSTM(3, 64), lengths).backward
+assert wide.saved * lstm_count.backward.padded != lstm_count.backward.saved * wide.padded
+one_product = 2 * 7 * 28  # the gradient of one initial state
+assert lstm_count.backward.padded == 54 * (2 * 560 - 2 * 3 * 28) - 6 * one_product
+assert lstm_count.backward.packed == 32 * (2 * 560 - 2 * 3 * 28) - 6 * one_product
+assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
+
 # %% [markdown]
+# In the forward pass, the saved share is the share of padding, whatever the RNN. In the backward pass, the sizes
+# matter, too. An initial state of zeros needs no gradient, so each of these six sequences needs one product less,
+# padded or packed. That is a larger share of 32 cells than of 54.
+#
 # The 512 sentences of notebook 01 make a batch with a lot of padding. Most of them end early, so the later steps of the
 # packed batch cost little, while each step of the padded one costs the same:
 
@@ -114,9 +129,9 @@ assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() e
 
 # %% [markdown]
 # The counter has formulas for torch's matrix products, but on most CPUs, torch passes a padded LSTM to oneDNN, a
-# library of fast routines (*kernels*), which computes each layer in a *fused* kernel. The counter has no formula for
-# this kernel or for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch oneDNN off, the counter sees the
-# products:
+# library that computes each layer in a *fused kernel*. (A *kernel* is a routine that torch runs in one call.) The
+# counter has no formula for this one or for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch oneDNN off, it
+# sees the products:
 
 
 # %%
@@ -178,6 +193,11 @@ for n in (2, 4, 16, 256):
 # %% [markdown]
 # For each batch, packing saves half the FLOPs. On each, we timed a packed training step (pack, RNN, pad and the
 # backward pass) and a padded one.
+#
+# **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. A
+# ratio is computed in each round, and we show the median. Half of the rounds lie between its *quartiles*. A method is
+# *clearly* faster if the rounds leave little doubt; otherwise, tables say `?` or *not told apart*. The last line names
+# the machine and its *load*, the average number of busy threads.
 
 # %%
 ask("half the flops")
@@ -203,9 +223,6 @@ for point in recorded.points:
     assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
-# On all pages, the methods that we time take turns, round after round, so that a busy moment affects all of them. We
-# compute a ratio in each round and show the median. A chart's last line names the machine.
-#
 # On this CPU, half the FLOPs took several times as long. A count of FLOPs ignores how *fast* they run and all other
 # work, such as copies, memory allocation and kernel calls. The products of a packed batch have fewer rows, so they
 # usually run less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures
@@ -222,9 +239,9 @@ from packviz.studies import methods_benchmark
 methods_benchmark.recorded().packed_faster()
 
 # %% [markdown]
-# These batches have a lot of padding, and their RNNs have a large state, so each step is a lot of work. In the forward
-# pass alone, packing is faster in more cases. [Notebook 11](11_should_you_pack.ipynb) shows when packing pays off and
-# lets you test your own lengths and model.
+# These batches have a lot of padding, and their RNNs have larger states than the 32 numbers above, so each step is more
+# work. In the forward pass alone, packing is faster in more cases. [Notebook 11](11_should_you_pack.ipynb) shows when
+# packing pays off and lets you test your own lengths and model.
 
 # %% tags=["claims"]
 found = methods_benchmark.recorded()
@@ -235,22 +252,11 @@ for point in found.points:
         assert sum(point.drawn()) < 0.55 * point.batch_size * point.steps
 
 # %% [markdown]
-# ## Another way to count
-#
-# A popular explanation of packing treats each row as one vector and multiplies the (6, 9) batch by one column of a (9,
-# 3) matrix. It counts 54 multiplications and 48 additions for the padded batch, and 32 and 26 for the packed one. That
-# is right for one column, and all three columns take three times as many. But an RNN does not compute such a product.
-# It multiplies the features of each *time step* by the same matrices.
-
-# %% tags=["claims"]
-for rows, counted_there in [([9] * 6, (54, 48)), (lengths, (32, 26))]:
-    assert (sum(rows), sum(n - 1 for n in rows)) == counted_there
-assert (54 - 32, 48 - 26) == (22, 22)
-
-# %% [markdown]
 # ## What people get wrong
 #
 # - **"40 % fewer FLOPs, so 40 % faster."** Half the FLOPs can take several times as long.
+# - **"The padded batch takes 54 multiplications, and the packed one 32."** A popular explanation counts them for rows
+#   of numbers and a single column of a matrix. An RNN multiplies the features of each time step by whole matrices.
 
 # %% [markdown]
 # ## Exercise

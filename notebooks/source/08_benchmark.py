@@ -47,12 +47,16 @@ import torch
 
 assert lengths.equal(8, 5).tolist() == [5] * 8  # A
 assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
+shares = [pv.Layout(lengths.triangle(count, steps)).n_padding / (count * steps) for count, steps in [(8, 5), (10, 5)]]
+assert shares[0] < shares[1] < 0.41 < b.n_padding / b.n_cells < 0.5  # less in an incomplete countdown, and a short one
 ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
+# The picture has less padding, because its second countdown stops early and its sequences are short.
+#
 # The model returns the same logits for padded and packed batches, because its LSTM has one direction, and only real
-# steps count. In setup B, the packed batch has half as many cells. How does this affect the time?
+# steps count. In setup B, packing halves the cells. How does this affect the time?
 
 # %%
 ask("the price of packing")
@@ -64,9 +68,11 @@ benchmark.by_machine(machines, "ratio", title=first.finding("ratio", "A")).chart
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its value.
+# ([Notebook 07](07_counting_flops.ipynb) says how to read our timings. In tables, `?` marks a ratio that may be 1.)
 #
-# On the recorded CPU, packing costs little in setup A. In B, it costs more in the forward pass, and a packed training
-# step takes many times as long as a padded one, although it computes only half as much. The user saw the same effect.
+# On the recorded CPU, packing costs little in setup A, because torch 2.13 runs packed data of equal lengths on the same
+# fused kernel as padded data. In B, it costs more in the forward pass, and a packed training step takes many times as
+# long as a padded one, although it computes only half as much.
 
 # %% tags=["claims"]
 cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
@@ -80,7 +86,7 @@ assert not any(found.left_out for found in machines.values())
 # %% [markdown]
 # ## How fast does it grow?
 #
-# A ratio compares two methods at one length. What happens when the sequences become longer?
+# What happens when the sequences become longer?
 
 # %%
 ask("twice the length")
@@ -90,8 +96,8 @@ benchmark.by_machine(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines show two kinds of growth. With slope 1, twice the length takes twice the time; with slope 2, four times
-# the time. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2, so it falls
-# further behind as the sequences grow. [Notebook 09](09_why_training_is_slow.ipynb) finds the cause.
+# the time. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2. [Notebook
+# 09](09_why_training_is_slow.ipynb) finds the cause.
 #
 # ## Memory
 #
@@ -101,9 +107,9 @@ benchmark.by_machine(machines, "time").chart()
 benchmark.by_machine(machines, "memory").chart()
 
 # %% [markdown]
-# On this CPU, packed training in B needs far less memory than padded training, because no padding is kept for the
-# backward pass, and the packed LSTM keeps less for each cell. So a batch that is too large when padded may fit when
-# packed.
+# On this CPU, packed training in B needs far less memory than padded training. No padding is kept for the backward
+# pass, and if lengths differ, torch runs a packed LSTM step by step, which keeps less for each cell than the fused
+# kernel. So a batch that is too large when padded may fit when packed.
 
 # %% tags=["claims"]
 short, long = (cpu.at("B", steps)["training"] for steps in (128, 512))  # four times the length
@@ -111,33 +117,31 @@ for method, most in (("padded", 6), ("packed", 32)):
     growth = long.median(method) / short.median(method)
     assert (8 if method == "packed" else 2) < growth < most
 assert long.memory["packed"] < 0.6 * long.memory["padded"]
+assert long.memory["packed"] / b.n_valid < 0.9 * long.memory["padded"] / b.n_cells  # for each cell
 
 # %% [markdown]
 # ## A fair clock
 #
 # The script from the forum is careful. It *warms up* (it runs the model a few times before starting the clock), and it
-# waits for the GPU. But its plots can still mislead. The script takes **one mean** over a block of calls and shows no
-# spread, so a single pause moves the result unnoticed. It warms up only the *forward* pass and measures one curve after
-# the other.
+# waits for the GPU. But it takes **one mean** over a block of calls and shows no spread, so a single pause moves the
+# result unnoticed. It warms up only the *forward* pass and measures one curve after the other.
 
 # %%
 ask("one curve after the other")
 
 # %% [markdown]
-# In packviz, the methods take turns. In every round, each is called once, in random order. A ratio is computed *within*
-# a round, between two calls under the same conditions, and you see the median of these ratios, which a single pause
-# hardly moves. Whiskers show *quartiles*: half of the rounds lie between them. A *confidence interval* says how far off
-# the median itself may be, and it narrows with more rounds. If the interval of a ratio contains 1, the rounds do not
-# show which of the two is faster, and the tables show a `?`.
+# In packviz, each method is called once in every round, in random order. A ratio is computed *within* a round, and you
+# see the median, which a single pause hardly moves. Whiskers show quartiles. A *confidence interval* says how far off
+# the median itself may be. If the interval of a ratio contains 1, the rounds do not show which of the two is faster.
 #
-# We compare the results before timing anything, because a fast wrong answer is worthless. Every chart names the machine
-# and its *load*, the average number of busy threads. If the load exceeds the number of cores, other programs were
-# probably running, and the times mean little.
+# We compare the results before timing anything, because a fast wrong answer is worthless. If the load exceeds the
+# number of cores, other programs were probably running, and the times mean little. And if a laptop slows down
+# meanwhile, packed does not look slower than it is.
 #
 # ## Your machine
 #
-# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and a bar shows
-# its progress. Dashed lines show recorded times. They appear only if the recorded batch is as large as yours.
+# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU. Dashed lines show
+# recorded results. Beside your own, recorded times are drawn only if the batches are equally large; ratios always are.
 
 # %% tags=["parameters"]
 device = "cpu"

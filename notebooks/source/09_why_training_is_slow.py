@@ -10,7 +10,7 @@
 # - say how the bytes grow with the time steps, the distinct lengths and the real cells,
 # - rule out the usual suspects.
 #
-# Time: 19 minutes.
+# Time: 20 minutes.
 #
 # ## Where the time goes
 #
@@ -20,7 +20,7 @@
 #
 # To find out which part is slow, we replaced each in turn with a faster one that gives the same results. The chart
 # shows the time that each replacement saves, as a share of a training step. (The replacement takes time, too, so the
-# true share is slightly larger.)
+# true share is slightly larger.) In the tables, each row also keeps the replacements above it.
 
 # %%
 import torch
@@ -45,12 +45,12 @@ assert sums[-1] > 0.85  # at the longest
 
 # %% [markdown]
 # On this CPU, the packed LSTM takes the largest share, padding the output comes second, and packing takes almost no
-# time. Together, the first two take a larger share as the sequences grow.
+# time. Together, the packed LSTM and padding take a larger share as the sequences grow.
 #
 # Times depend on the machine, so from here on we **count**. During the forward pass, autograd records *nodes*. In the
 # backward pass, each node takes a gradient and writes new ones. For this, it calls *operators*, torch's elementary
-# functions, which run *kernels*: single passes over some data, such as a copy or an addition. We count nodes, kernels,
-# and the bytes that the kernels write.
+# functions, which run *kernels*, routines that torch runs in one call each. Most of the kernels counted here make a
+# single pass over their data, such as a copy or an addition. We count nodes, kernels, and the bytes that kernels write.
 #
 # ## Padding again
 #
@@ -72,8 +72,8 @@ small.pad.graph()
 # To pad, torch fills a tensor with the padding value and then copies one slice into it for each distinct length. For
 # *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of its bar. But
 # `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero
-# outside its slice. These tensors are then added up. So every distinct length costs a copy, a zero-fill and an addition
-# of full size.
+# outside its slice. These tensors are then added up. So every distinct length costs a copy of the size of the padded
+# gradient, and a zero-fill and an addition of the size of the packed data.
 #
 # (If the line above the picture names a derivative formula, your torch is newer than this page, so trust the counts,
 # not the text.)
@@ -148,8 +148,9 @@ for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
 
 # %% [markdown]
 # The more distinct lengths there are, the more `pad_packed_sequence` writes. The packed LSTM is not affected. Unless
-# all lengths are equal, it writes bytes in proportion to **time steps × real cells**. (If all lengths are equal, torch
-# 2.13 runs a packed LSTM on the fused kernel, so the first row is small.)
+# all lengths are equal, it writes bytes in proportion to **time steps × real cells**, because for each time step, it
+# writes a tensor with a row for every real cell. (If all lengths are equal, torch 2.13 runs a packed LSTM on the fused
+# kernel, so the first row is small.)
 #
 # So batching similar lengths helps `pad_packed_sequence`, because a batch then has fewer distinct lengths. It may do
 # nothing for the RNN, or even slow it down, if a batch then has more real cells. Even one sequence that is one step

@@ -58,8 +58,9 @@ print("packed, bit for bit:", torch.equal(gathered, packed.data))
 print("padded, bit for bit:", torch.equal(scattered, padded))
 
 # %% [markdown]
-# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this. They take the same arguments as torch's
-# functions and return the same bits. In setup B, their backward passes write this much:
+# The backward pass of a gather is a scatter with the same index, and the other way round. `pv.pack_padded_sequence` and
+# `pv.pad_packed_sequence` work like this, with torch's arguments, and return the same bits. In setup B, their backward
+# passes write this much:
 
 
 # %%
@@ -109,8 +110,15 @@ for T in (32, 64):
 
 # %% tags=["claims"]
 assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
+all_cells = packed.data.shape[0] * 32 * 4  # the bytes of all states, in a batch of 64 steps
+for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0].data, 1000, 64)]:
+    _, found, _ = operators.backward(output, torch.ones_like(output))
+    assert at_least <= sum(operator.bytes >= all_cells for operator in found) <= at_most
 
 # %% [markdown]
+# The backward pass has about as many nodes with `split`, but none of them fills a tensor of all cells for a single
+# step.
+#
 # ## A staircase of rectangles
 #
 # `split` computes no padding, but needs a few calls for every time step. A padded LSTM on a CPU computes the padding,
@@ -128,9 +136,9 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # %% [markdown]
 # Hatched cells are padding that is computed.
 #
-# *How many* cuts pay off depends on the cost of a call compared with that of a cell. The chart in the panel predicts
-# the time from recorded costs. Move the slider *rectangles* from end to end. Then increase *hidden_size*. Where does
-# the lowest point go, and why?
+# *How many* cuts pay off (usually some, but not all) depends on the cost of a call compared with that of a cell. The
+# chart in the panel predicts the time from recorded costs. Move the slider *rectangles* from end to end. Then increase
+# *hidden_size*. Where does the lowest point go, and why?
 
 # %%
 from packviz.explorers import StaircaseExplorer
@@ -150,9 +158,10 @@ assert explorer.shown.wasted == 0
 #
 # ## Freeze the cell state
 #
-# Sequences that end *inside* a rectangle are followed by padding. Their final hidden state `h_n` is the output at the
-# last real step. But an LSTM's cell state `c_n` is not part of the output, so it must not change in the padding. At
-# every step, an LSTM computes c ← f · c + i · g, with *gates* f and i between 0 and 1.
+# Sequences that end *inside* a rectangle are followed by padding. (For the reverse direction, packviz first reverses
+# each sequence, or freezes the initial zeros.) In the forward direction, their final hidden state `h_n` is the output
+# at the last real step. But an LSTM's cell state `c_n` is not part of the output, so it must not change in the padding.
+# At every step, an LSTM computes c ← f · c + i · g, with *gates* f and i between 0 and 1.
 
 # %%
 ask("a frozen state")
@@ -180,20 +189,25 @@ for weight in (10, 100, 30_000):
     print(f"±{weight:<8,}", *(f"{drift(weight, steps):8.0g}" for steps in (1, 100, 3000)))
 
 # %% [markdown]
-# If the weights are large enough, i becomes exactly 0, because e⁻ˣ exceeds the largest float32 number, and f becomes
-# exactly 1. Then c does not change, and the gradient of the padding is 0. packviz uses ±30,000.
+# If the weights are large enough, f is exactly 1 and i exactly 0, so c does not change, and the gradient of the padding
+# is 0. In float32, f needs x = 17, because 1 + e⁻¹⁷ is rounded to 1, and i needs −89, because e⁸⁹ exceeds the largest
+# number. packviz uses ±30,000, which leaves room for the gates' other inputs and still fits into float16.
 
 # %% tags=["claims"]
 assert drift(10, 3000) > 0.1
 assert drift(100, 3000) == drift(30_000, 3000) == 0
 assert torch.sigmoid(torch.tensor([1e4, -1e4])).tolist() == [1, 0]
+assert torch.sigmoid(torch.tensor([16.0, 17.0])).eq(1).tolist() == [False, True]
+assert torch.sigmoid(torch.tensor([-88.0, -89.0])).eq(0).tolist() == [False, True]
+assert torch.exp(torch.tensor(89.0)).isinf()
+assert torch.tensor(30_000.0, dtype=torch.float16) == 30_000
 
 # %% [markdown]
 # ## One call, several methods
 #
 # `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns
 # what pack → RNN → pad returns. Its methods are `"packed"` (torch's own RNN), `"split"`, `"staircase"`, and `"padded"`
-# (one rectangle). The default, `"auto"`, chooses one of them.
+# (one rectangle, exact, unlike torch's padded RNN). The default, `"auto"`, chooses one of them.
 
 # %%
 ask("what a method may change")
@@ -247,8 +261,8 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")), "ratio", "B").chart()
 
 # %% [markdown]
-# The constants behind `auto` were measured on the same machine as the next chart, but on other batches. Left of the
-# line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
+# The recorded costs behind `auto` were measured on the same machine as the next chart, but on other batches. Left of
+# the line at 1, a method is faster than *torch padded*, whose final states are wrong.
 
 # %%
 untuned = methods_benchmark.recorded("untuned_cpu.json")
@@ -259,9 +273,9 @@ for point, ratio in frozen.items():
 untuned.chart()
 
 # %% [markdown]
-# `auto` predicts the time of each method from these constants and chooses the simplest method within 5 % of the
-# fastest. For an LSTM, it often chooses the staircase, because the fused kernel makes a time step cheap. torch has no
-# such kernel on a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is faster.
+# `auto` predicts the time of each method from these costs and chooses the simplest method within 5 % of the fastest.
+# For an LSTM, it often chooses the staircase, because the fused kernel makes a time step cheap. torch has no such
+# kernel on a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is faster.
 # `pv.plan(rnn, lengths)` explains its choice.
 
 # %% tags=["claims"]
@@ -282,10 +296,10 @@ assert largest < 1e-5
 # ## Limits
 #
 # - **Small batches or nearly equal lengths.** torch's padded LSTM can be faster than any exact method, because freezing
-#   the state takes extra time in every layer (see the lines above the chart).
+#   the state takes extra time in every layer.
 # - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
-# - **Other machines.** Call `pv.calibrate().use()` to measure your machine's constants, which takes minutes.
+# - **Other machines.** Call `pv.calibrate().use()` to measure your machine's costs, which takes minutes.
 # - **GPUs.** cuDNN runs a packed RNN in one call. `auto` uses this call, between packviz's pack and pad, until you call
 #   `pv.calibrate("cuda").use()`.
 #
