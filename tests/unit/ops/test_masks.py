@@ -262,7 +262,7 @@ REFUSED = {
     r'loss is torch.float32 of shape \(\).*reduction="none"': wrong(pv.masked_loss, torch.tensor(1.0), [2]),
     r"loss is torch.int32 .* give floating-point": wrong(pv.masked_loss, torch.ones(2, 1).int(), [2]),
     "loss is a list; give a floating-point tensor, or a function": wrong(pv.masked_loss, [[1.0]], [1]),
-    f"loss is a MSELoss; .* {FUNCTION_FIRST}": wrong(pv.masked_loss, torch.nn.MSELoss(), X, X, [3]),
+    f"loss is an MSELoss; .* {FUNCTION_FIRST}": wrong(pv.masked_loss, torch.nn.MSELoss(), X, X, [3]),
     f"a loss per cell must be followed by .* {FUNCTION_FIRST}": wrong(pv.masked_loss, X, X, [3]),
     f"a loss function needs .* {FUNCTION_FIRST}": wrong(pv.masked_loss, SQUARES, X, [3]),
     "passed by name: batch_first=True": wrong(pv.masked_loss, X, [3], True),
