@@ -80,7 +80,7 @@ class TruthTable(Tabled):
               "Nor is it needed for the forward half of a gather, of these": ("output at len-1, forward",)}  # fmt: skip
         right = [[a.name for a in padded if all(a.right[q] is not False for q in some)] for some in of.values()]
         notes = [f"{start}: {'; '.join(names)}." for start, names in zip(of, right, strict=True) if names]
-        last = "A gather takes output at each len-1. It gives the last layer's hidden state, but no c and no lower layer."
+        last = "A gather takes output at each len-1. That gives the last layer's hidden state, but no c or lower layer."
         folded = ["The meaning of each row:", *(f"{label[q]}: {QUESTIONS[q]}" for q in asked)]
         head, title = ["", *(a.name for a in padded)], f"{self.cell}: which results are right?"
         return Table(rows, head, title, [*notes, last], folded=folded, form="<  ^")
