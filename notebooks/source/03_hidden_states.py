@@ -55,13 +55,13 @@ comparison
 
 # %% [markdown]
 # Each number is the difference between the two runs for the *unit* (the entry of the state) that differs most, as a
-# percentage of the largest packed value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31 (a
-# difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding, where
-# `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
+# percentage of the largest packed value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of
+# 0.31 (a difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding,
+# where `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
 #
 # The outputs at real steps agree, but the final states of a, c and d do not. All results of b are right, because b is
-# the longest sequence and has no padding. By default, `pv.compare` also looks at the
-# gradients of two losses: one on the outputs at real steps and one on `h_n`. Which of these gradients agree?
+# the longest sequence and has no padding. By default, `pv.compare` also looks at the gradients of two losses: one on the
+# outputs at real steps and one on `h_n`. Which of these gradients agree?
 
 # %%
 pv.compare(lstm, x, lengths).agrees

@@ -57,8 +57,9 @@ assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True),
 # %% [markdown]
 # Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the side opposite
 # `padding_side`. A second, identical call breaks this assumption. It takes the last cells of each row, which now include
-# padding, so row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c contains only zeros. You can prevent this in two ways. If you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything.
-# With `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
+# padding, so row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c contains only zeros. You can prevent this in two ways. If
+# you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything. With
+# `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
 #
 # ## Why not look for zeros?
 #
