@@ -77,7 +77,7 @@ class TruthTable(Tabled):
         label = {q: f"{q}, as final state" if q.startswith(("output ", "output[")) else q for q in asked}
         rows = [[f"{label[q]}, {some[0].method}", *(_MARKS[a.right[q]] for a in some)] for q in asked for some in both]
         of = {"Packing is not needed for the outputs at real steps of these": ("outputs, forward", "outputs, reverse"),
-              "Nor is it needed to gather the final forward states of these": ("output at len-1, forward",)}  # fmt: skip
+              "Nor is it needed to gather the forward final state of these": ("output at len-1, forward",)}  # fmt: skip
         right = [[a.name for a in padded if all(a.right[q] is not False for q in some)] for some in of.values()]
         notes = [f"{start}: {'; '.join(names)}." for start, names in zip(of, right, strict=True) if names]
         last = "A gather takes output at each len-1. That gives the last layer's hidden state, but no c or lower layer."
