@@ -28,8 +28,9 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 
 # %% [markdown]
 # A batch goes through a network as one tensor, and a tensor is a rectangle. So **padding** fills every row up to the
-# length of the longest. **Packing** keeps only the real data and stores it one time step after another. A *cell* is one
-# time step of one row: `b2` is the cell of row b at time step 2. Time steps count from 0.
+# length of the longest. **Packing** keeps only the real data and stores it one time step after another. In the padded
+# batch, each row holds a sequence, and a *cell* is one time step of one row: `b2` is the cell of row b at time step 2.
+# In the packed `data`, each row holds a single cell, so `data` has 10 rows here. Time steps count from 0.
 #
 # ## The notebooks
 #
@@ -37,7 +38,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # |---|---|---|
 # | `00_start_here` | What is in these notebooks, and does your installation work? | 15 min |
 # | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and which results does it change? | 17 min |
-# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
+# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 20 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
 # | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 16 min |
 # | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 16 min |
@@ -47,7 +48,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 20 min |
 # | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
 # | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 16 min |
-# | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a ragged batch, and still compute the right gradient? | 15 min |
+# | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a batch of sequences of different lengths, and still compute the right gradient? | 15 min |
 # | [`13_static_graphs`](13_static_graphs.ipynb) | What do compilers and exporters make of a model that packs, and are their results right? | 20 min |
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
@@ -76,6 +77,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
+# If a grows to 6 steps, b and c gain one padding cell each, so the batch gains two.
+#
 # As a last test, compare packviz with torch. Both count the sequences that reach each time step. torch calls these
 # counts `batch_sizes`. (A `pv.Layout` holds the lengths of a batch.) If the two lines agree, your installation works.
 
@@ -90,6 +93,7 @@ print("packviz:", pv.Layout([5, 3, 2]).batch_sizes.tolist())
 # %% tags=["claims"]
 assert pv.Layout.from_packed(packed) == pv.Layout([5, 3, 2])
 assert pv.Layout([6, 3, 2]).n_padding - pv.Layout([5, 3, 2]).n_padding == 2
+assert len(pack_sequence([torch.zeros(n) for n in (5, 3, 2)]).data) == 10
 assert explorer.shown == pv.Layout([5, 3, 2])
 
 # %% [markdown]
@@ -111,10 +115,11 @@ checks.half_padding(my_lengths)
 #
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
-# 1. **Save the results of one batch**, with dropout set to 0: the outputs, the loss and the gradients. They must stay
-#    the same, up to rounding. (Do not use eval mode, in which an RNN on a GPU refuses the backward pass.)
+# 1. **Save the outputs, the loss and the gradients of one batch**, with dropout set to 0. If your model packs, they must
+#    stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which an RNN on a GPU refuses the
+#    backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your model
-#    did not pack before, its results may change, because the final states of padded rows [were
+#    does not pack, its results may change, because the final states of padded rows [were
 #    wrong](01_why_pack.ipynb#Padding-changes-final-states).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your
 #    machine and prints the code to use.

@@ -10,7 +10,7 @@
 # - pack sequences in any order and get results in that order,
 # - pad a packed sequence again without swapping dimensions or losing steps.
 #
-# Time: 19 minutes.
+# Time: 20 minutes.
 #
 # ## Two sequences, packed
 #
@@ -92,8 +92,8 @@ assert torch.allclose(h, h_n[0], atol=1e-6)
 # press play. Frames mark the cells of this step in the padded batch and the slice of `data` that holds them. Below are
 # the states after this step, from the padded run on the left and from the loop on the right.
 #
-# Watch c, which ends with step 1. In the padded run, its state keeps changing, because the RNN reads zeros. In the loop, it
-# stays as it was.
+# Watch c, whose last step is step 1. In the padded run, its state keeps changing, because the RNN reads zeros. In the
+# loop, it stays as it was.
 
 # %%
 from packviz.explorers import PackedExplorer
@@ -128,9 +128,10 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# There is one batch size for each time step and one length for each sequence. `batch_sizes` begins with the number of
-# sequences and falls at each step by the number that have ended. The sequence in row r of the packed picture has as
-# many steps as there are batch sizes greater than r. In the second batch below, three sequences end together:
+# There is one batch size for each time step, here 2, 1 and 1, and one length for each sequence. `batch_sizes` begins with
+# the number of sequences and falls at each step by the number that have ended. The sequence in row r of the packed
+# picture has as many steps as there are batch sizes greater than r. For example, if they are 4, 4, 3, 2 and 1, row 2 has
+# three steps, because 4, 4 and 3 are greater than 2. In the second batch below, three sequences end together:
 
 # %%
 for lengths in ([9, 8, 6, 4, 3, 2], [4, 2, 2, 2]):
@@ -140,6 +141,9 @@ for lengths in ([9, 8, 6, 4, 3, 2], [4, 2, 2, 2]):
 packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
 assert "".join(map(chr, packed.data)) == "axbc"
 assert packed.batch_sizes.tolist() == [2, 1, 1]
+sizes = pack_sequence([torch.zeros(n) for n in (5, 4, 3, 2)]).batch_sizes.tolist()
+assert sizes == [4, 4, 3, 2, 1]
+assert [sum(size > row for size in sizes) for row in range(4)] == [5, 4, 3, 2]
 packed = pack_sequence([torch.zeros(n) for n in (9, 8, 6, 4, 3, 2)])
 assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
 
@@ -171,7 +175,8 @@ except RuntimeError as error:
 
 # %% [markdown]
 # With `enforce_sorted=False`, torch sorts the sequences for you and remembers your order. (The message mentions ONNX, a
-# file format for models. You can [ignore that](13_static_graphs.ipynb).)
+# file format for models. You can ignore that: the exporter that [can handle packing](13_static_graphs.ipynb) does not
+# need sorted batches.)
 
 # %%
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
@@ -186,7 +191,7 @@ ask("order of h_n")
 
 # %% [markdown]
 # You will rarely use these two tensors yourself, because torch applies them for you. You pass an initial state in your
-# order. In the same order, the RNN returns `h_n` and `pad_packed_sequence` returns the batch.
+# order. `h_n` and the result of `pad_packed_sequence` come back in your order, too, so row 0 of `h_n` belongs to a.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -201,7 +206,9 @@ lstm = torch.nn.LSTM(input_size=4, hidden_size=3)
 sequences = [torch.randn(n, 4) for n in (3, 5, 2, 4)]
 h_0, c_0 = torch.randn(2, 1, 4, 3)
 output, (h_n, c_n) = lstm(pack_sequence(sequences, enforce_sorted=False), (h_0, c_0))
+assert pad_packed_sequence(output)[1].tolist() == [3, 5, 2, 4]
 for row, sequence in enumerate(sequences):
+    assert torch.allclose(pad_packed_sequence(output)[0][len(sequence) - 1, row], h_n[0, row], atol=1e-6)
     assert torch.allclose(h_n[0, row], lstm(sequence, (h_0[:, row], c_0[:, row]))[1][0][0], atol=1e-6)
 
 # %% [markdown]
@@ -219,7 +226,8 @@ print(lengths)
 
 # %% [markdown]
 # Two things can go wrong here without an error. If you forget `batch_first=True`, the result is time × batch. And
-# unless you pass `total_length`, you get only as many steps as the longest sequence has, even if your batch had more.
+# unless you pass `total_length`, you get only as many steps as the longest sequence has, even if your padded batch was
+# wider, for example because you pad all batches to one width.
 
 # %%
 time_first, _ = pad_packed_sequence(packed)

@@ -55,12 +55,13 @@ comparison
 
 # %% [markdown]
 # Each number is the difference between the two runs for the *unit* (the entry of the state) that differs most, as a
-# percentage of the largest value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of 0.31 (a
-# difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding, where
-# `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
+# percentage of the largest packed value in its row. For c in `h_n`, this is the second unit, which is 0.10 instead of
+# 0.31 (a difference of 69 % before rounding). `=` means that the two differ only by rounding. Hatched cells are padding,
+# where `pad_packed_sequence` writes zeros, so the numbers there only say how large the padded outputs are.
 #
-# The outputs at real steps agree, but the final states of a, c and d do not. By default, `pv.compare` also looks at the
-# gradients of two losses: one on the outputs at real steps and one on `h_n`. Which of these gradients agree?
+# The outputs at real steps agree, but the final states of a, c and d do not. All results of b are right, because b is
+# the longest sequence and has no padding. By default, `pv.compare` also looks at the gradients of two losses: one on the
+# outputs at real steps and one on `h_n`. Which of these gradients agree?
 
 # %%
 pv.compare(lstm, x, lengths).agrees
@@ -71,6 +72,8 @@ difference = (padded_h_n - packed_h_n)[0, 2].abs()
 assert difference.argmax() == 1
 assert 0.685 < difference[1] / packed_h_n[0, 2].abs().max() < 0.695
 unpacked, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
+assert torch.allclose(lstm(x)[0][1], unpacked[1], atol=1e-6)
+assert not comparison.c_n.differs[..., 1].any()
 for row, n in enumerate(lengths):
     assert torch.allclose(lstm(x)[0][row, :n], unpacked[row, :n], atol=1e-6)
     assert unpacked[row, n:].eq(0).all()
@@ -142,19 +145,20 @@ comparison = pv.compare(both, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# The reverse direction meets the padding **first** and carries its state from there into the real steps. The errors are
-# usually largest next to the padding. This direction ends at step 0, where its output is also its final state. So you
-# find the same differences in `h_n` under `0←` (layer 0, reverse).
+# The reverse direction meets the padding **first** and carries its state from there into the real steps of a, c and d.
+# The errors are usually largest next to the padding. This direction ends at step 0, where its output is also its final
+# state. So you find the same differences in `h_n` under `0←` (layer 0, reverse).
 #
-# In the panel above, tick **bidirectional**. In the grid of the reverse half, a number in an unhatched cell marks a
-# wrong output. With two layers, the forward half is wrong, too, because the second layer reads both halves of the
-# first.
+# Go back to the panel [above](#The-state-during-the-padding) and tick **bidirectional**. In the grid of the reverse
+# half, a number in an unhatched cell marks a wrong output. With two layers, the forward half is wrong, too, because the
+# second layer reads both halves of the first.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
 assert not comparison.agrees.outputs_reverse
 reverse_at_0, reverse_h_n = comparison.panels()[1].shares[:, 0], comparison.panels()[2].shares[:, 1]
 assert all(abs(reverse_at_0 - reverse_h_n) < 0.001)
+assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[row, :n].any()] == [0, 2, 3]
 two = pv.compare(torch.nn.LSTM(2, 5, num_layers=2, bidirectional=True, batch_first=True), x, lengths, gradients=False)
 assert not two.agrees.outputs_forward
 
@@ -163,7 +167,8 @@ assert not two.agrees.outputs_forward
 #
 # The table below compares each result with that of the sequence alone, which is right by definition. People also look
 # for the final state in `output`: at each sequence's own last step (*len-1*), at the batch's last step
-# (`output[:, -1]`), or at step 0. Which of these places hold a final state?
+# (`output[:, -1]`), or at step 0. In the rows *as final state*, such a place is right only if it holds the final state
+# of the sequence alone.
 
 # %%
 from packviz.check.truth import truth_table
@@ -172,6 +177,9 @@ truth_table("LSTM")
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
+assert torch.allclose(  # packed, the reverse half at len-1 equals that of c alone: it is right, but no final state
+    pad_packed_sequence(both(packed)[0], batch_first=True)[0][2, 1], both(x[2:3, :2])[0][0, 1], atol=1e-6
+)
 no_final_state = {"output at len-1, reverse", "output[:, -1], forward"}  # not even packed
 for answer in table.answers:
     if answer.method == "packed":
@@ -251,7 +259,7 @@ print("equal to packed:", torch.allclose(gathered, packed_h_n[0], atol=1e-6))
 # **Reverse direction: flip.** Flip each sequence *within its length*, so that its padding stays at the end, run a
 # forward RNN with the weights of the reverse direction, and flip the result back. `pv.align` moves the padding to the
 # left, and `flip(1)` then reverses the time axis. With several layers, finish both directions of one layer before
-# beginning the next.
+# beginning the next, which reads both halves.
 
 
 # %%

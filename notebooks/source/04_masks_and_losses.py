@@ -47,6 +47,13 @@ print(f"real cells: {pv.masked_loss(F.mse_loss, prediction, target, lengths, bat
 
 # %% tags=["claims"]
 assert torch.isclose(F.mse_loss(prediction, target), torch.tensor(0.25 * 14 / 20))
+guess = prediction.clone().requires_grad_()
+(plain,) = torch.autograd.grad(F.mse_loss(guess, target), guess)
+(real,) = torch.autograd.grad(pv.masked_loss(F.mse_loss, guess, target, lengths, batch_first=True), guess)
+assert torch.allclose(plain, real * 14 / 20)
+logits, labels = prediction[..., None] * torch.arange(3), torch.arange(5).expand(4, 5) % 3
+ignored = F.cross_entropy(logits.transpose(1, 2), labels.masked_fill(~mask, -100))
+assert torch.isclose(ignored, pv.masked_loss(F.cross_entropy, logits, labels, lengths, batch_first=True))
 six = [9, 8, 6, 4, 3, 2]
 real_of_six = pv.real_mask(six)
 six_target = torch.where(real_of_six, torch.randn(6, 9), 0)
@@ -56,14 +63,16 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
 # The sum of the squared errors is the same in both cases, but a plain mean divides it by 20, the number of all cells,
-# instead of by 14. So the loss and the gradients are too small by the same factor, which differs from batch to batch.
-# If the padding is predicted badly, a plain mean can also be too high.
+# instead of by 14. So here, the loss is only 14/20 of 0.25. The gradients are too small by the same factor, because the
+# padding adds no gradient. The factor differs from batch to batch. If the padding is predicted badly, a plain mean can
+# also be too high.
 #
 # In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
-# torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (With
-# class labels, it also leaves out targets equal to `ignore_index`, as `F.cross_entropy` does.) Instead of a function,
-# you can pass one number per cell. If you pass 1 for each right prediction and 0 for each wrong one, the result is the
-# accuracy.
+# torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (If you
+# set the targets to `ignore_index` at padding, `F.cross_entropy` itself leaves these cells out of its mean.)
+#
+# Instead of a function, you can pass one number per cell. For example, the accuracy of class labels `guess` is
+# `pv.masked_loss((guess == target).float(), lengths, batch_first=True)`.
 #
 # ## Which layers read the padding?
 #
@@ -73,8 +82,9 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 ask("reads the padding")
 
 # %% [markdown]
-# **Pooling.** A mean over time divides by T instead of the length. A maximum over time returns a zero from the
-# padding if all real values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps out of 5:
+# **Pooling.** A mean over time adds up the padding, too, and divides by T instead of the length. (The padding is zeros
+# here, but a padded RNN usually returns other numbers.) A maximum over time returns a zero from the padding if all real
+# values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps out of 5:
 
 # %%
 torch.manual_seed(1)
@@ -131,6 +141,8 @@ for b, length in enumerate(lengths):
 # to **ignore**, so we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True
 # at the cells to **read**.
 #
+# A `Linear` layer needs no mask, because it treats each cell alone.
+#
 # ## Layers on packed data
 #
 # A packed batch contains no padding, so there is nothing to mask. Of torch's layers, only RNNs accept a
@@ -155,6 +167,9 @@ assert torch.equal(masked, pv.masked_loss(elementwise, lengths, batch_first=True
 assert torch.allclose(pv.unpack_to_length(scores, 5, batch_first=True)[mask], linear(x).squeeze(2)[mask], atol=1e-6)
 right = (torch.arange(5) % 2 == 0).float().expand(4, 5)
 assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
+moved = torch.where(mask[..., None], x, 7)
+assert torch.equal(linear(moved)[mask], linear(x)[mask])
+assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 
 # %% [markdown]
 # This also saves the work on the padding. It is right for layers that treat each cell alone, such as `Linear`, an
@@ -174,7 +189,7 @@ assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
 from collections import Counter
 
 words = Counter(word for sentence in sentences() for word in sentence)
-ids = {word: i for i, (word, _) in enumerate(words.most_common(200), 1)}  # 0 is any other word
+ids = {word: i for i, (word, _) in enumerate(words.most_common(200), 1)}  # 0 is any other word, or padding
 
 
 def batch(some):
@@ -228,6 +243,7 @@ assert all(a > b for a, b in zip(at_real_words, with_mask, strict=True))
 assert at_real_words[5] > with_mask[2]
 real_cells = sum(sum(n) for _, _, n in batches) / sum(tokens.numel() for tokens, _, _ in batches)
 assert 0.3 < real_cells < 0.4
+assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
 
 # %% [markdown]
 # Without a mask, the reported loss is far lower. But at real words, the loss after six epochs is higher than
@@ -239,8 +255,8 @@ assert 0.3 < real_cells < 0.4
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN is NaN. Use `masked_fill` or
 #   `torch.where`.
-# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation and test the mask
-#   with two sequences.
+# - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation. Then change the
+#   padding, and check that the results at real cells stay the same.
 
 # %% [markdown]
 # ## Exercise

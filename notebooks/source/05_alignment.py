@@ -15,7 +15,8 @@
 #
 # Tokenizers for text generation usually put the padding on the left, so that every text ends in the last column. But
 # `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left,
-# it packs the padding and cuts off the end of the text. Here are the sequences a, b, c and d, padded on the left:
+# it packs the padding and cuts off the end of the text. Here, the sequences a, b, c and d are padded on the left and then
+# packed:
 
 # %%
 import torch
@@ -30,8 +31,8 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Row c now contains only padding, rows a and d have lost their last tokens, and torch raised no error. `pv.align` uses
-# the lengths to move the padding to the side that you name in `padding_side`. The result can be packed:
+# Row c now contains only padding, row a has lost its last two tokens and row d its last one, and torch raised no error.
+# `pv.align` uses the lengths to move the padding to the side that you name in `padding_side`. The result can be packed:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)
@@ -40,8 +41,10 @@ pv.draw.Aligned.of(right, lengths, title="align(left, lengths, padding_side='rig
 # %% tags=["claims"]
 assert right.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]]
 assert torch.equal(pv.align(right, lengths, padding_side="left", batch_first=True), left)
-assert pack_padded_sequence(left, [3, 5, 2, 4], batch_first=True, enforce_sorted=False).data.tolist().count(0) == 5
+cut, _ = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+assert cut.tolist() == [[0, 0, 3, 0, 0], [1, 5, 9, 2, 6], [0, 0, 0, 0, 0], [0, 5, 8, 9, 0]]
 twice = pv.align(right, lengths, padding_side="right", batch_first=True)
+assert twice[0].tolist() == [4, 0, 0, 0, 0]
 assert twice[2].tolist() == [0, 0, 0, 0, 0]
 try:
     pv.align(right, lengths, padding_side="right", batch_first=True, check_padding=0)
@@ -53,9 +56,10 @@ assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True),
 
 # %% [markdown]
 # Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the side opposite
-# `padding_side`. A second, identical call breaks this assumption and destroys data. You can prevent this in two ways.
-# If you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything.
-# With `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
+# `padding_side`. A second, identical call breaks this assumption. It takes the last cells of each row, which now include
+# padding, so row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c contains only zeros. You can prevent this in two ways. If
+# you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything. With
+# `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
 #
 # ## Why not look for zeros?
 #
@@ -71,6 +75,8 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
 
 # %% [markdown]
+# Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8.
+#
 # In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences
 # does guessing from zeros work?
 
@@ -124,8 +130,9 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# For two of the four pairs, it is not, and torch raised no error. The version that sorts by hand is wrong, because row
-# 0 of the encoder's state and row 0 of the decoder's batch belong to different pairs. The same goes for row 3:
+# For pairs b and c, the results differ. torch cannot notice, because the shapes agree. The version that sorts by hand is
+# wrong, because row 0 of the encoder's state and row 0 of the decoder's batch belong to different pairs. The same goes
+# for row 3:
 
 # %%
 print("rows 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
@@ -133,14 +140,15 @@ print("rows 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_
 
 # %% [markdown]
 # If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
-# [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`.
+# [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row of
+# the encoder's state that belongs to row k of the decoder's batch.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
     _, state = encoder(sources[i])
     assert torch.allclose(decoder(targets[i], state)[1][0][0], unsorted[0, i], atol=1e-6)
 for row, i in enumerate(by_target):
-    assert torch.allclose(sorted_by_hand[0, row], unsorted[0, i], atol=1e-6) == (by_source[row] == i)
+    assert torch.allclose(sorted_by_hand[0, row], unsorted[0, i], atol=1e-6) == (by_source[row] == i) == (i in (0, 3))
 _, (h, c) = encoder(pack_sequence([sources[i] for i in by_source]))
 rows = [by_source.index(i) for i in by_target]
 _, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:, rows], c[:, rows]))
@@ -158,7 +166,7 @@ future, n_future = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 
 moved = pv.align(past, n_past, padding_side="left", batch_first=True)
 axis = torch.cat([moved, future], dim=1)
-real = torch.cat([pv.real_mask(n_past).flip(1), pv.real_mask(n_future)], dim=1)
+real = torch.cat([pv.real_mask(n_past).flip(1), pv.real_mask(n_future)], dim=1)  # flipped: True on the right
 pv.draw.Aligned.of(axis, real, title="The past (four steps) and the future (three) join without a gap", batch_first=True)
 
 # %% tags=["claims"]

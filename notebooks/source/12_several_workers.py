@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Several workers
 #
-# **How do several processes share a ragged batch, and still compute the right gradient?**
+# **How do several processes share a batch of sequences of different lengths, and still compute the right gradient?**
 #
 # After this notebook, you can
 #

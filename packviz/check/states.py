@@ -192,7 +192,7 @@ class StatesComparison(Drawing):
             parts.append(f"The padded results are wrong for {_merged(wrong, matter)}.")
         if hit := list(dict.fromkeys(name for f in wrong for name in f.sequences)):
             parts.append(f"This affects {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
-        if poisoned := [f for f in wrong if np.isnan(f.worst("absolute"))]:
+        if poisoned := [f for f in wrong if np.isnan(f.worst())]:
             reached = "all of these" if len(poisoned) == len(wrong) else _merged(poisoned, matter)
             parts.append(f"NaN reaches {reached}.")
         return " ".join(parts)
@@ -403,8 +403,8 @@ class _Finding:
     def count(self) -> int:
         return int(self.differs.sum())
 
-    def worst(self, kind: str) -> float:
-        return float(getattr(self.difference, kind).max(where=self.mask, initial=0))
+    def worst(self) -> float:
+        return float(self.difference.absolute.max(where=self.mask, initial=0))
 
     @property
     def sequences(self) -> list[str]:
@@ -419,10 +419,9 @@ class _Finding:
     def agreement(self) -> str:
         if not self.count:
             return "agree" if self.mask.any() else "nothing to compare"
-        absolute, relative = (text.difference(self.worst(kind)) for kind in ("absolute", "relative"))
         where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
         some = f"differ at {self.count:,} of {text.count(int(self.mask.sum()), self.noun)}{where}"
-        return f"{some}, by up to {absolute} (relative {relative})"
+        return f"{some}, by up to {text.difference(self.worst())}"
 
 
 def _merged(findings: list[_Finding], every: list[_Finding]) -> str:

@@ -74,14 +74,15 @@ class TruthTable(Tabled):
         """The table, with a mark and a word for each question, method and RNN, followed by the conclusions."""
         padded, _ = both = [[a for a in self.answers if a.method == method] for method in ("padded", "packed")]
         asked = [q for q in QUESTIONS if any(a.right[q] is not None for a in self.answers)]
-        rows = [[f"{q}, {some[0].method}", *(_MARKS[a.right[q]] for a in some)] for q in asked for some in both]
-        of = {"Packing is not needed for the outputs at real steps": ("outputs, forward", "outputs, reverse"),
-              "Nor is it needed for the forward half of a gather at len-1": ("output at len-1, forward",)}  # fmt: skip
+        label = {q: f"{q}, as final state" if q.startswith(("output ", "output[")) else q for q in asked}
+        rows = [[f"{label[q]}, {some[0].method}", *(_MARKS[a.right[q]] for a in some)] for q in asked for some in both]
+        of = {"Packing is not needed for the outputs at real steps of these": ("outputs, forward", "outputs, reverse"),
+              "Nor is it needed to gather the forward final state of these": ("output at len-1, forward",)}  # fmt: skip
         right = [[a.name for a in padded if all(a.right[q] is not False for q in some)] for some in of.values()]
-        notes = [f"{start} of these: {'; '.join(names)}." for start, names in zip(of, right, strict=True) if names]
-        last = "The gather gives only the last layer's hidden state, because output contains no c and no lower layer."
-        folded = ["The meaning of each row:", *(f"{q}: {QUESTIONS[q]}" for q in asked)]
-        head, title = ["", *(a.name for a in padded)], f"{self.cell}: which results equal those of each sequence alone?"
+        notes = [f"{start}: {'; '.join(names)}." for start, names in zip(of, right, strict=True) if names]
+        last = "A gather takes output at each len-1. That gives the last layer's hidden state, but no c or lower layer."
+        folded = ["The meaning of each row:", *(f"{label[q]}: {QUESTIONS[q]}" for q in asked)]
+        head, title = ["", *(a.name for a in padded)], f"{self.cell}: which results are right?"
         return Table(rows, head, title, [*notes, last], folded=folded, form="<  ^")
 
 

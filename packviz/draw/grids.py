@@ -27,7 +27,7 @@ BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A grid of differences, each shown as a share of the largest value in its row.
+    """A grid of differences, each shown as a share of the largest packed value in its row.
 
     Attributes:
         title: the title above the grid.
@@ -35,7 +35,7 @@ class Grid:
         columns: `(C,)` the names of the columns.
         values: `(R, C)` the absolute differences, which may contain NaN.
         differs: `(R, C)` booleans, True where a difference is more than a rounding error.
-        scale: `(R,)` the largest value of each row, or one number for all rows.
+        scale: `(R,)` the largest packed value of each row, or one number for all rows.
         padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if there is no padding.
     """
 
@@ -55,7 +55,7 @@ class Grid:
             rows.append([name, *(f"[{cell}]" if p else cell for cell, p in zip(cells, self._hatched[r], strict=True))])
         width = max(7, *map(len, self.columns))
         padding = ", [ ] padding" if self.padding is not None else ""
-        head = f"{self.title}  (in % of the row's largest value; = agrees{padding})"
+        head = f"{self.title}  (in % of the row's largest packed value; = agrees{padding})"
         return [head, *table(rows, f" >2 >{width}")]
 
     def sheet(self, theme: str) -> Sheet:
@@ -96,7 +96,7 @@ class Grid:
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
-        """`(R, C)` The differences, each as a share of the largest value in its row."""
+        """`(R, C)` The differences, each as a share of the largest packed value in its row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
         shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
@@ -119,7 +119,7 @@ def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
         title: the title, which is also the text for a screen reader.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
     """
-    sheet, words = Sheet(theme, title), "difference as a share of the row's largest value:"
+    sheet, words = Sheet(theme, title), "difference in % of the row's largest packed value:"
     grids = row([grid.sheet(theme) for grid in drawn], theme, 6, WIDTH)
     sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
     y = sheet.height + 4

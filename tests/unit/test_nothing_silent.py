@@ -1092,7 +1092,7 @@ def test_every_row_about_outputs_names_its_half(cell):
     names = [name for name, *_ in table.table.rows]
     assert all(("forward" in name) != ("reverse" in name) for name in names if name.startswith("output"))
     assert ("c_n, padded" in names) == (cell == "LSTM")
-    assert "output[:, -1], forward, padded" in names
+    assert "output[:, -1], forward, as final state, padded" in names
 
 
 # ---- 17. A file's suffix and its contents agree
