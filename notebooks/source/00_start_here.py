@@ -47,7 +47,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 20 min |
 # | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
-# | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 16 min |
+# | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 17 min |
 # | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a batch of sequences of different lengths, and still compute the right gradient? | 15 min |
 # | [`13_static_graphs`](13_static_graphs.ipynb) | What do compilers and exporters make of a model that packs, and are their results right? | 20 min |
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |

@@ -63,8 +63,8 @@ ask("the price of packing")
 
 # %%
 machines = benchmark.recordings()  # every machine that was recorded
-first = next(iter(machines.values()))
-benchmark.by_machine(machines, "ratio", title=first.finding("ratio", "A")).chart()
+title = next((results.finding("ratio", "A") for results in machines.values()), "")
+benchmark.by_machine(machines, "ratio", title=title).chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its value.
