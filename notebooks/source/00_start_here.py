@@ -122,7 +122,7 @@ checks.half_padding(my_lengths)
 #    does not pack, its results may change, because the final states of padded rows [were
 #    wrong](01_why_pack.ipynb#Padding-changes-final-states).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your
-#    machine and prints the code to use.
+#    machine and recommends one. The result's `.code` is the code to use.
 # 4. **Batch [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) together**, which leaves less
 #    padding.
 # 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.

@@ -69,7 +69,7 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 #
 # In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
 # torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (If you
-# set the targets to `ignore_index` at padding, `F.cross_entropy` itself leaves these cells out of its mean.)
+# set the targets in the padding to `ignore_index`, `F.cross_entropy` itself leaves these cells out of its mean.)
 #
 # Instead of a function, you can pass one number per cell. For example, the accuracy of class labels `guess` is
 # `pv.masked_loss((guess == target).float(), lengths, batch_first=True)`.
@@ -137,9 +137,9 @@ for b, length in enumerate(lengths):
     assert torch.allclose(output[b : b + 1, :length], alone, atol=1e-6)
 
 # %% [markdown]
-# Masks follow two opposite conventions. `MultiheadAttention` expects a `key_padding_mask` that is True at the cells
-# to **ignore**, so we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True
-# at the cells to **read**.
+# Masks follow two opposite conventions. `MultiheadAttention` expects a `key_padding_mask` that is True at the cells to
+# **ignore**, so we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True at the cells to
+# **read**.
 #
 # A `Linear` layer needs no mask, because it treats each cell alone.
 #
@@ -176,8 +176,8 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 # activation or `LayerNorm`, and for BatchNorm. It is wrong for layers that combine the time steps of a sequence, such
 # as a convolution or attention, because the next row of `data` usually belongs to another sequence.
 #
-# Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by sequence.
-# If you mix the two, torch raises no error, because their shapes agree.
+# Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by
+# sequence. If you mix the two, torch raises no error, because their shapes agree.
 #
 # ## Does the mask matter in training?
 #
@@ -246,14 +246,14 @@ assert 0.3 < real_cells < 0.4
 assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
 
 # %% [markdown]
-# Without a mask, the reported loss is far lower. But at real words, the loss after six epochs is higher than
-# with a mask after three. The reported loss is low because most cells are padding, which is easy to predict. It also
-# depends on the amount of padding, so you cannot compare it between different batches.
+# Without a mask, the reported loss is far lower. But at real words, its loss after six epochs is higher than the loss
+# after three epochs with a mask. The reported loss is low because most cells are padding, which is easy to predict. It
+# also depends on the amount of padding, so you cannot compare it between different batches.
 #
 # ## What people get wrong
 #
-# - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
-# - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN is NaN. Use `masked_fill` or
+# - **`(loss * mask).mean()`** divides by the number of all cells. Divide the sum by `mask.sum()`.
+# - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN and 0 · ∞ are NaN. Use `masked_fill` or
 #   `torch.where`.
 # - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation. Then change the
 #   padding, and check that the results at real cells stay the same.

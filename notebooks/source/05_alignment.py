@@ -15,8 +15,8 @@
 #
 # Tokenizers for text generation usually put the padding on the left, so that every text ends in the last column. But
 # `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left,
-# it packs the padding and cuts off the end of the text. Here, the sequences a, b, c and d are padded on the left and then
-# packed:
+# it packs the padding and cuts off the end of the text. Here, the sequences a, b, c and d are padded on the left and
+# then packed:
 
 # %%
 import torch
@@ -56,10 +56,10 @@ assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True),
 
 # %% [markdown]
 # Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the side opposite
-# `padding_side`. A second, identical call breaks this assumption. It takes the last cells of each row, which now include
-# padding, so row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c contains only zeros. You can prevent this in two ways. If
-# you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume anything. With
-# `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
+# `padding_side`. A second, identical call breaks this assumption. It takes the last cells of each row, which now
+# include padding, so row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c contains only zeros. You can prevent this in two
+# ways. If you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume
+# anything. With `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
 #
 # ## Why not look for zeros?
 #
@@ -119,8 +119,8 @@ _, state = encoder(pack_sequence([sources[i] for i in by_source]))
 _, (sorted_by_hand, _) = decoder(pack_sequence([targets[i] for i in by_target]), state)
 
 # %% [markdown]
-# With `enforce_sorted=False` on both sides, you need not sort anything. The encoder returns its states in *your* order, and
-# the decoder takes them in your order. Is the result the same?
+# With `enforce_sorted=False` on both sides, you need not sort anything. The encoder returns its states in *your* order,
+# and the decoder takes them in your order. Is the result the same?
 
 # %%
 _, state = encoder(pack_sequence(sources, enforce_sorted=False))
@@ -130,9 +130,9 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# For pairs b and c, the results differ. torch cannot notice, because the shapes agree. The version that sorts by hand is
-# wrong, because row 0 of the encoder's state and row 0 of the decoder's batch belong to different pairs. The same goes
-# for row 3:
+# For pairs b and c, the results differ. torch cannot notice the mistake, because the shapes agree. The version that
+# sorts by hand is wrong, because row 0 of the encoder's state and row 0 of the decoder's batch belong to different
+# pairs. The same goes for row 3:
 
 # %%
 print("rows 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
@@ -140,8 +140,8 @@ print("rows 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_
 
 # %% [markdown]
 # If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
-# [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row of
-# the encoder's state that belongs to row k of the decoder's batch.
+# [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row
+# of the encoder's state that belongs to row k of the decoder's batch.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own

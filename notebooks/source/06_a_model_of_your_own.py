@@ -364,7 +364,7 @@ assert torch.allclose(c, wanted_c, atol=1e-6)
 
 # %% [markdown]
 # **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector per
-# word, to an LSTM over sentences. `pack_sequence` packs both batches without any padding.
+# word, to a second LSTM over words. `pack_sequence` packs both batches without any padding.
 
 # %%
 sentences = [["pack", "it"], ["we", "see", "cells"]]

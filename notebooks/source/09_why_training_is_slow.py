@@ -127,8 +127,8 @@ with profiler(activities=[ProfilerActivity.CPU]) as trace:
 print(trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
 
 # %% [markdown]
-# On a GPU, NVIDIA's cuDNN runs a packed RNN in one call, so this second cause should be absent there. We have not
-# measured this.
+# On a GPU, NVIDIA's cuDNN runs a packed RNN in one call, so this loop over time steps should be absent there. We have
+# not measured this.
 #
 # ## Two causes, two kinds of growth
 #

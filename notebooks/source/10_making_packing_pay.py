@@ -161,7 +161,7 @@ assert explorer.shown.wasted == 0
 # Sequences that end *inside* a rectangle are followed by padding. (For the reverse direction, packviz first reverses
 # each sequence, or freezes the initial zeros.) In the forward direction, their final hidden state `h_n` is the output
 # at the last real step. But an LSTM's cell state `c_n` is not part of the output, so it must not change in the padding.
-# At every step, an LSTM computes c ← f · c + i · g, with *gates* f and i between 0 and 1.
+# An LSTM computes c ← f · c + i · g, with new content g and *gates* f, i between 0 and 1.
 
 # %%
 ask("a frozen state")
@@ -276,7 +276,7 @@ untuned.chart()
 # `auto` predicts the time of each method from these costs and chooses the simplest method within 5 % of the fastest.
 # For an LSTM, it often chooses the staircase, because the fused kernel makes a time step cheap. torch has no such
 # kernel on a CPU for training a GRU or a plain RNN, so a rectangle gains little there, and `split` is faster.
-# `pv.plan(rnn, lengths)` explains its choice.
+# `pv.plan(rnn, lengths)` explains the choice of `auto`.
 
 # %% tags=["claims"]
 full = benchmark.recorded("benchmark_cpu.json")

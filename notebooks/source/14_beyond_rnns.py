@@ -173,8 +173,8 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # %% [markdown]
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
 # Otherwise, its results depend on how many tokens stand before it in the row.
-# With rotary positions (RoPE), only differences count, so if there is a document mask, restarting them changes only the
-# rounding.
+# With rotary positions (RoPE), only the differences between positions count. So with a document mask, restarting the
+# positions changes only the rounding.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label:
 

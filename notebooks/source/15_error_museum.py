@@ -7,7 +7,7 @@
 #
 # - find a mistake by its error message, or by a description,
 # - check a batch for mistakes that raise no error,
-# - repair each of them.
+# - repair each mistake.
 #
 # Time: as long as you like. A search takes a minute, and an exhibit takes two.
 #
@@ -555,8 +555,8 @@ assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules 
 # %% [markdown]
 # ### 23. Padding changes bidirectional outputs
 #
-# A bidirectional GRU reads a batch whose padding is filled with 99. The numbers below are the differences between a
-# padded and a packed run.
+# A bidirectional GRU reads a batch whose padding is filled with 99. In the picture, each number is the difference
+# between a padded and a packed run.
 
 # %%
 torch.manual_seed(0)

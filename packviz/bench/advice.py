@@ -164,7 +164,7 @@ class Advice(Drawing):
     def is_exact(self, name: str) -> bool:
         """Returns whether a method gives the results of packing.
 
-        Torch's padded run does so only if nothing is padded.
+        torch's padded run gives them only if nothing is padded.
         """
         return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
 

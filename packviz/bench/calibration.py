@@ -161,9 +161,9 @@ def calibrate(
         modes: the kinds of RNN to measure, from `"RNN"`, `"GRU"` and `"LSTM"`. For the others, the constants in force
             are kept, with their provenance.
         threads: number of torch threads during the measurement. Defaults to the current number.
-        budget: the approximate time for the whole measurement in seconds. While there is time, everything is measured
-            again, and the shortest time counts, because a busy machine only makes runs slower. The first four entries
-            of `SHAPES` are always measured.
+        budget: the approximate time for the whole measurement in seconds. Until the budget is spent, measurements are
+            repeated, and the shortest time counts, because a busy machine can only make runs slower. The first four
+            entries of `SHAPES` are always measured.
 
     Returns:
         The measured `Costs`, with their provenance.

@@ -128,7 +128,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
 
 
 def page_faults() -> int:
-    """Returns the number of minor page faults (without access to a disk) that this process has caused so far."""
+    """Returns the number of minor page faults (which need no access to a disk) that this process has caused so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 

@@ -1,8 +1,8 @@
 """Provides the exhibits of the error museum: mistakes with packed sequences, with their causes and fixes.
 
-The texts are in museum.toml. Notebooks 14 and 15 demonstrate all mistakes that raise no error, all surprises, and some
-of the errors. `explain` finds the exhibit for an error text, and `explain_errors` adds the exhibit's explanation to an
-exception.
+The texts are in museum.toml. Notebooks 14 and 15 demonstrate most of the mistakes that raise no error, all surprises,
+and some of the errors. `explain` finds the exhibit for an error text, and `explain_errors` adds the exhibit's
+explanation to an exception.
 """
 
 from __future__ import annotations

@@ -116,6 +116,14 @@ class ConditionalTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
+class _PaddedTagger(Network):
+    """A tagger that never packs. It calls its LSTM in `forward`, where `torch.compile` stops."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        output, _ = self.lstm(torch.tanh(self.before(x)))
+        return torch.tanh(self.after(torch.relu(output)))
+
+
 class _PackedTagger(Network):
     """A tagger that packs, and pads again before the next layer or, if `escaped`, passes on the data of the result."""
 
@@ -125,8 +133,7 @@ class _PackedTagger(Network):
         self.pack, self.full_width, self.escaped = pack, full_width, escaped
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = self.pack(x, lengths, enforce_sorted=False)
+        packed = self.pack(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
         if self.escaped:
             return torch.tanh(self.after(torch.relu(result.data)))
@@ -148,8 +155,7 @@ class _MaximumTagger(Network):
             self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # the bias of the cell input
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        packed = pack_padded_sequence(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
         value = 0.0 if self.masked else float("-inf")
         output, _ = pad_packed_sequence(result, padding_value=value, total_length=x.size(0))
@@ -168,8 +174,7 @@ class _WholeTagger(Network):
         self.whole = whole(self.lstm)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        output, _ = self.whole(x, lengths, total_length=x.size(0))
+        output, _ = self.whole(torch.tanh(self.before(x)), lengths, total_length=x.size(0))
         return torch.tanh(self.after(torch.relu(output)))
 
 
@@ -184,7 +189,7 @@ def _island(lstm: nn.LSTM) -> Any:
 
 
 TAGGERS: dict[str, Callable[[], Network]] = {
-    "padded": partial(_WholeTagger, lambda lstm: lambda x, lengths, total_length: lstm(x)),
+    "padded": _PaddedTagger,
     "packed, padded again": _PackedTagger,
     "… no total_length": partial(_PackedTagger, full_width=False),
     "maximum, padded with −inf": partial(_MaximumTagger, masked=False),

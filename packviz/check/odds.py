@@ -325,7 +325,7 @@ def _uneven(batch: Batch) -> tuple[str, str]:
 
 
 def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
-    """Returns why the padding is not constant, and a fix, if its values follow a pattern that data do not have."""
+    """Returns a likely reason why the padding is not constant, and a fix, if it has a pattern that real data do not."""
     cells, b, t = batch.filling
     if batch.x.is_floating_point() and _dropped(cells):
         return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
@@ -378,7 +378,7 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
 
 
 def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
-    """Yields a reading in which the sequences lie elsewhere, if all remaining cells have one value."""
+    """Yields a reading in which the data are the cells in `real`, if all other cells have the same value."""
     same, cell = batch.value(*_last_of(~real))
     if same[~real].all():
         astray = real & ~batch.mask

@@ -87,7 +87,7 @@ class TruthTable(Tabled):
 
 
 def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
-    """Runs small RNNs on sequences of 5, 3 and 2 steps, padded, packed and alone, and reports which results are right.
+    """Runs small RNNs on a padded and a packed batch of 5, 3 and 2 steps, and reports which results are right.
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.

@@ -25,7 +25,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 def nonnegative(rows: FloatArray) -> FloatArray:
     """Fits constants of at least 0 for which `rows @ constants` is as close to 1 as possible.
 
-    The algorithm is by Lawson and Hanson. To minimise the squared relative errors of a model that is linear in the
+    This is the algorithm of Lawson and Hanson. To minimise the squared relative errors of a model that is linear in the
     constants, divide the coefficients for each measurement by that measurement.
 
     Args:

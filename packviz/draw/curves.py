@@ -158,7 +158,7 @@ def ticks(low: float, high: float) -> list[float]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Returns two or more round numbers (1, 2 or 5 times a power of ten), from at most `low` to at least `high`.
 
-    In a wide range, all of them except the two ends are powers of ten, and none is so near an end that their labels
+    In a wide range, all of them except the two ends are powers of ten, and none is so near an end that the two labels
     would touch.
     """
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)

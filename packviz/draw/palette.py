@@ -1,8 +1,8 @@
 """Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast in both themes.
 
 The sequence colours come from Okabe and Ito (2008), with one change: wine, from Paul Tol's palette, replaces black.
-Nothing depends on colour alone, because sequences also have letters, and padding is hatched. Some colours are too pale
-on white, so coloured shapes have an outline unless they are very thin.
+Nothing depends on colour alone. For example, sequences also have letters, and padding is hatched. Some colours are too
+pale on white, so coloured shapes have an outline unless they are very thin.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _host(values: Any) -> Any:
-    """Returns values on the CPU. A meta tensor has no values, so each entry becomes a vector of size 0."""
+    """Copies a tensor's values to the CPU. A meta tensor has no values, so each entry becomes a vector of size 0."""
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
     if hasattr(values, "detach"):

@@ -76,7 +76,7 @@ def log_log(
             numbers, which must be positive, with one for each `x`.
         title: the title above the panels, which states the finding.
         y: the unit of the numbers.
-        methods: for each curve, by name, the key of `palette.METHODS` whose colour the curve has. By default, the
+        methods: for each curve, by name, a key of `palette.METHODS`, whose colour the curve gets. By default, the
             curves have the colours of `palette.METHODS` in order.
 
     Raises:

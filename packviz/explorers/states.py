@@ -30,8 +30,8 @@ class StatesExplorer(Panel):
         layers: the slider for the number of layers.
         bidirectional: the checkbox for an RNN that also reads the sequences backwards.
         direction: the drop-down list for the direction whose hidden state is drawn.
-        number: the drop-down list for the number to draw: the distance between the padded and the packed hidden state,
-            or one unit of both states.
+        number: the drop-down list for what to draw: the distance between the padded and the packed hidden state, or one
+            unit of both states.
         seed: the slider for the seed of the weights and the data.
         result: the `StatesComparison` in the picture.
     """

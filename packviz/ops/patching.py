@@ -117,10 +117,10 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     torch.nn.utils.rnn import pack_padded_sequence`. `patch_torch` finds such references in attributes of modules,
     classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. It names their
     places in `.unreached` and in a warning. With `everywhere=True`, the references in attributes and dicts are replaced
-    as well, and only the other places are named. Local variables of running functions are neither found nor replaced.
-    Code that imports the functions while the patch is in force keeps packviz's functions afterwards. If you pickle an
-    object that refers to one of packviz's functions, such as a whole model with an attribute `pack`, it can be loaded
-    only where packviz is installed. A `state_dict` contains no such reference.
+    as well, and `.unreached` and the warning name only the other places. Local variables of running functions are
+    neither found nor replaced. Code that imports the functions while the patch is in force keeps packviz's functions
+    afterwards. If you pickle an object that refers to one of packviz's functions, such as a whole model with an
+    attribute `pack`, it can be loaded only where packviz is installed. A `state_dict` contains no such reference.
 
     A patch applies to the whole process. A thread that packs while a patch begins or ends gets either torch's function
     or packviz's. Both return the same results, and can be mixed. A patch does not apply to other processes, so a

@@ -102,12 +102,13 @@ def run(
             torch, `run` accepts empty sequences. The output of an empty sequence is padding, and its final state is its
             initial state.
         hx: the initial state in the format that the module expects, with the sequences in the same order as in `x`. The
-            batch is its second dimension, whatever `batch_first` is. Defaults to zeros.
+            second dimension of a state is the batch, whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
             own `batch_first`.
         total_length: number of time steps in the output. It defaults to the longest length, and cannot be less.
         padding_value: value that fills the padding of the output.
-        method: one of the methods above, or the cuts of a staircase: rising time steps from 0 to the longest length.
+        method: one of the methods above, or the cuts of a staircase, which are increasing time steps from 0 to the
+            longest length.
 
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
@@ -302,7 +303,7 @@ def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
 
 
 def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
-    """Returns the method to use for a batch, and its cuts."""
+    """Returns the method to use for a batch, and the cuts of the method."""
     rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:

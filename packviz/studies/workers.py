@@ -1,4 +1,4 @@
-"""Compares ways to split a ragged batch among several workers in training (DistributedDataParallel).
+"""Compares ways to split a ragged batch among workers that train one model with `DistributedDataParallel`.
 
 A batch, sorted by length, is split among workers by the strategies of `packviz.core.batches.SPLITS`. Each worker runs
 its share, and DDP averages the gradients. These averages are compared with the gradient of one process on the whole

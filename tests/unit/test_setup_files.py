@@ -389,7 +389,7 @@ def test_readmes_times_are_those_of_the_recorded_file():
     rows = re.findall(r"^\| (\w+\(.*?) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", README, re.M)
     assert len(rows) == 5
     assert found.caption in README
-    assert f"all {len(found.points)} batches" in README
+    assert f"all {len(found.points)} combinations" in README
     for name, *shown in rows:
         medians = [1e3 * training[name].median(method) for method in ("torch padded", "torch packed", "auto")]
         assert [float(text.replace(",", "")) for text in shown] == pytest.approx(medians, rel=0.01)
