@@ -120,7 +120,8 @@ class _PaddedTagger(Network):
     """A tagger that never packs. It calls its LSTM in `forward`, where `torch.compile` stops."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        output, _ = self.lstm(torch.tanh(self.before(x)))
+        x = torch.tanh(self.before(x))
+        output, _ = self.lstm(x)
         return torch.tanh(self.after(torch.relu(output)))
 
 
@@ -160,8 +161,7 @@ class _MaximumTagger(Network):
         value = 0.0 if self.masked else float("-inf")
         output, _ = pad_packed_sequence(result, padding_value=value, total_length=x.size(0))
         if self.masked:
-            padding = torch.arange(x.size(0)).unsqueeze(1) >= lengths
-            output = output.masked_fill(padding.unsqueeze(2), float("-inf"))
+            output = output.masked_fill((torch.arange(x.size(0)).unsqueeze(1) >= lengths).unsqueeze(2), float("-inf"))
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
