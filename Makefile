@@ -31,7 +31,7 @@ lab: .venv/.installed-lab ## open the first notebook in JupyterLab (with options
 	@$(WITH_VENV) $(PY) -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(ALLOW_ROOT) $(LAB_ARGS)
 
-test: .venv/.installed-test ## run every check and test, with few random examples
+test: .venv/.installed-test ## run every check and all tests but the slow ones, with few random examples
 	@$(WITH_VENV) HYPOTHESIS_PROFILE=quick $(PY) tools/run_tests.py
 
 test-full: .venv/.installed-test ## run every check and test, with many random examples and the slow tests

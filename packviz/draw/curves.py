@@ -449,7 +449,7 @@ class Trajectory(Drawing):
             line_key(sheet, x, foot, f"packed{dotted}", width=1.6)
             foot += 18
         if sequences > MOST:
-            sheet.text(4, foot, f"The first {MOST} sequences are drawn.", size=11)
+            sheet.text(4, foot, f"The first {MOST} sequences are drawn.", size=11, ink=sheet.colours.muted)
             foot += 18
         sheet.size(_WIDTH, foot - 8)
         return sheet

@@ -377,7 +377,7 @@ def test_a_calm_allocator(fork):
 @GLIBC
 def test_counting_memory_does_not_swell_a_calm_heap(fork):
     """The profiler keeps a little of every operator; between blocks of 4 MiB it would tear the heap apart."""
-    assert json.loads(fork(COUNTING).stdout) < 60
+    assert json.loads(fork(COUNTING).stdout) < 120  # without `own_pages`, it is 165 or more
 
 
 # Result files.
