@@ -201,6 +201,8 @@ assert " ".join(order) == "b1 d1 a1 c1 b2 d2 a2 c2 b3 d3 a3 b4 d4 b5"
 assert layout.batch_sizes.tolist() == packed.batch_sizes.tolist() == [4, 4, 3, 2, 1]
 assert packed.sorted_indices.tolist() == [1, 3, 0, 2]
 assert packed.unsorted_indices.tolist() == [2, 0, 3, 1]
+
+# %% tags=["claims"]
 torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=4, hidden_size=3)
 sequences = [torch.randn(n, 4) for n in (3, 5, 2, 4)]

@@ -222,6 +222,9 @@ print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 # %%
 ask("accuracy over the padding")
 
+# %% tags=["claims"]
+assert (round(97 / 3), round(97 / 3 + 200 / 3)) == (32, 99)  # all padding wrong, and all right
+
 # %% [markdown]
 # ## One mask for everything
 #
@@ -245,14 +248,6 @@ with torch.no_grad():
         assert torch.allclose(largest[row], own.amax(0), atol=1e-6)
         assert torch.allclose(last[row], own[-1], atol=1e-6)
         assert torch.allclose(weighted[row], own[:, 0].softmax(0) @ own, atol=1e-6)
-assert (round(97 / 3), round(97 / 3 + 200 / 3)) == (32, 99)  # all padding wrong, and all right
-some = torch.tensor([[True, False], [False, False]])  # row 1 has no real cells
-for filled in (False, True):
-    values = torch.ones(2, 2, requires_grad=True)
-    weights = torch.zeros(2, 2).masked_fill(~some, -torch.inf).softmax(1)
-    weights = weights.masked_fill(~some, 0) if filled else weights
-    (weights * values)[0].sum().backward()
-    assert values.grad.isfinite().all() == filled
 
 # %% [markdown]
 # The tagger's accuracy is `(head(output).argmax(2) == tags)[mask].float().mean()`. Without the mask, the accuracy above
@@ -263,6 +258,15 @@ for filled in (False, True):
 
 # %%
 ask("a row without real cells")
+
+# %% tags=["claims"]
+some = torch.tensor([[True, False], [False, False]])  # row 1 has no real cells
+for filled in (False, True):
+    values = torch.ones(2, 2, requires_grad=True)
+    weights = torch.zeros(2, 2).masked_fill(~some, -torch.inf).softmax(1)
+    weights = weights.masked_fill(~some, 0) if filled else weights
+    (weights * values)[0].sum().backward()
+    assert values.grad.isfinite().all() == filled
 
 # %% [markdown]
 # ## The mistakes that raise no error
@@ -334,6 +338,8 @@ assert packed_sorted.unsorted_indices is None
 _, sorted_h, sorted_c = scan(lambda row, h, c: cell(row, (h, c)), packed_sorted, zero, zero)
 assert torch.allclose(sorted_h, wanted_h[0][longest_first], atol=1e-6)
 assert torch.allclose(sorted_c, wanted_c[0][longest_first], atol=1e-6)
+
+# %% tags=["claims"]
 _, dropped_h, dropped_c = scan(lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero)
 for place, b in enumerate(packed_x.sorted_indices.tolist()):
     h_b = c_b = zero[:1]

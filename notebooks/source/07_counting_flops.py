@@ -88,6 +88,7 @@ for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
     count = pv.flops(rnn, lengths)
     assert count.saved / count.padded == 22 / 54
 
+# %% tags=["claims"]
 for rnn in (torch.nn.GRU(3, 7), torch.nn.RNN(3, 7)):  # the backward share depends on the sizes, not on the kind
     count = pv.flops(rnn, lengths)
     assert count.backward.saved * lstm_count.backward.padded == lstm_count.backward.saved * count.backward.padded

@@ -159,7 +159,7 @@ recorded
 
 # %% [markdown]
 # On this machine, compiling changes little, because the LSTMs take most of the time, and `torch.compile` leaves them as
-# they are. Where quartiles overlap, the order of two versions means nothing. `pv.Ragged` is faster because it runs the
+# they are. If quartiles overlap, the order of two versions means nothing. `pv.Ragged` is faster because it runs the
 # LSTM with a method of [notebook 10](10_making_packing_pay.ipynb). On a GPU, or with larger layers around the LSTM, the
 # result may differ. To measure it, run `packviz study compiled --device cuda --out mine.json`.
 

@@ -172,7 +172,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 
 # %% [markdown]
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
-# Otherwise, its results depend on how many tokens stand before it in the row.
+# Otherwise, its results depend on how many tokens precede it in the row.
 # With rotary positions (RoPE), only the differences between positions count. So with a document mask, restarting the
 # positions changes only the rounding.
 #

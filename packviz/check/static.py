@@ -119,12 +119,13 @@ def check_static(
             of tokens, or of the characters of words, padded with 0 or 1, and packed sequences.
 
     Returns:
-        The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results.
-        Each error has a `rule`: the name of a backend that rejected the network, gave different results or could not be
-        tried; `constant` for each further line that makes a length constant; or `undecided` if nothing can be concluded
-        about other lengths. A warning with the rule `empty` says that the network accepts an empty sequence, but what a
-        backend captured raises an error for it. Warnings with the rules `size`, `total_length`, `unsorted` and
-        `padding_value` are about compilers that were not run.
+        The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results,
+        apart from an empty sequence for which it raised an error. Each error has a `rule`: the name of a backend that
+        rejected the network, gave different results or could not be tried; `constant` for each further line that makes
+        a length constant; or `undecided` if nothing can be concluded about other lengths. A warning with the rule
+        `empty` says that the network accepts an empty sequence, but what a backend captured raises an error for it.
+        Warnings with the rules `size`, `total_length`, `unsorted` and `padding_value` are about compilers that were not
+        run.
 
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is not a tuple, a list or a dict.
@@ -262,7 +263,7 @@ def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> 
     name, where = _NAMES[row.backend], _line_of(row.error)
     if row.same and row.error:
         message = f"The network accepts {row.trial}, but what {name} captured {row.message}"
-        yield Finding("warning", _EMPTY, message, where, "Give it no empty sequences.")
+        yield Finding("warning", _EMPTY, message, where, "Do not pass it empty sequences.")
     elif row.takes is None:
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
     elif not row.takes:

@@ -296,7 +296,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         try:
             trial = Trial(name, made := replaced(inputs, new), run.outputs(made), empty)
             if empty and any(torch.as_tensor(leaf).isnan().any() for _, leaf in trial.outputs if _is_plain(leaf)):
-                raise ValueError("NaN is no result that could be compared")
+                raise ValueError("a result that contains NaN cannot be compared")
             result.tried.append(trial)
         except Exception as error:
             result.refused[name] = error
@@ -326,7 +326,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
     # On a GPU, an index of -1 = length - 1 would disable the device for the rest of the process.
     if not run.gpus(inputs) and any(map(all, (one.lengths for one in result.varied))):
-        with suppress(RuntimeError):  # a PackedSequence has no empty sequence
+        with suppress(RuntimeError):  # a PackedSequence cannot contain an empty sequence
             name, new = _changed(result.varied, [_emptied(one.lengths) for one in result.varied])
             attempt(name, new, empty=True)
             result.refused.pop(name, None)

@@ -27,7 +27,7 @@ ACCELERATORS = ("cuda",)
 def is_at_hand(x: Tensor) -> bool:
     """Returns whether a tensor is on the CPU, or on a supported accelerator while no CUDA graph is being captured.
 
-    A captured graph would go on reading indices from memory that is reused after a few batches.
+    A captured graph would keep reading indices from memory that is reused after a few batches.
     """
     return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
 

@@ -156,19 +156,19 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
-        return stack("", [self._bars(point, theme) for point in self.values], theme)
+        return stack("", [self._bars(timing, theme) for timing in self.values.values()], theme)
 
-    def _bars(self, point: CompiledPoint, theme: str) -> Sheet:
-        timing = self.values[point]
+    def _bars(self, timing: Timing, theme: str) -> Sheet:
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
         rows = {r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high)) for r in ratios}
         # The title compares the padded steps, because the page asks which of the others is fastest.
-        title = f"The padded step takes {timing.ratio('padded', REFERENCE).value:.3g} times as long if not compiled"
+        padded = timing.ratio("padded", REFERENCE)
+        found = f"takes {padded.value:.3g} times as long" if padded.is_clear else "is not clearly slower or faster"
+        title = f"The padded step {found} if not compiled"
         return bars.rows(title, {"": rows}, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
-        backend = timing.provenance["parameters"]["backend"]
-        return f"Compiled by {backend}. Measured on {self.caption}."
+        return f"Compiled by {timing.provenance['parameters']['backend']}. Measured on {self.caption}."
 
 
 def _colour(name: str) -> str:
