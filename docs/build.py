@@ -1,8 +1,11 @@
-"""Builds the web site: `python docs/build.py OUT [OWNER/NAME]`, with the name of a GitHub repository to link to.
+"""Builds the web site: `python docs/build.py OUT [OWNER/NAME]`, with the name of a GitHub
+repository to link to.
 
-The script writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. It runs no notebook.
-The stored outputs become HTML: pictures whose colours follow the page, charts that plotly draws on demand, quizzes that
-check the answer, solutions that unfold, and panels that move through frames (see frames.py).
+The script writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. It
+runs no notebook.
+The stored outputs become HTML: pictures whose colours follow the page, charts that plotly draws on
+demand, quizzes that check the answer, solutions that unfold, and panels that move through frames
+(see frames.py).
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from frames import WALKS, Frames
 from sphinx.cmd.build import build_main as sphinx
 
 import packviz as pv
-from packviz import explorers
+from packviz import panels
 from packviz.draw import palette
 
 DOCS = Path(__file__).resolve().parent
@@ -35,8 +38,8 @@ REPO = DOCS.parent
 RINGS = {
     "The library": ("core.", "draw.", "count.flops.", "check.states.", "ops.masks."),
     "Fast execution": ("ops.",),
-    "Judging and measuring": ("check.", "bench."),
-    "Panels": ("explorers.",),
+    "Judging and measuring": ("check.", "measure."),
+    "Panels": ("panels.",),
 }
 """The pages of the API reference, and the modules whose names they list. Each name is on the first page that fits."""
 
@@ -51,12 +54,17 @@ _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]
 def live(svg: str) -> str:
     """Returns a stored picture in colours that follow the page.
 
-    White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page, as its fill does.
+    White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page,
+    as its fill does.
     """
 
     def recolour(tag: re.Match[str]) -> str:
-        ink = f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
-        return _COLOUR.sub(lambda c: c[0] if c[0] == ink else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0])
+        ink = (
+            f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
+        )
+        return _COLOUR.sub(
+            lambda c: c[0] if c[0] == ink else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0]
+        )
 
     return _CROSSES.sub(f'fill="{palette.LIVE.ground}"', _TAG.sub(recolour, svg))
 
@@ -81,7 +89,9 @@ class Site:
 
     def __init__(self, out: Path, repository: str = "") -> None:
         self.out, self.static, self.repository = out, out / "_static", repository
-        self.quizzes = tomllib.loads((REPO / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
+        self.quizzes = tomllib.loads(
+            (REPO / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8")
+        )
         self.pages = {f"notebooks/{path.name}" for path in (REPO / "notebooks").glob("*.ipynb")}
         self.pages |= {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
         self.pages |= {f"docs/{path.name}" for path in DOCS.glob("*.md") if path.name != "front.md"}
@@ -96,7 +106,9 @@ class Site:
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
         shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", self.static)
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
-        (self.static / "colours.js").write_text(f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n")
+        (self.static / "colours.js").write_text(
+            f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n"
+        )
         (self.static / "palette.css").write_text(palette.STYLE + "\n")
         for page in sorted(self.pages):
             text = (REPO / page).read_text(encoding="utf-8")
@@ -107,12 +119,18 @@ class Site:
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
         index = (DOCS / "front.md").read_text(encoding="utf-8")
-        first = Frames("PackedExplorer([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": []}])
-        index = index.replace("PANEL", raw(self.panel(first, "front", box("picture", first.frames[0][0]))))
+        first = Frames("PackedPanel([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": []}])
+        index = index.replace(
+            "PANEL", raw(self.panel(first, "front", box("picture", first.frames[0][0])))
+        )
         binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
-        (self.out / "index.md").write_text(index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8")
+        (self.out / "index.md").write_text(
+            index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8"
+        )
         for i, (title, names) in enumerate(rings().items(), 1):
-            (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(api(title, names))
+            (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(
+                api(title, names)
+            )
 
     def linked(self, text: str, folder: Path) -> str:
         """Makes links lead to pages of the site or to files in the repository.
@@ -126,22 +144,34 @@ class Site:
                 return f"[{words}]({match[2].rpartition('.')[0]}.md{fragment})"
             if not (REPO / target).exists():
                 return match[0]
-            return f"[{words}](https://github.com/{self.repository}/blob/HEAD/{target})" if self.repository else words
+            return (
+                f"[{words}](https://github.com/{self.repository}/blob/HEAD/{target})"
+                if self.repository
+                else words
+            )
 
         return _LINK.sub(to, text)
 
     def binder(self, name: str) -> str:
         """Returns the address at which Binder opens a notebook."""
-        return f"https://mybinder.org/v2/gh/{self.repository}/HEAD?urlpath=lab/tree/notebooks/{name}"
+        return (
+            f"https://mybinder.org/v2/gh/{self.repository}/HEAD?urlpath=lab/tree/notebooks/{name}"
+        )
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
         """Yields a stored notebook as Markdown, in parts."""
-        solved = json.loads((REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8"))["cells"]
-        solutions = iter([cell for cell in solved if "exercise" in cell["metadata"].get("tags", ())])
+        solved = json.loads(
+            (REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8")
+        )["cells"]
+        solutions = iter(
+            [cell for cell in solved if "exercise" in cell["metadata"].get("tags", ())]
+        )
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                source = re.sub(r"(?<=\d) (?=%|min )", "\u00a0", source)  # a number and its unit stay on one line
+                source = re.sub(
+                    r"(?<=\d) (?=%|min )", "\u00a0", source
+                )  # a number and its unit stay on one line
                 opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
                 yield opening.replace("# ", f"# {path.stem[:2]} · ", 1) if i == 0 else opening
                 if i == 0:
@@ -160,7 +190,9 @@ class Site:
 
     def opened(self, name: str) -> str:
         """Returns a line that explains how to run this page."""
-        binder = f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
+        binder = (
+            f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
+        )
         how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
         return f'<p class="pv-open">{how}</p>'
 
@@ -180,13 +212,19 @@ class Site:
         """Yields a solved exercise, which is folded at first."""
         yield raw('<details class="pv-solution"><summary>A solution</summary>')
         yield f"```python\n{''.join(cell['source'])}\n```"
-        yield raw("".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"]) + "</details>")
+        yield raw(
+            "".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"])
+            + "</details>"
+        )
 
     def output(self, output: dict[str, Any], key: str) -> str:
         """Returns a stored output as HTML."""
         if output["output_type"] == "stream":
             return f'<pre class="pv-output" tabindex="0">{escape("".join(output["text"]).rstrip())}</pre>'
-        data = {kind: value if kind.endswith("json") else "".join(value) for kind, value in output["data"].items()}
+        data = {
+            kind: value if kind.endswith("json") else "".join(value)
+            for kind, value in output["data"].items()
+        }
         if "image/svg+xml" in data:
             return box("picture", live(data["image/svg+xml"]))
         if "application/vnd.plotly.v1+json" in data:
@@ -199,22 +237,26 @@ class Site:
         """Returns the stored image of a chart, and the data from which plotly draws it."""
         words, size, image = _IMAGE.findall(data["text/html"])[0]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
-        figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace("<", "\\u003c")
+        figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace(
+            "<", "\\u003c"
+        )
         image = f'<img alt="{words}" loading="lazy"{size} src="../_static/charts/{key}.png">'
         return box("chart", f'{image}<script type="application/json">{figure}</script>')
 
     def moving(self, code: str, key: str, html: str) -> str:
         """Returns the output of a cell. A panel gets its controls, or a line that explains why it has none."""
         calls = (
-            [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)] if "Explorer(" in code else []
+            [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+            if "Panel(" in code
+            else []
         )
-        call = next((ast.unparse(one) for one in calls if ast.unparse(one.func) in explorers.__all__), None)
+        call = next(
+            (ast.unparse(one) for one in calls if ast.unparse(one.func) in panels.__all__), None
+        )
         if not call:
             return html
         if not call.startswith(tuple(WALKS)):
-            recorded = (
-                "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
-            )
+            recorded = "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
             return f'{html}<p class="pv-rest">{recorded}</p>'
         frames = Frames(call)
         return self.panel(frames, key, html, f'<p class="pv-rest">{frames.rest()}</p>')
@@ -224,7 +266,9 @@ class Site:
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
         controls = "".join(control(one, values, frames) for one, values in frames.controls.items())
         _, summary, error, words = frames.frames[0]
-        words = f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>"
+        words = (
+            f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>"
+        )
         said = f'<div class="error" role="alert">{error}</div><div class="summary" role="status">{summary}</div>'
         return (
             f'<div class="pv-panel packviz" data-key="{key}"><div class="pv-controls">{controls}</div>'
@@ -241,7 +285,10 @@ def control(widget: Any, values: list[Any], frames: Frames) -> str:
     elif values == [False, True]:
         inner = f'<input type="checkbox"{" checked" * at}>'
     else:
-        inner = "".join(f"<option{' selected' * (i == at)}>{escape(value)}</option>" for i, value in enumerate(values))
+        inner = "".join(
+            f"<option{' selected' * (i == at)}>{escape(value)}</option>"
+            for i, value in enumerate(values)
+        )
         inner = f"<select>{inner}</select>"
     hidden = " hidden" * (widget not in frames.offered)
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
@@ -268,13 +315,16 @@ def api(title: str, names: list[str]) -> str:
             lines += [f".. automodule:: {value.__name__}", "   :no-members:", ""]
             inside = {one: getattr(value, one) for one in dir(value) if not one.startswith("_")}
             own = {
-                one: what for one, what in inside.items() if getattr(what, "__module__", "").startswith(value.__name__)
+                one: what
+                for one, what in inside.items()
+                if getattr(what, "__module__", "").startswith(value.__name__)
             }
         else:
             own = {name: value}
         home = value.__name__ if isinstance(value, ModuleType) else "packviz"
         lines += [
-            f".. auto{'class' if isinstance(what, type) else 'function'}:: {home}.{one}\n" for one, what in own.items()
+            f".. auto{'class' if isinstance(what, type) else 'function'}:: {home}.{one}\n"
+            for one, what in own.items()
         ]
     return "\n".join(lines)
 
@@ -283,7 +333,16 @@ def main(out: str, repository: str = "") -> int:
     """Writes the pages, and runs Sphinx with warnings as errors."""
     source = Path(f"{out}-source").resolve()
     Site(source, repository).write()
-    options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", f"html_static_path={source / '_static'}"]
+    options = [
+        "-q",
+        "-E",
+        "-W",
+        "--keep-going",
+        "-c",
+        str(DOCS),
+        "-D",
+        f"html_static_path={source / '_static'}",
+    ]
     shutil.rmtree(out, ignore_errors=True)
     return sphinx([*options, str(source), out])
 

@@ -18,7 +18,9 @@ html_css_files = ["palette.css", "site.css"]
 html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = html_show_search_summary = html_show_sphinx = False
 html_use_index = html_domain_indices = False
-html_extra_path = [".nojekyll"]  # so that GitHub Pages does not drop folders whose names begin with _
+html_extra_path = [
+    ".nojekyll"
+]  # so that GitHub Pages does not drop folders whose names begin with _
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 default_role = "code"  # docstrings write `x` for code
 autoclass_content = "both"
@@ -47,15 +49,21 @@ def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: 
         lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
 
 
-def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+def draw_examples(
+    app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
     """Runs the examples of a docstring, and puts their pictures below it."""
-    if getattr(value, "__module__", "").startswith("packviz.bench"):  # these examples take seconds, and draw nothing
+    if getattr(value, "__module__", "").startswith(
+        "packviz.measure"
+    ):  # these examples take seconds, and draw nothing
         return
     names: dict[str, Any] = {}
     for example in doctest.DocTestParser().get_examples("\n".join(lines)):
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(example.source, name, "exec"), names)
-    for drawn in (one for one in names.values() if hasattr(one, "to_svg") and not isinstance(one, type)):
+    for drawn in (
+        one for one in names.values() if hasattr(one, "to_svg") and not isinstance(one, type)
+    ):
         picture = f'<div class="pv-picture packviz" tabindex="0">{drawn.to_svg("live")}</div>'
         lines += ["", ".. raw:: html", "", *(f"   {line}" for line in picture.splitlines()), ""]
 

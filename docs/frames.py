@@ -13,7 +13,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from packviz import explorers, lessons
+from packviz import lessons, panels
 
 _NO_INPUT = (widgets.HTML, widgets.Label, widgets.Play, widgets.ToggleButton, widgets.IntProgress)
 _STYLE = re.compile(r"<style>.*?</style>")
@@ -28,15 +28,16 @@ class Frames:
         offered: the controls that the panel shows at the start.
         controls: the controls that are moved, each with its values.
         start: the values of these controls at the start.
-        places: a tree of dicts with a level for each control. The keys of a level are the indices of the control's
-            values, or `*` if the control has no effect. The leaves are the numbers of frames.
+        places: a tree of dicts with a level for each control. The keys of a level are the indices
+            of the control's values, or `*` if the control has no effect. The leaves are the numbers
+            of frames.
         frames: the picture, summary, error and text of each frame. The first frame is the start.
     """
 
     def __init__(self, call: str, walks: Sequence[Mapping[str, Sequence[Any]]] = ()) -> None:
         """Makes the panel with `call`, and moves its controls along `walks`, by default the walks in walks.toml."""
         walks = walks or next(walks for start, walks in WALKS.items() if call.startswith(start))
-        self.panel = eval(call, {**vars(explorers), "sentences": lessons.sentences})
+        self.panel = eval(call, {**vars(panels), "sentences": lessons.sentences})
         self.offered = [*inputs(self.panel)]
         self.controls: dict[Any, list[Any]] = {}
         self.start: dict[Any, Any] = {}
@@ -45,7 +46,9 @@ class Frames:
         self._frame()
         found = [place for walk in walks for place in self._walk(walk)]
         for place, frame in found:
-            *levels, last = ["*" if c not in place else str(v.index(place[c])) for c, v in self.controls.items()]
+            *levels, last = [
+                "*" if c not in place else str(v.index(place[c])) for c, v in self.controls.items()
+            ]
             node = self.places
             for level in levels:
                 node = node.setdefault(level, {})
@@ -55,21 +58,29 @@ class Frames:
         """Yields the settings of a walk that the panel accepts, each with the number of its frame."""
         found: dict[Any, list[Any]] = {}
         for name, values in walk.items():
-            control = next((control for control in inputs(self.panel) if control.description == name), None)
+            control = next(
+                (control for control in inputs(self.panel) if control.description == name), None
+            )
             if control is None:
-                raise ValueError(f"{type(self.panel).__name__} shows no control {name!r}: correct docs/walks.toml")
+                raise ValueError(
+                    f"{type(self.panel).__name__} shows no control {name!r}: correct docs/walks.toml"
+                )
             found[control] = _values(control, values)
             self.start.setdefault(control, control.value)
             control.value = found[control][0]
         for control, values in found.items():
             known = [*self.controls.get(control, ()), *values]
-            self.controls[control] = sorted({*known}) if type(known[0]) is int else [*dict.fromkeys(known)]
+            self.controls[control] = (
+                sorted({*known}) if type(known[0]) is int else [*dict.fromkeys(known)]
+            )
         for values in product(*found.values()):
             place = dict(zip(found, values, strict=True))
             for control, value in place.items():
                 if value in getattr(control, "options", [value]):
                     control.value = value
-            if all(control.value == value for control, value in place.items()):  # else the panel changed a value
+            if all(
+                control.value == value for control, value in place.items()
+            ):  # else the panel changed a value
                 yield place, self._frame()
 
     def _frame(self) -> int:
@@ -84,17 +95,32 @@ class Frames:
     def rest(self) -> str:
         """Returns a line about the states that the panel has only in JupyterLab."""
         others = [control.description for control in self.offered if control not in self.controls]
-        others += [f"your own {one.description}" for one in self.controls if isinstance(one, widgets.Textarea)]
+        others += [
+            f"your own {one.description}"
+            for one in self.controls
+            if isinstance(one, widgets.Textarea)
+        ]
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
         few = any(len(self.controls[control]) <= control.max - control.min for control in sliders)
-        more = ", ".join(dict.fromkeys(others)) + " and " * bool(others and few) + "every value of the sliders" * few
-        return f"This page has {len(self.frames)} states of the panel. JupyterLab has more: {more}." if more else ""
+        more = (
+            ", ".join(dict.fromkeys(others))
+            + " and " * bool(others and few)
+            + "every value of the sliders" * few
+        )
+        return (
+            f"This page has {len(self.frames)} states of the panel. JupyterLab has more: {more}."
+            if more
+            else ""
+        )
 
     def script(self, key: str) -> str:
         """Returns the frames as a script, which a page can load even from a file."""
         pieces: dict[str, int] = {}  # neighbouring pictures have most pieces in common
         frames = [
-            [[pieces.setdefault(piece, len(pieces)) for piece in _PIECE.findall(part)] for part in frame]
+            [
+                [pieces.setdefault(piece, len(pieces)) for piece in _PIECE.findall(part)]
+                for part in frame
+            ]
             for frame in self.frames
         ]
         data = {"places": self.places, "frames": frames, "pieces": [*pieces]}

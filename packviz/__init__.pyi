@@ -5,10 +5,7 @@ each name comes from: one import for each, and each on a line of its own.
 """
 
 from packviz import draw as draw
-from packviz import explorers as explorers
-from packviz.bench.advice import advise as advise
-from packviz.bench.calibration import calibrate as calibrate
-from packviz.bench.calls import time_calls as time_calls
+from packviz import panels as panels
 from packviz.check.batches import diagnose as diagnose
 from packviz.check.errors import explain_errors as explain_errors
 from packviz.check.museum import explain as explain
@@ -21,6 +18,9 @@ from packviz.core.spec import Spec as Spec
 from packviz.count.flops import flops as flops
 from packviz.draw.picture import Picture as Picture
 from packviz.draw.picture import show as show
+from packviz.measure.advice import advise as advise
+from packviz.measure.calibration import calibrate as calibrate
+from packviz.measure.calls import time_calls as time_calls
 from packviz.ops.masks import align as align
 from packviz.ops.masks import masked_loss as masked_loss
 from packviz.ops.masks import real_mask as real_mask

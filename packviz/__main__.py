@@ -8,9 +8,11 @@ from typing import Any
 
 def main() -> int:
     """Runs the command `packviz`. Ctrl-C ends the command without a traceback, even during the first import."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise, the parent process has changed it
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # otherwise, the parent process has changed it
         signal.signal(signal.SIGINT, _stop)
-    from packviz import cli  # noqa: PLC0415 - after the handler is set
+    from packviz import cli
 
     return cli.main()
 

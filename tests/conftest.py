@@ -11,11 +11,14 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "quick"
 
 # There are no limits on time, because a slow machine is not a defect.
 for name, examples in {"quick": 10, "full": 500}.items():
-    settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 settings.load_profile(PROFILE)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # The last thing that a worker does when it exits: taking apart an interpreter with torch would take a second.
+    # The last thing that a worker does when it exits: taking apart an interpreter with torch would
+    # take a second.
     atexit.register(os._exit, 0)
 
 
@@ -31,13 +34,19 @@ def pytest_collection_finish():
     """Excludes what is loaded by now from garbage collection, which would take half a second each time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)  # more rarely than usual, which takes a twelfth of the time of the tests
+    gc.set_threshold(
+        20_000, 20, 20
+    )  # more rarely than usual, which takes a twelfth of the time of the tests
 
 
 @pytest.fixture(scope="session")
 def chromium():
     """Returns the browser's path. Without a browser, the test is skipped, or fails in CI."""
-    from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, absent on a bare GPU machine
+    from browser.chromium import (
+        find_chromium,
+        how_to_get_it,
+        in_ci,
+    )  # in tools/, absent on a bare GPU machine
 
     if (found := find_chromium()) is None:
         (pytest.fail if in_ci() else pytest.skip)(how_to_get_it())

@@ -1,9 +1,10 @@
 """Writes, checks, tests and runs the notebooks.
 
-python tools/notebooks.py write [NAME…]              run the sources and write notebooks/ (`make notebooks`)
-python tools/notebooks.py check [NAME…]              find defects without running anything (`make check-notebooks`)
-python tools/notebooks.py test [NAME…]               check the notebooks, run them again, and compare every output
-python tools/notebooks.py run NAME OUT [-p k=v]…     run one notebook with papermill, without JupyterLab
+python tools/notebooks.py write [NAME…]              run the sources and write notebooks/ (`make
+notebooks`) python tools/notebooks.py check [NAME…]              find defects without running
+anything (`make check-notebooks`) python tools/notebooks.py test [NAME…]               check the
+notebooks, run them again, and compare every output python tools/notebooks.py run NAME OUT [-p k=v]…
+    run one notebook with papermill, without JupyterLab
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="notebooks.py", description="Writes, checks, tests and runs the notebooks.")
+    parser = argparse.ArgumentParser(
+        prog="notebooks.py", description="Writes, checks, tests and runs the notebooks."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, function, words in (
         ("write", _write, "run the sources and write the notebooks"),
@@ -45,17 +48,32 @@ def _parser() -> argparse.ArgumentParser:
         ("test", _test, "check the stored notebooks, run them again, and compare every output"),
     ):
         command = commands.add_parser(name, help=words, description=words)
-        command.add_argument("names", nargs="*", metavar="NAME", help="01_why_pack, or just 01 (default: all)")
+        command.add_argument(
+            "names", nargs="*", metavar="NAME", help="01_why_pack, or just 01 (default: all)"
+        )
         command.set_defaults(run=function)
     write = commands.choices["write"]
-    write.add_argument("--redraw", action="store_true", help="draw every chart again, even if it did not change")
+    write.add_argument(
+        "--redraw", action="store_true", help="draw every chart again, even if it did not change"
+    )
     run = commands.add_parser("run", help="run one notebook with papermill, without JupyterLab")
     run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
-    run.add_argument("out", metavar="OUT", type=Path, help="the notebook file to write, or a folder")
-    run.add_argument("-p", dest="pairs", metavar="key=value", action="append", default=[], help="a JSON or YAML value")
+    run.add_argument(
+        "out", metavar="OUT", type=Path, help="the notebook file to write, or a folder"
+    )
+    run.add_argument(
+        "-p",
+        dest="pairs",
+        metavar="key=value",
+        action="append",
+        default=[],
+        help="a JSON or YAML value",
+    )
     run.set_defaults(run=_run)
     for command in commands.choices.values():
-        command.add_argument("--root", type=Path, default=ROOT, help="the folder that contains notebooks/")
+        command.add_argument(
+            "--root", type=Path, default=ROOT, help="the folder that contains notebooks/"
+        )
     return parser
 
 
@@ -126,7 +144,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from nbtools.headless import parse_parameters, run  # noqa: PLC0415  papermill is slow to import
+    from nbtools.headless import parse_parameters, run
 
     (source,) = source_files(options.root, [options.name])
     notebook = source.parent.parent / f"{source.stem}.ipynb"

@@ -11,7 +11,10 @@ from packviz.draw.grids import BANDS
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
-_SIGNS, _SHARES = ("−−−", "−−", "−", "0", "+", "++", "+++"), ("least", "less", "half", "more", "most")
+_SIGNS, _SHARES = (
+    ("−−−", "−−", "−", "0", "+", "++", "+++"),
+    ("least", "less", "half", "more", "most"),
+)
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -36,7 +39,13 @@ def _colours(theme: str) -> Sheet:
         {f"a number, {sign}": fill for sign, fill in zip(_SIGNS, palette.SIGNED, strict=True)},
         {f"a weight, {share}": fill for share, fill in zip(_SHARES, palette.RAMP, strict=True)},
         {"real, useful": palette.REAL, "padding, wasted work": HATCHED},
-        differs | {"pointed at": own.accent, "wrong": own.wrong, "words": own.text, "axes and notes": own.muted},
+        differs
+        | {
+            "pointed at": own.accent,
+            "wrong": own.wrong,
+            "words": own.text,
+            "axes and notes": own.muted,
+        },
     ]
     for group in groups:
         y += 10
@@ -45,7 +54,10 @@ def _colours(theme: str) -> Sheet:
                 sheet.line([(8, y + 10), (38, y + 10)], fill, width=2.6, outlined=True)
             else:
                 sheet.box(8, y + 2, 30, 16, fill)
-            for x, word in ((50, said), (220, f"{own.hatch} on {own.padding}" if fill == HATCHED else fill)):
+            for x, word in (
+                (50, said),
+                (220, f"{own.hatch} on {own.padding}" if fill == HATCHED else fill),
+            ):
                 sheet.text(x, y + 14, word, ink=own.text)
             y += 22
     whole = Sheet(theme)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Records the times that the notebooks show, and the constants that `pv.run` uses to choose a method.
+"""Records the times that the notebooks show, and the constants that `pv.run` uses to choose a
+method.
 
     python tools/record.py --device cuda --minutes 9 --out DIR
 
-This command runs `packviz study` for one study after another until the time is up. Each study writes to its own file in
-DIR. To resume, run the same command again. When a study is complete, its file is copied to `notebooks/recorded/` in the
-checkout. The constants are saved to `packviz/ops/` before the studies that use them begin. With `--minutes 0`, the
-command only copies results, and measures nothing.
+This command runs `packviz study` for one study after another until the time is up. Each study
+writes to its own file in DIR. To resume, run the same command again. When a study is complete, its
+file is copied to `notebooks/recorded/` in the checkout. The constants are saved to `packviz/ops/`
+before the studies that use them begin. With `--minutes 0`, the command only copies results, and
+measures nothing.
 
 The script needs only torch and NumPy.
 """
@@ -43,10 +45,12 @@ GRACE = 60  # the seconds in which an interrupted study must end
 
 def study_of(step: str) -> tuple[Any, Sequence[Any]]:
     """Returns the study of a step, and the points to measure."""
-    from packviz.cli import STUDIES  # noqa: PLC0415 - main has added the checkout to the path
+    from packviz.cli import STUDIES
 
     name, *options = STEPS[step]
-    module = next(module for module in STUDIES if module.removesuffix("_benchmark").endswith(f".{name}"))
+    module = next(
+        module for module in STUDIES if module.removesuffix("_benchmark").endswith(f".{name}")
+    )
     study = importlib.import_module(module).STUDY
     return study, study.others[options[1]] if "--points" in options else study.full
 
@@ -60,12 +64,24 @@ def missing(step: str, path: Path) -> list[str]:
 
 def record(step: str, path: Path, device: str, threads: int, until: float) -> int:
     """Runs a study until it is complete or the time is up. Returns its exit status, or 0 if the time ran out."""
-    command = [sys.executable, "-m", "packviz", "study", *STEPS[step], "--device", device, "--threads", str(threads)]
+    command = [
+        sys.executable,
+        "-m",
+        "packviz",
+        "study",
+        *STEPS[step],
+        "--device",
+        device,
+        "--threads",
+        str(threads),
+    ]
     process = subprocess.Popen([*command, "--out", str(path)], cwd=ROOT)
     try:
         return process.wait(timeout=max(until - time.monotonic(), 0))
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C, the process has already received the signal
+        if isinstance(
+            error, subprocess.TimeoutExpired
+        ):  # after Ctrl-C, the process has already received the signal
             process.send_signal(signal.SIGINT)
         try:
             process.wait(GRACE)
@@ -87,24 +103,47 @@ def take(step: str, path: Path, device: str, threads: int) -> str:
     if step == "calibration":
         if not found.is_enough:
             return "not complete: too few points for constants"
-        target = ROOT / "packviz" / "ops" / f"costs_{f'cpu_{threads}' if kind == 'cpu' else 'cuda'}.json"
+        target = (
+            ROOT / "packviz" / "ops" / f"costs_{f'cpu_{threads}' if kind == 'cpu' else 'cuda'}.json"
+        )
         found.costs.save(target)
     elif left := missing(step, path):
         return f"not complete: {len(left)} points are missing, the first {left[0]}"
     else:
         target = ROOT / "notebooks" / "recorded" / path.name
         shutil.copyfile(path, target)
-    return "; ".join([f"copied to {target.relative_to(ROOT)}, measured on {found.caption}", *found.left_out])
+    return "; ".join(
+        [f"copied to {target.relative_to(ROOT)}, measured on {found.caption}", *found.left_out]
+    )
 
 
 def main() -> int:
     """Records until the time is up. Returns 1 if a study failed, 130 after Ctrl-C, and otherwise 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for results, or to resume from")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="folder for results, or to resume from",
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="time limit; 0 only copies")
-    parser.add_argument("--studies", nargs="+", choices=STEPS, default=[*STEPS], metavar="NAME", help=", ".join(STEPS))
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), metavar="N", help="time limit; 0 only copies"
+    )
+    parser.add_argument(
+        "--studies",
+        nargs="+",
+        choices=STEPS,
+        default=[*STEPS],
+        metavar="NAME",
+        help=", ".join(STEPS),
+    )
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     sys.path.insert(0, str(ROOT))
@@ -118,7 +157,11 @@ def main() -> int:
             path = folder / f"{step}_{end}.json"
             if time.monotonic() < until and missing(step, path):
                 failed |= record(step, path, options.device, options.threads, until) != 0
-            done = take(step, path, options.device, options.threads) if path.exists() else "nothing measured yet"
+            done = (
+                take(step, path, options.device, options.threads)
+                if path.exists()
+                else "nothing measured yet"
+            )
             print(f"{path.name}: {done}", flush=True)
     except KeyboardInterrupt:
         return 130

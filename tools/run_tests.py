@@ -1,10 +1,10 @@
 """Runs every check and test in stages, reports the time of each stage, and adds up the tests.
 
-`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only those of the groups
-`lint` and `unit`. A failed stage does not stop the others, so one run shows everything that is wrong. Each stage is a
-process of its own, so no pipe can hide its exit status. Stages with kernels and browsers spend much of their time
-waiting, so two groups run at a time. Each stage then writes to a file in artefacts/logs, which is printed when the
-stage has ended.
+`python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only
+those of the groups `lint` and `unit`. A failed stage does not stop the others, so one run shows
+everything that is wrong. Each stage is a process of its own, so no pipe can hide its exit status.
+Stages with kernels and browsers spend much of their time waiting, so two groups run at a time. Each
+stage then writes to a file in artefacts/logs, which is printed when the stage has ended.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Stage:
         """Returns the arguments with which Python runs the stage."""
         if not self.is_pytest:
             return [*self.command]
-        # An idle worker takes tests from another's queue, because some tests take no time and others a minute.
+        # An idle worker takes tests from another's queue, because some tests take no time and
+        # others a minute.
         spread = ["-n", str(workers), "--dist", "worksteal"]
         # xunit1, because the default form cannot hold the time and memory that a test records.
         return [*self.command, *spread, f"--junitxml={self.report}", "-o", "junit_family=xunit1"]
@@ -113,7 +114,8 @@ def count_tests(outcome: Outcome) -> None:
 
     outcome.failed = total("failures", "errors")
     outcome.skipped = total("skipped")
-    # If a test and its teardown both fail, both count as failures of one test, so the difference may be below 0.
+    # If a test and its teardown both fail, both count as failures of one test, so the difference
+    # may be below 0.
     outcome.passed = max(0, total("tests") - outcome.failed - outcome.skipped)
     if outcome.passed + outcome.failed == 0:
         outcome.fail("no test ran")
@@ -123,7 +125,8 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
     """Runs one stage. Its output appears at once if it runs `alone`, and otherwise when it has ended."""
     outcome = Outcome(stage)
     arguments = stage.arguments(workers())
-    # There are more processes than cores, so a thread must not keep a core busy while it waits for another thread.
+    # There are more processes than cores, so a thread must not keep a core busy while it waits for
+    # another thread.
     environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
     # An old report must not be counted if pytest dies before it writes a new one.
     stage.report.unlink(missing_ok=True)
@@ -138,9 +141,14 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
     with contextlib.nullcontext() if alone else path.open("wb") as said:
         command = [sys.executable, *arguments]
         errors = None if alone else subprocess.STDOUT
-        status = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=errors, check=False).returncode
+        status = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=said, stderr=errors, check=False
+        ).returncode
     if not alone:
-        print(f"\n=== output of {stage.name}\n{path.read_text(encoding='utf-8', errors='replace')}", flush=True)
+        print(
+            f"\n=== output of {stage.name}\n{path.read_text(encoding='utf-8', errors='replace')}",
+            flush=True,
+        )
     outcome.seconds = time.perf_counter() - start
     if status != 0:
         outcome.fail(f"exit status {status}")
@@ -152,7 +160,8 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
 def run_groups(groups: list[str]) -> list[Outcome]:
     """Runs some groups, `LANES` of them at a time, and the stages of each group one after another.
 
-    The terminal sends Ctrl-C to every running stage. These stages then end, and no other stage begins.
+    The terminal sends Ctrl-C to every running stage. These stages then end, and no other stage
+    begins.
     """
     interrupted = threading.Event()
 
@@ -170,7 +179,8 @@ def run_groups(groups: list[str]) -> list[Outcome]:
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:
-    """Returns a table with the time of each stage, followed by a line with the total numbers of tests.
+    """Returns a table with the time of each stage, followed by a line with the total numbers of
+    tests.
 
     Args:
         outcomes: the outcomes of all stages.
@@ -178,18 +188,24 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
     """
     lines = ["", "=== where the time went"]
     for outcome in outcomes:
-        counts = f"{outcome.passed} passed, {outcome.failed} failed" if outcome.stage.is_pytest else ""
+        counts = (
+            f"{outcome.passed} passed, {outcome.failed} failed" if outcome.stage.is_pytest else ""
+        )
         line = f"{outcome.stage.name:<24} {outcome.status:<8}{outcome.seconds:>8.1f} s  {counts}"
         lines.append("  ".join([line.rstrip(), *(f"[{note}]" for note in outcome.notes)]))
     times = os.times()
     worked = times.children_user + times.children_system
     lines.append(f"{'all':<33}{seconds:>8.1f} s  {worked:.0f} s of processor time")
     passed = sum(outcome.passed for outcome in outcomes)
-    # A stage that failed without a failed test counts as one, so a failed run never ends with "0 failed".
+    # A stage that failed without a failed test counts as one, so a failed run never ends with "0
+    # failed".
     failed = sum(max(outcome.failed, outcome.status == "failed") for outcome in outcomes)
     skipped = sum(outcome.skipped for outcome in outcomes)
     if any(outcome.stage.is_pytest for outcome in outcomes):
-        lines += ["", f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")]
+        lines += [
+            "",
+            f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""),
+        ]
     return "\n".join(lines)
 
 
@@ -197,7 +213,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the given groups of stages, by default all. Returns 1 if one failed, 130 after Ctrl-C, and otherwise 0."""
     groups = list(dict.fromkeys(stage.group for stage in STAGES))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("group", nargs="*", help=f"groups to run: {', '.join(groups)} (default: all)")
+    parser.add_argument(
+        "group", nargs="*", help=f"groups to run: {', '.join(groups)} (default: all)"
+    )
     asked = parser.parse_args(arguments).group or groups
     if unknown := [group for group in asked if group not in groups]:
         parser.error(f"no such group: {', '.join(unknown)}; choose from {', '.join(groups)}")

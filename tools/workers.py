@@ -6,12 +6,15 @@ import os
 
 import psutil
 
-# The memory to allow for each process, with a reserve. A test process with torch takes 1 GB. A test process with
-# JupyterLab, a kernel and a browser takes 2 GB. Two groups of tests run at a time, each with one process per core.
+# The memory to allow for each process, with a reserve. A test process with torch takes 1 GB. A test
+# process with JupyterLab, a kernel and a browser takes 2 GB. Two groups of tests run at a time,
+# each with one process per core.
 BYTES = 4e9
 
 
 def workers() -> int:
     """Returns the number of processes: one for each core, or fewer if memory is short, but at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min(cores, int(psutil.virtual_memory().available / BYTES)))

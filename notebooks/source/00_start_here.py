@@ -71,10 +71,10 @@ ask("padding gained")
 # install packviz.
 
 # %%
-from packviz.explorers import PaddingExplorer
+from packviz.panels import PaddingPanel
 
-explorer = PaddingExplorer([5, 3, 2])
-explorer
+panel = PaddingPanel([5, 3, 2])
+panel
 
 # %% [markdown]
 # If a grows to 6 steps, b and c gain one padding cell each, so the batch gains two.
@@ -94,7 +94,7 @@ print("packviz:", pv.Layout([5, 3, 2]).batch_sizes.tolist())
 assert pv.Layout.from_packed(packed) == pv.Layout([5, 3, 2])
 assert pv.Layout([6, 3, 2]).n_padding - pv.Layout([5, 3, 2]).n_padding == 2
 assert len(pack_sequence([torch.zeros(n) for n in (5, 3, 2)]).data) == 10
-assert explorer.shown == pv.Layout([5, 3, 2])
+assert panel.shown == pv.Layout([5, 3, 2])
 
 # %% [markdown]
 # ## Exercise

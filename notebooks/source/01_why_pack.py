@@ -42,7 +42,7 @@ batch
 
 # %% tags=["claims"]
 assert batch.layout.n_cells == 64
-assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
+assert batch.layout.n_real == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 
 # %% [markdown]
 # ## Which lengths waste the most?
@@ -51,10 +51,10 @@ assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 # Finally, set *lengths* to **log-normal**, which gives many short sequences and a few long ones, as in text.
 
 # %%
-from packviz.explorers import PaddingExplorer
+from packviz.panels import PaddingPanel
 
-explorer = PaddingExplorer()
-explorer
+panel = PaddingPanel()
+panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding. But a single long sequence widens all the other rows.
@@ -62,7 +62,7 @@ explorer
 # %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
     assert pv.Layout([length] + [others] * 7).n_padding == 7 * (length - others)
-assert explorer.shown == batch.layout
+assert panel.shown == batch.layout
 
 # %% [markdown]
 # ## Real sentences
@@ -99,7 +99,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # To try your own lengths, change the next list and run both cells.
 
 # %% tags=["claims"]
-waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
+waste = [1 - sum(b.n_real for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
 assert waste[0] > 0.5 > 0.2 > waste[1] > 0
 assert sorted(sizes)[255:257] == [11, 11]
 assert len(as_they_come) == 2 * sum(b.max_len >= 33 for b in as_they_come) == 16

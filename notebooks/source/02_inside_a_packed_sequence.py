@@ -96,10 +96,10 @@ assert torch.allclose(h, h_n[0], atol=1e-6)
 # loop, it stays as it was.
 
 # %%
-from packviz.explorers import PackedExplorer
+from packviz.panels import PackedPanel
 
-explorer = PackedExplorer([3, 5, 2, 4], t=3, states=True)
-explorer
+panel = PackedPanel([3, 5, 2, 4], t=3, states=True)
+panel
 
 # %% [markdown]
 # Then tick *show the common mistake*, which stores one sequence after another. In this order, the cells of a step are
@@ -108,10 +108,10 @@ explorer
 
 # %% tags=["claims"]
 for t in range(5):
-    start, end = explorer.shown.offsets[t : t + 2]
-    assert end - start == explorer.shown.batch_sizes[t]
-    assert f"data[{start}:{end}]" in PackedExplorer([3, 5, 2, 4], t=t).summary.value
-shown = [PackedExplorer([3, 5, 2, 4], t=t, states=True).to_text().split(f"h after step {t}")[1:] for t in range(5)]
+    start, end = panel.shown.offsets[t : t + 2]
+    assert end - start == panel.shown.batch_sizes[t]
+    assert f"data[{start}:{end}]" in PackedPanel([3, 5, 2, 4], t=t).summary.value
+shown = [PackedPanel([3, 5, 2, 4], t=t, states=True).to_text().split(f"h after step {t}")[1:] for t in range(5)]
 padded_c, packed_c = ([run.splitlines()[4] for run in runs] for runs in zip(*shown, strict=True))
 assert len(set(padded_c[1:])) == 4
 assert len(set(packed_c[1:])) == 1

@@ -107,9 +107,9 @@ for n, distances in zip(lengths, trajectory(comparison).padded, strict=True):
 # Now set *padding* to **NaN** and then increase *layers*. Which outputs stay right?
 
 # %%
-from packviz.explorers import StatesExplorer
+from packviz.panels import StatesPanel
 
-StatesExplorer([8, 5, 3], seed=17)
+StatesPanel([8, 5, 3], seed=17)
 
 # %% [markdown]
 # If an RNN reads in one *direction*, from the first step to the last, and the padding comes after the data, then its outputs
@@ -119,7 +119,7 @@ StatesExplorer([8, 5, 3], seed=17)
 # %% tags=["claims"]
 for padding in ("zeros", "noise", "NaN"):
     for layers in (1, 2, 3):
-        agrees = StatesExplorer([8, 5, 3], padding=padding, layers=layers).result.agrees
+        agrees = StatesPanel([8, 5, 3], padding=padding, layers=layers).result.agrees
         assert agrees.outputs
         assert not agrees.h_n
 

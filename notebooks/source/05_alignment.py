@@ -81,16 +81,16 @@ pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wron
 # does guessing from zeros work?
 
 # %%
-from packviz.explorers import AlignExplorer
+from packviz.panels import AlignPanel
 
-AlignExplorer()
+AlignPanel()
 
 # %% tags=["claims"]
 assert pv.align(row, [4], padding_side="left", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
 sides = [("left", "right"), ("left", "left"), ("right", "left"), ("right", "right")]
 for zeros in ("none", "at the start", "at the end"):
     for before, after in sides:
-        wrong = AlignExplorer(source_side=before, padding_side=after, zeros=zeros).wrong_cells
+        wrong = AlignPanel(source_side=before, padding_side=after, zeros=zeros).wrong_cells
         assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
 
 # %% [markdown]

@@ -72,9 +72,9 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # change `hidden_size` and the kind of RNN. Which of the saved shares change?
 
 # %%
-from packviz.explorers import CostExplorer
+from packviz.panels import CostPanel
 
-CostExplorer()
+CostPanel()
 
 # %% tags=["claims"]
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:

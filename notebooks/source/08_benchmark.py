@@ -117,7 +117,7 @@ for method, most in (("padded", 6), ("packed", 32)):
     growth = long.median(method) / short.median(method)
     assert (8 if method == "packed" else 2) < growth < most
 assert long.memory["packed"] < 0.6 * long.memory["padded"]
-assert long.memory["packed"] / b.n_valid < 0.9 * long.memory["padded"] / b.n_cells  # for each cell
+assert long.memory["packed"] / b.n_real < 0.9 * long.memory["padded"] / b.n_cells  # for each cell
 
 # %% [markdown]
 # ## A fair clock
@@ -154,17 +154,17 @@ step = None
 methods = "padded, packed"
 
 # %%
-from packviz.explorers import BenchmarkExplorer
+from packviz.panels import BenchmarkPanel
 
 sizes = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
-explorer = BenchmarkExplorer(device, quick=quick, setups=setups, methods=methods, **sizes)
-explorer
+panel = BenchmarkPanel(device, quick=quick, setups=setups, methods=methods, **sizes)
+panel
 
 # %% [markdown]
 # Or run the benchmark without the button:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-yours = explorer.measure()
+yours = panel.measure()
 print(yours)
 
 # %% tags=["claims"]

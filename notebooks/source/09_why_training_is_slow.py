@@ -81,9 +81,9 @@ small.pad.graph()
 # In the panel, first change only *distinct lengths* and then only T.
 
 # %%
-from packviz.explorers import GraphExplorer
+from packviz.panels import GraphPanel
 
-GraphExplorer()
+GraphPanel()
 
 # %% [markdown]
 # The number of nodes depends only on the number of distinct lengths. But `CopySlices` and `SliceBackward` write tensors
@@ -143,7 +143,7 @@ print("distinct lengths   steps   cells       pad   packed LSTM")
 for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
     layout = pv.Layout(lengths.spread(d, 64, steps), max_len=steps) if d > 1 else pv.Layout([33] * 64)
     pad, rnn = profile.count(layout).pad.backward, profile.count_rnn(lstm, layout).backward
-    cells = layout.n_valid
+    cells = layout.n_real
     print(f"{d:16} {steps:7} {cells:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
@@ -164,7 +164,7 @@ for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 6
 written = {}
 for d in (2, 4, 64):
     layout = pv.Layout(lengths.spread(d, 64, 65), max_len=65)
-    assert layout.n_valid == 2112
+    assert layout.n_real == 2112
     written[d] = profile.count(layout).pad.backward.bytes, profile.count_rnn(lstm, layout).backward.bytes
     if recorded:
         pad = profile.count(layout).pad

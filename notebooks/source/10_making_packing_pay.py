@@ -141,17 +141,17 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # *hidden_size*. Where does the lowest point go, and why?
 
 # %%
-from packviz.explorers import StaircaseExplorer
+from packviz.panels import StaircasePanel
 
-explorer = StaircaseExplorer(many=128, longest=256)
-explorer
+panel = StaircasePanel(many=128, longest=256)
+panel
 
 # %% tags=["claims"]
 assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding
 assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0
-assert 1 < explorer.trade_off.best < explorer.rectangles.options[-1]
-explorer.rectangles.value = explorer.rectangles.options[-1]
-assert explorer.shown.wasted == 0
+assert 1 < panel.trade_off.best < panel.rectangles.options[-1]
+panel.rectangles.value = panel.rectangles.options[-1]
+assert panel.shown.wasted == 0
 
 # %% [markdown]
 # In a larger RNN, each cell costs more, while a call costs much the same, so more cuts pay off.

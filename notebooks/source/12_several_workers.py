@@ -63,20 +63,20 @@ ask("a larger window")
 # padding took no time. The worker with the most tokens keeps the others waiting.
 
 # %%
-from packviz.explorers import BatchingExplorer
+from packviz.panels import BatchingPanel
 
-explorer = BatchingExplorer([len(sentence) for sentence in sentences()], workers=1)
-explorer
+panel = BatchingPanel([len(sentence) for sentence in sentences()], workers=1)
+panel
 
 # %% tags=["claims"]
-explorer.order.value, explorer.workers.value, shares = "bucketed", 2, []
+panel.order.value, panel.workers.value, shares = "bucketed", 2, []
 for window in (1, 2, 4, 8, 16):
-    explorer.window.value = window
-    shares.append((explorer.load.padding, batches.idle(explorer.tokens)))
+    panel.window.value = window
+    shares.append((panel.load.padding, batches.idle(panel.tokens)))
 assert shares == sorted(shares, reverse=True)
 assert [round(100 * padding / (padding + sum(lengths))) for padding, _ in shares] == [64, 51, 35, 24, 14]
-explorer.order.value = "sorted"
-assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts everything
+panel.order.value = "sorted"
+assert shares[-1][0] == panel.load.padding  # a window over all batches sorts everything
 
 # %% [markdown]
 # ## Who gets which sequences?

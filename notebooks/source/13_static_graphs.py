@@ -190,12 +190,12 @@ ask("a size that varies")
 # In the panel, choose a network or type a `forward`. Try using `packed.batch_sizes`, or return `len(packed.data)`.
 
 # %%
-from packviz.explorers import StaticExplorer
+from packviz.panels import StaticPanel
 
-StaticExplorer("PackedSequence used by max")
+StaticPanel("PackedSequence used by max")
 
 # %% tags=["claims"]
-typed = StaticExplorer()
+typed = StaticPanel()
 typed.code.value = """\
 def forward(self, x, lengths):
     packed = pack_padded_sequence(x, lengths)

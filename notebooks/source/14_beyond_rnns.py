@@ -259,7 +259,7 @@ print("equal:", torch.allclose(flex_attention(rows, rows, rows, block_mask=block
 # How long do 2,048 tokens take on this machine, with and without masks?
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-from packviz.bench import measure
+from packviz.measure import measure
 
 torch.set_num_threads(1)
 q = torch.randn(1, 4, 2048, 32)
@@ -283,10 +283,10 @@ assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_do
 # but there are more scores between different documents.
 
 # %%
-from packviz.explorers import RowExplorer
+from packviz.panels import RowPanel
 
-explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8, strategy="first-fit")
-explorer
+panel = RowPanel([3, 7, 4, 5, 4], row_size=8, strategy="first-fit")
+panel
 
 # %% tags=["claims"]
 sizes = [len(sentence) for sentence in sentences()]
@@ -294,7 +294,7 @@ assert len(pv.draw.Scores(sizes, 64, "first-fit decreasing").rows) == 102
 assert pv.draw.Scores(sizes, 64, "cut where the row ends").cut == 93
 cross_document = [pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)]
 assert cross_document == sorted(cross_document)
-assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
+assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
 # ## What people get wrong

@@ -17,9 +17,9 @@
 # them apart. You can also describe the problem in a few words.
 
 # %%
-from packviz.explorers import MuseumExplorer
+from packviz.panels import MuseumPanel
 
-search = MuseumExplorer(
+search = MuseumPanel(
     "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor"
 )
 search

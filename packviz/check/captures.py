@@ -13,7 +13,18 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from packviz.check.trials import Leaf, Reading, Runner, Trial, axes, difference, leaves, mapped, replaced, tensors
+from packviz.check.trials import (
+    Leaf,
+    Reading,
+    Runner,
+    Trial,
+    axes,
+    difference,
+    leaves,
+    mapped,
+    replaced,
+    tensors,
+)
 from packviz.core.quiet import quiet
 from packviz.core.validation import kind_of
 
@@ -29,14 +40,16 @@ class Captured(NamedTuple):
 
     Attributes:
         backend: one of `BACKENDS`.
-        takes: whether the backend accepts the network; `None` if the backend could not be tried in this environment.
-        same: whether the captured network gives the same results as the original on all inputs that were tried, apart
-            from an empty sequence for which it raises an error.
-        difference: the largest difference between the two results; infinite if their number or their shapes differ, or
-            if the captured network raises an error.
+        takes: whether the backend accepts the network; `None` if the backend could not be tried in
+            this environment.
+        same: whether the captured network gives the same results as the original on all inputs that
+            were tried, apart from an empty sequence for which it raises an error.
+        difference: the largest difference between the two results; infinite if their number or
+            their shapes differ, or if the captured network raises an error.
         trial: the name of the inputs that show the largest difference, such as `lengths [5, 3]`.
         message: the text of the error, or a description of the output that differs.
-        error: the error that the backend or the captured network raised; `None` if neither raised one.
+        error: the error that the backend or the captured network raised; `None` if neither raised
+            one.
     """
 
     backend: str
@@ -54,18 +67,26 @@ class Captured(NamedTuple):
             return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
         if self.same:
             return [self.backend, "✓ yes", "✓ yes", "", ""]
-        amount = "raises" if self.error else "shape" if " shape " in self.message else f"{self.difference:.2g}"
+        amount = (
+            "raises"
+            if self.error
+            else "shape"
+            if " shape " in self.message
+            else f"{self.difference:.2g}"
+        )
         return [self.backend, "✓ yes", "✗ no", amount, self.trial]
 
 
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
-    """Wraps the network in a module that takes only tensors, because a trace and an ONNX file can take nothing else.
+    """Wraps the network in a module that takes only tensors, because a trace and an ONNX file can
+    take nothing else.
 
-    The module returns its tensors, and then the output itself, which torch may reject because it contains a `None`.
+    The module returns its tensors, and then the output itself, which torch may reject because it
+    contains a `None`.
 
     Returns:
-        The module, the names of its inputs, and a function that names its outputs and adds the network's outputs that
-        are not tensors.
+        The module, the names of its inputs, and a function that names its outputs and adds the
+        network's outputs that are not tensors.
     """
     names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
     gave: list[Leaf] = []  # this is not an attribute, because torch.export resets attributes
@@ -78,7 +99,10 @@ def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any],
         def forward(self, *given: Tensor) -> Any:
             call.arguments.update(replaced(call.arguments, dict(zip(names, given, strict=False))))
             gave[:] = leaves({"output": (output := run.forward(call))})
-            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(())), output
+            return (
+                *(leaf for _, leaf in gave if isinstance(leaf, Tensor)),
+                torch.zeros(()),
+            ), output
 
     def named(outputs: Any) -> list[Leaf]:
         given = iter(outputs)
@@ -89,7 +113,9 @@ def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any],
 
 def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
     if sys.version_info >= (3, 14):
-        raise ImportError("torch.jit.trace is deprecated and does not support Python 3.14; choose another backend")
+        raise ImportError(
+            "torch.jit.trace is deprecated and does not support Python 3.14; choose another backend"
+        )
 
     def capture(call: Any) -> Any:
         given = tuple(tensors(call.arguments))
@@ -103,22 +129,38 @@ def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
 def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
     def capture(call: Any) -> Any:
         names = [*run.signature.parameters]
-        shapes = {name: mapped(name, value, partial(_dynamic, at)) for name, value in call.arguments.items()}
-        given = cast(Any, {"dynamic_shapes": {name: shapes[name] for name in names if name in shapes}} if at else {})
+        shapes = {
+            name: mapped(name, value, partial(_dynamic, at))
+            for name, value in call.arguments.items()
+        }
+        given = cast(
+            Any,
+            {"dynamic_shapes": {name: shapes[name] for name in names if name in shapes}}
+            if at
+            else {},
+        )
         return torch.export.export(run.module, call.args, call.kwargs, **given).module()
 
     program = run(inputs, capture)
-    return lambda other: leaves({"output": run(other, lambda call: program(*call.args, **call.kwargs))})
+    return lambda other: leaves(
+        {"output": run(other, lambda call: program(*call.args, **call.kwargs))}
+    )
 
 
 def _dynamic(at: Axes, name: str, leaf: Any) -> Any:
-    return dict.fromkeys(at.get(name, ()), torch.export.Dim.AUTO) if isinstance(leaf, Tensor) else None
+    return (
+        dict.fromkeys(at.get(name, ()), torch.export.Dim.AUTO) if isinstance(leaf, Tensor) else None
+    )
 
 
-def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True) -> Answer:
+def compiled(
+    run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True
+) -> Answer:
     """Compiles the network with `torch.compile`, by default with a backend that needs no C++ compiler."""
     torch.compiler.reset()
-    made = torch.compile(run.module, backend=backend, fullgraph=fullgraph, dynamic=True if at else None)
+    made = torch.compile(
+        run.module, backend=backend, fullgraph=fullgraph, dynamic=True if at else None
+    )
 
     def captured(other: Inputs) -> list[Leaf]:
         return leaves({"output": run(other, lambda call: made(*call.args, **call.kwargs))})
@@ -129,10 +171,14 @@ def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", full
 
 def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
     try:  # torch's own message about a missing package is less clear
-        *_, onnxruntime = map(import_module, [*["onnxscript"] * (not legacy), "onnx", "onnxruntime"])
+        *_, onnxruntime = map(
+            import_module, [*["onnxscript"] * (not legacy), "onnx", "onnxruntime"]
+        )
     except ImportError as error:
         install = "python -m pip install onnx onnxruntime onnxscript"
-        raise ImportError(f"{error.name} is not installed; run {install}", name=error.name) from error
+        raise ImportError(
+            f"{error.name} is not installed; run {install}", name=error.name
+        ) from error
     file = io.BytesIO()
 
     def capture(call: Any) -> Callable[[Any], list[Leaf]]:
@@ -140,8 +186,12 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
         flat, leaf_names, named = _flat(run, call)
         names = [f"x{i}" for i in range(len(given))]
         if legacy:
-            shapes: Any = {name: [*at.get(leaf, ())] for name, leaf in zip(names, leaf_names, strict=True)}
-            torch.onnx.export(flat, given, cast(Any, file), dynamo=False, input_names=names, dynamic_axes=shapes)
+            shapes: Any = {
+                name: [*at.get(leaf, ())] for name, leaf in zip(names, leaf_names, strict=True)
+            }
+            torch.onnx.export(
+                flat, given, cast(Any, file), dynamo=False, input_names=names, dynamic_axes=shapes
+            )
         else:
             shapes = (tuple(map(partial(_dynamic, at), leaf_names, given)),) if at else None
             made: Any = torch.onnx.export(
@@ -152,7 +202,9 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
 
     named: Callable[[Any], list[Leaf]] = run(inputs, capture)
     session = onnxruntime.InferenceSession(file.getvalue())
-    known = [one.name for one in session.get_inputs()]  # the file leaves out inputs that the network does not read
+    known = [
+        one.name for one in session.get_inputs()
+    ]  # the file leaves out inputs that the network does not read
 
     def captured(other: Inputs) -> list[Leaf]:
         feed = {f"x{i}": one.detach().cpu().numpy() for i, one in enumerate(tensors(other))}
@@ -168,8 +220,9 @@ BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
     "onnx": partial(_onnx, False),
     "onnx_legacy": partial(_onnx, True),
 }
-"""The functions that capture a network, by the name of the backend: `torch.jit.trace`, `torch.export`,
-`torch.compile(fullgraph=True)`, and both ONNX exporters. ONNX Runtime runs the exported files."""
+"""The functions that capture a network, by the name of the backend: `torch.jit.trace`,
+`torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters. ONNX Runtime runs the
+exported files."""
 
 
 def judged(
@@ -188,17 +241,24 @@ def judged(
         tried: the inputs to try, with the network's results for them.
         varied: the `Reading` of each input that contains lengths.
         dynamic: whether to capture for other batch sizes and numbers of time steps, too.
-        capture: the function that captures the network. Defaults to the backend's function in `BACKENDS`.
+        capture: the function that captures the network. Defaults to the backend's function in
+            `BACKENDS`.
     """
     inputs, names = tried[0].inputs, {one.name for one in varied}
-    fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]
+    fixed = [
+        leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)
+    ]
     if fixed and backend not in ("export", "compile"):
         name, kind = fixed[0][0], kind_of(fixed[0][1])
-        return Captured(backend, False, message=f"it takes only tensors, but {name} is {kind}; give a tensor")
+        return Captured(
+            backend, False, message=f"it takes only tensors, but {name} is {kind}; give a tensor"
+        )
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:
-            captured = (capture or BACKENDS[backend])(run, inputs, axes(inputs, varied) if dynamic else {})
+            captured = (capture or BACKENDS[backend])(
+                run, inputs, axes(inputs, varied) if dynamic else {}
+            )
         except ImportError as error:
             return Captured(backend, None, message=str(error))
         except Exception as error:
@@ -206,10 +266,14 @@ def judged(
         for trial in tried:
             problem = None
             try:
-                size, message = difference(trial.outputs, captured(trial.inputs), 1e-4 if "onnx" in backend else 1e-5)
+                size, message = difference(
+                    trial.outputs, captured(trial.inputs), 1e-4 if "onnx" in backend else 1e-5
+                )
             except Exception as error:
                 size, message, problem = float("inf"), f"raises {first_line(error)}", error
-            if size > result.difference and (result.same or not trial.empty):  # other lengths are more telling
+            if size > result.difference and (
+                result.same or not trial.empty
+            ):  # other lengths are more telling
                 same = trial.empty and problem is not None
                 result = Captured(backend, True, same, size, trial.name, message, problem)
     return result
@@ -223,7 +287,9 @@ def first_line(error: BaseException) -> str:
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
     text = _ANSI.sub("", str(error))
-    text = text.rpartition("\nRuntimeError: ")[2] if "TorchScript interpreter" in text else text  # after a traceback
+    text = (
+        text.rpartition("\nRuntimeError: ")[2] if "TorchScript interpreter" in text else text
+    )  # after a traceback
     line = next(iter(text.splitlines()), "")
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
     message = f"{type(error).__name__}: {line}"

@@ -27,16 +27,29 @@ from packviz.core.layout import Layout
 def add_diagnose(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz diagnose` to the parser."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="a .pt, .npz or .npy file with the padded batch x, or with x and lengths")
-    add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file with them (default: in FILE)")
-    add("--batch-first", action=argparse.BooleanOptionalAction, help="whether x is (B, T, …) or (T, B, …) (default)")
+    add(
+        "file",
+        metavar="FILE",
+        help="a .pt, .npz or .npy file with the padded batch x, or with x and lengths",
+    )
+    add(
+        "--lengths",
+        nargs="+",
+        metavar="N",
+        help="the length of each sequence, or a file with them (default: in FILE)",
+    )
+    add(
+        "--batch-first",
+        action=argparse.BooleanOptionalAction,
+        help="whether x is (B, T, …) or (T, B, …) (default)",
+    )
     add("--strict", action="store_true", help="exit with status 1 on a warning, too, not only on an error or if"
         " the data cannot be judged")  # fmt: skip
     parser.set_defaults(run=_diagnose)
 
 
 def _diagnose(options: argparse.Namespace) -> int:
-    from packviz.check.batches import diagnose  # noqa: PLC0415 - torch
+    from packviz.check.batches import diagnose
 
     x, n = _batch(options.file)
     n = lengths.read(" ".join(options.lengths)) if options.lengths else n
@@ -53,13 +66,15 @@ def _diagnose(options: argparse.Namespace) -> int:
 
 def _batch(path: str) -> tuple[Any, Any]:
     """Loads `x` and the lengths from a file that torch or NumPy saved. Missing lengths become `None`."""
-    import torch  # noqa: PLC0415
+    import torch
 
     suffix = Path(path).suffix.lower()
     if not Path(path).exists():
         raise ValueError(f"cannot read {path}: {os.strerror(errno.ENOENT)}")
     if suffix not in (".pt", ".pth", ".npz", ".npy"):
-        raise ValueError(f"{path} is not a .pt, .npz or .npy file; save the batch with torch.save or numpy.savez")
+        raise ValueError(
+            f"{path} is not a .pt, .npz or .npy file; save the batch with torch.save or numpy.savez"
+        )
     try:
         if suffix.startswith(".pt"):
             held = torch.load(path, map_location="cpu", weights_only=True)
@@ -67,7 +82,9 @@ def _batch(path: str) -> tuple[Any, Any]:
             held = np.load(path, allow_pickle=False)
             held = dict(held) if suffix == ".npz" else held
     except Exception as error:  # errors of pickle, zip files, torch and numpy, some of which suggest unsafe options
-        raise ValueError(f"cannot read {path}: it is damaged, or holds more than tensors and arrays") from error
+        raise ValueError(
+            f"cannot read {path}: it is damaged, or holds more than tensors and arrays"
+        ) from error
     if isinstance(held, Mapping):
         if "x" not in held:
             names = ", ".join(map(str, held)) or "nothing"
@@ -80,13 +97,17 @@ def _batch(path: str) -> tuple[Any, Any]:
         return torch.from_numpy(x) if isinstance(x, np.ndarray) else x, n
 
 
-EXECUTED = "The file is EXECUTED, and so is everything that it imports. Use only code that you trust."
+EXECUTED = (
+    "The file is EXECUTED, and so is everything that it imports. Use only code that you trust."
+)
 """The warning in the help of `packviz check` and `packviz patched`."""
 
 UNTRIED = 3
 """The exit status of `packviz check` if nothing is known to be wrong, but not everything could be tried."""
 
-_FACTORY = "write a function without arguments and give it instead: def example(): return {}, (x, lengths)"
+_FACTORY = (
+    "write a function without arguments and give it instead: def example(): return {}, (x, lengths)"
+)
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
@@ -102,16 +123,25 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         " for a network without inputs (default: 5 3 2)")  # fmt: skip
     add("--backends", nargs="+", metavar="NAME", default=["trace"], help="any of trace (the default), export, compile,"
         " onnx and onnx_legacy")  # fmt: skip
-    add("--lengths-at", nargs="*", metavar="NAME", help="the inputs that contain lengths, if they are not found")
-    add("--dynamic", action="store_true", help="try other batch sizes and numbers of time steps, too")
+    add(
+        "--lengths-at",
+        nargs="*",
+        metavar="NAME",
+        help="the inputs that contain lengths, if they are not found",
+    )
+    add(
+        "--dynamic",
+        action="store_true",
+        help="try other batch sizes and numbers of time steps, too",
+    )
     parser.set_defaults(run=_check)
 
 
 def _check(options: argparse.Namespace) -> int:
-    from torch import nn  # noqa: PLC0415
+    from torch import nn
 
-    from packviz.check.recorder import shown_path  # noqa: PLC0415 - torch
-    from packviz.check.static import check_static  # noqa: PLC0415
+    from packviz.check.recorder import shown_path
+    from packviz.check.static import check_static
 
     n = Layout(lengths.read(" ".join(options.lengths))).lengths.tolist()
     target, home = _named(options.target)
@@ -120,26 +150,43 @@ def _check(options: argparse.Namespace) -> int:
         if not isinstance(target, nn.Module) and callable(target):
             parameters = inspect.signature(target).parameters.values()
             variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-            if needed := [one.name for one in parameters if one.default is one.empty and one.kind not in variable]:
+            if needed := [
+                one.name
+                for one in parameters
+                if one.default is one.empty and one.kind not in variable
+            ]:
                 call = f"{target.__name__}({', '.join(f'{one}=…' for one in needed)})"
                 raise ValueError(f"it needs {', '.join(needed)}; {_FACTORY.format(call)}")
             target = target()
         if isinstance(target, nn.Module):
             target = target, _example(target, n)
             about = f"on an example made up for it, x of shape {tuple(target[1][0].shape)}: "
-            advice = "; if your batches look different, give a function that returns (network, inputs)"
+            advice = (
+                "; if your batches look different, give a function that returns (network, inputs)"
+            )
         if not isinstance(target, tuple) or len(target) != 2:
             name = type(target).__name__
-            raise TypeError(f"expected a network, or a function that returns (network, inputs), but got {name}")
+            raise TypeError(
+                f"expected a network, or a function that returns (network, inputs), but got {name}"
+            )
         with _complaining(Exception, about, advice):
-            found = check_static(*target, options.backends, dynamic=options.dynamic, lengths_at=options.lengths_at)
+            found = check_static(
+                *target, options.backends, dynamic=options.dynamic, lengths_at=options.lengths_at
+            )
     typed, shown = options.target.rpartition(":")[0], shown_path(home.__file__, home.__name__)
     if typed.endswith(".py"):  # name the file as the user typed it
-        found = replace(found, found=tuple(replace(one, where=one.where.replace(shown, typed, 1)) for one in found))
+        found = replace(
+            found,
+            found=tuple(replace(one, where=one.where.replace(shown, typed, 1)) for one in found),
+        )
     print(found)
     if found.ok:
         return 0
-    return UNTRIED if found.undecided or all(one.same or one.takes is None for one in found.backends) else 1
+    return (
+        UNTRIED
+        if found.undecided or all(one.same or one.takes is None for one in found.backends)
+        else 1
+    )
 
 
 def add_patched(parser: argparse.ArgumentParser) -> None:
@@ -153,18 +200,20 @@ def add_patched(parser: argparse.ArgumentParser) -> None:
 def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     """Splits the arguments of `packviz patched` after the name of the program.
 
-    The second part belongs to the program: without the split, the parser would take the program's options for packviz's
-    own. For other commands, the second part is `None`.
+    The second part belongs to the program: without the split, the parser would take the program's
+    options for packviz's own. For other commands, the second part is `None`.
     """
     if arguments[:1] != ["patched"]:
         return arguments, None
-    end = next((i for i, word in enumerate(arguments[1:], 2) if not word.startswith("-")), len(arguments))
+    end = next(
+        (i for i, word in enumerate(arguments[1:], 2) if not word.startswith("-")), len(arguments)
+    )
     return arguments[:end], arguments[end:]
 
 
 def _patched(options: argparse.Namespace) -> None:
     """Prepares the program to run after this command, so that the program keeps its own errors and exit status."""
-    from packviz.ops.patching import patch_torch  # noqa: PLC0415 - torch
+    from packviz.ops.patching import patch_torch
 
     if not Path(options.target).exists():
         raise ValueError(f"cannot run {options.target}: {os.strerror(errno.ENOENT)}")
@@ -185,17 +234,23 @@ def _named(target: str) -> tuple[Any, Any]:
     """Returns the object named by `package.module:name` or `path/file.py:name`, and the module that contains it."""
     place, _, name = target.rpartition(":")
     if not place or not name:
-        raise ValueError(f"{target} is not MODULE:NAME, such as package.module:name or path/file.py:name")
+        raise ValueError(
+            f"{target} is not MODULE:NAME, such as package.module:name or path/file.py:name"
+        )
     path = Path(place).resolve()
     root, parts = (path.parent, [path.stem]) if place.endswith(".py") else (Path.cwd(), [place])
-    while place.endswith(".py") and (root / "__init__.py").exists():  # a file in a package is imported as part of it
+    while (
+        place.endswith(".py") and (root / "__init__.py").exists()
+    ):  # a file in a package is imported as part of it
         root, parts = root.parent, [root.name, *parts]
     with _complaining((Exception, SystemExit), f"cannot import {place}: "):
         sys.path.insert(0, str(root))
         if len(parts) > 1 or parts == [place]:
             module: Any = importlib.import_module(".".join(parts).removesuffix(".__init__"))
         else:
-            form: Any = importlib.util.spec_from_file_location(place, path)  # a name that no other module has
+            form: Any = importlib.util.spec_from_file_location(
+                place, path
+            )  # a name that no other module has
             module = sys.modules[form.name] = importlib.util.module_from_spec(form)
             form.loader.exec_module(module)
     if not hasattr(module, name):
@@ -205,16 +260,20 @@ def _named(target: str) -> tuple[Any, Any]:
 
 def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
     """Returns a batch that fits a network's embedding or first RNN, and the lengths if the network takes them."""
-    import torch  # noqa: PLC0415
+    import torch
 
     rnn = next((one for one in network.modules() if isinstance(one, torch.nn.RNNBase)), None)
     if rnn is None:
-        raise TypeError("it has no RNN to make an example for; give a function that returns (network, inputs)")
+        raise TypeError(
+            "it has no RNN to make an example for; give a function that returns (network, inputs)"
+        )
     embeds = next((one for one in network.modules() if isinstance(one, torch.nn.Embedding)), None)
     x = torch.randn(len(n), max(n), rnn.input_size)
     if embeds is not None:  # token ids, padded with 0, so that they can be read as lengths
         ids = 1 + torch.arange(max(n)) % max(1, embeds.num_embeddings - 1)
-        x = (ids * (torch.arange(max(n)) < torch.tensor(n)[:, None])).clamp(max=embeds.num_embeddings - 1)
+        x = (ids * (torch.arange(max(n)) < torch.tensor(n)[:, None])).clamp(
+            max=embeds.num_embeddings - 1
+        )
     x = x if rnn.batch_first else x.transpose(0, 1)
     second = [*inspect.signature(network.forward).parameters.values()][1:2]
     takes = any("len" in one.name or one.default is one.empty for one in second)

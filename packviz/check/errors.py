@@ -38,7 +38,9 @@ class _Explained(ContextDecorator):
         """Prepares a warning in case the result is never used. It appears when Python exits, at the latest."""
         line = sys._getframe(2)
         place = (line.f_code.co_filename, line.f_lineno)
-        self._unused = weakref.finalize(self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place))
+        self._unused = weakref.finalize(
+            self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place)
+        )
 
     def __repr__(self) -> str:
         return _ALONE if self._unused.alive else "explain_errors(), in use"
@@ -51,7 +53,11 @@ class _Explained(ContextDecorator):
         _replace(sys, "excepthook", lambda kind, error, traceback: error)
         _replace(threading, "excepthook", lambda arguments: arguments.exc_value)
         if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
-            _replace(shell, "showtraceback", lambda info=None, *_, **__: info[1] if info else sys.exc_info()[1])
+            _replace(
+                shell,
+                "showtraceback",
+                lambda info=None, *_, **__: info[1] if info else sys.exc_info()[1],
+            )
 
     def uninstall(self) -> None:
         """Undoes `install`, if it was called."""
@@ -71,15 +77,19 @@ class _Explained(ContextDecorator):
         """Wraps a function so that errors in its body are explained.
 
         Raises:
-            TypeError: `function` is not a plain function: it is a generator function, a coroutine function, a class or
-                an `nn.Module`, or it is not callable.
+            TypeError: `function` is not a plain function: it is a generator function, a coroutine
+                function, a class or an `nn.Module`, or it is not callable.
         """
         self._unused.detach()
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
             shown = function.__name__ if isinstance(function, type) else kind_of(function)
-            raise TypeError(f"explain_errors wraps functions, but got {shown}; decorate its forward, or use `with`")
+            raise TypeError(
+                f"explain_errors wraps functions, but got {shown}; decorate its forward, or use `with`"
+            )
         if any(is_one(function) for is_one in _LATER):
-            raise TypeError(f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it")
+            raise TypeError(
+                f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it"
+            )
         return super().__call__(function)
 
 
@@ -95,15 +105,18 @@ def explain_errors(function: Function) -> Function: ...
 
 
 def explain_errors(function: Function | None = None) -> _Explained | Function:
-    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is given a packed batch.
+    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is
+    given a packed batch.
 
-    The note shows the arguments of the call, and draws the batch as text if it is small. If the error museum knows the
-    error, the note says why it happens and what to do. To look up the error, `explain_errors` applies the rules of
-    `pv.explain` to the message, the traceback and the arguments that were passed. An exception from any other code gets
-    a note only if the museum is sure about it. Nothing else changes: the same exception propagates, with the same
-    traceback. If nothing is raised, the cost is negligible.
+    The note shows the arguments of the call, and draws the batch as text if it is small. If the
+    error museum knows the error, the note says why it happens and what to do. To look up the error,
+    `explain_errors` applies the rules of `pv.explain` to the message, the traceback and the
+    arguments that were passed. An exception from any other code gets
+    a note only if the museum is sure about it. Nothing else changes: the same exception propagates,
+    with the same traceback. If nothing is raised, the cost is negligible.
 
-    Use `explain_errors` around a block of code, as a decorator of a function, or for all later code:
+    Use `explain_errors` around a block of code, as a decorator of a function, or for all later
+    code:
 
         with pv.explain_errors():
             packed = pack_padded_sequence(x, lengths)
@@ -113,18 +126,21 @@ def explain_errors(function: Function | None = None) -> _Explained | Function:
 
         pv.explain_errors().install()  # for uncaught errors from now on; .uninstall() undoes it
 
-    If an error was raised from an earlier one, or while an earlier one was being handled, the note may be about the
-    earlier one. If the result of `explain_errors()` is never used, nothing is explained, and a warning says so.
+    If an error was raised from an earlier one, or while an earlier one was being handled, the note
+    may be about the earlier one. If the result of `explain_errors()` is never used, nothing is
+    explained, and a warning says so.
 
     Args:
-        function: the function to decorate. `@pv.explain_errors` and `@pv.explain_errors()` do the same.
+        function: the function to decorate. `@pv.explain_errors` and `@pv.explain_errors()` do the
+            same.
 
     Returns:
-        A context manager that can also decorate functions; or, if `function` is passed, the decorated function.
+        A context manager that can also decorate functions; or, if `function` is passed, the
+        decorated function.
 
     Raises:
-        TypeError: `function` is not a plain function. To explain errors of a module, decorate its `forward`; inside a
-            generator or a coroutine, use a `with` block.
+        TypeError: `function` is not a plain function. To explain errors of a module, decorate its
+            `forward`; inside a generator or a coroutine, use a `with` block.
 
     Examples:
         >>> import packviz as pv, torch
@@ -148,7 +164,9 @@ def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None
 
     @functools.wraps(before)
     def hook(*args: Any, **kwargs: Any) -> Any:
-        if _undo:  # a hook wrapped by a later one stays in place after uninstall, and must do nothing
+        if (
+            _undo
+        ):  # a hook wrapped by a later one stays in place after uninstall, and must do nothing
             with suppress(Exception):
                 _try_to_explain(error_of(*args, **kwargs))
         return before(*args, **kwargs)
@@ -171,7 +189,9 @@ def _explain(error: Exception) -> None:
     """Adds a note to an error, about the error itself or about an earlier one."""
     found: list[tuple[Exception, str]] = []
     for one, is_shown in _chain(error):
-        if noted := next((str(n) for n in getattr(one, "__notes__", ()) if str(n).startswith(_SIGN)), ""):
+        if noted := next(
+            (str(n) for n in getattr(one, "__notes__", ()) if str(n).startswith(_SIGN)), ""
+        ):
             if not is_shown:  # the note is on an inner error that Python does not show
                 error.add_note(noted)
             return
@@ -179,7 +199,9 @@ def _explain(error: Exception) -> None:
             found.append((one, note))
     if not found:
         return
-    one, note = max(found, key=lambda each: "\n  passed: " in each[1])  # the first note that shows what was passed
+    one, note = max(
+        found, key=lambda each: "\n  passed: " in each[1]
+    )  # the first note that shows what was passed
     if one is not error:
         head, _, rest = note.partition("\n")
         first = format_exception_only(one)[0].partition(": ")[2].partition("\n")[0]
@@ -199,7 +221,9 @@ def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
         yield one, is_shown
         left += [(inner, is_shown) for inner in getattr(one, "exceptions", ())]
         left.append((one.__cause__, is_shown))
-        left.append((one.__context__, is_shown and one.__cause__ is None and not one.__suppress_context__))
+        left.append(
+            (one.__context__, is_shown and one.__cause__ is None and not one.__suppress_context__)
+        )
 
 
 class _Passed(NamedTuple):
@@ -207,7 +231,8 @@ class _Passed(NamedTuple):
 
     Attributes:
         call: the call with its arguments, as text; empty if it is not known.
-        drawn: a drawing of the batch, or a description of what does not fit; empty if there is neither.
+        drawn: a drawing of the batch, or a description of what does not fit; empty if there is
+            neither.
         packed: whether the call packs, unpacks, or takes a packed sequence.
     """
 
@@ -221,14 +246,22 @@ def _note(error: Exception) -> str:
     frames = list(walk_tb(error.__traceback__))
     if not frames:
         return ""  # the error was created but never raised
-    passed = next((one for frame, _ in reversed(frames) if (one := _call(frame))), None) or _on_line(*frames[-1])
-    shown = f"passed: {passed.call or 'a PackedSequence'}\n{passed.drawn}" * bool(passed.call or passed.packed)
+    passed = next(
+        (one for frame, _ in reversed(frames) if (one := _call(frame))), None
+    ) or _on_line(*frames[-1])
+    shown = f"passed: {passed.call or 'a PackedSequence'}\n{passed.drawn}" * bool(
+        passed.call or passed.packed
+    )
     found = museum.match(museum.text_of(error) + shown)
     if not (found.sure or (passed.packed and (found or passed.call))):
         return ""
     parts = [f"why: {found[0].why}", f"fix: {found[0].fix}"] if found else []
     parts += [f"passed: {passed.call}"] * bool(passed.call)
-    lines = [line for part in parts for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")]
+    lines = [
+        line
+        for part in parts
+        for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")
+    ]
     known = f"{'perhaps: ' * (not found.sure)}{found[0].name} ({found[0].place})" if found else ""
     lines += ["", indent(passed.drawn, "  ")] * bool(passed.drawn)
     return "\n".join([_SIGN + (known or "what was passed"), *lines])
@@ -251,10 +284,16 @@ def _call(frame: FrameType) -> _Passed | None:
     given, code = frame.f_locals, frame.f_code
     packs = frame.f_globals.get("__name__") in _PACKING_MODULES
     try:
-        if code.co_name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
+        if code.co_name == "forward" and any(
+            kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__
+        ):
             return _running(given, frame.f_back)
         if packs and code.co_name in _PACKING:
-            return _packing(code.co_name, {name: given[name] for name in code.co_varnames[: code.co_argcount]}, given)
+            return _packing(
+                code.co_name,
+                {name: given[name] for name in code.co_varnames[: code.co_argcount]},
+                given,
+            )
         return None
     except Exception:
         return _Passed(f"{code.co_name}, with arguments that cannot be shown", packed=packs)
@@ -282,15 +321,22 @@ def _packing(function: str, arguments: dict[str, Any], given: dict[str, Any]) ->
 
 def _with_packed(packed: Any, call: str = "") -> _Passed:
     """Describes a call with an argument that is, or should be, a packed sequence."""
-    return _Passed(call, _drawn(Layout.from_packed, packed) if _is_packed(packed) else "", packed=True)
+    return _Passed(
+        call, _drawn(Layout.from_packed, packed) if _is_packed(packed) else "", packed=True
+    )
 
 
 def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
     """Describes a call of an RNN."""
     rnn: Any = given["self"]
     x: Any = given.get("orig_input", given.get("input"))
-    # torch replaces a missing hx in its own frame, so the caller's arguments show whether one was passed.
-    called = caller.f_locals if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module" else {}
+    # torch replaces a missing hx in its own frame, so the caller's arguments show whether one was
+    # passed.
+    called = (
+        caller.f_locals
+        if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module"
+        else {}
+    )
     args = called.get("args", ())
     hx = args[1] if len(args) > 1 else called.get("kwargs", {}).get("hx")
     call = f"{rnn} called with {_shown(x)}" + (f" and hx {_shown(hx)}" if hx is not None else "")
@@ -327,5 +373,7 @@ def _shown(value: Any) -> str:
         return f"[{parts}]" if isinstance(value, list) else f"({parts})"
     if hasattr(value, "shape"):
         device = getattr(value, "device", "cpu")
-        return f"a tensor of shape {tuple(value.shape)}" + (f" on {device}" if str(device) != "cpu" else "")
+        return f"a tensor of shape {tuple(value.shape)}" + (
+            f" on {device}" if str(device) != "cpu" else ""
+        )
     return repr(value) if value is None else kind_of(value)

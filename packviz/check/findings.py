@@ -26,14 +26,15 @@ class Finding(HasText):
     """One result of a check.
 
     Attributes:
-        level: `"error"` if something breaks or is wrong, `"warning"` if something may be wrong, or `"info"` for
-            anything else that is worth knowing.
+        level: `"error"` if something breaks or is wrong, `"warning"` if something may be wrong, or
+            `"info"` for anything else that is worth knowing.
         rule: a short name that all findings of the same kind share.
         message: the text of the finding.
-        where: the line of the user's code, or the sequences, that the finding is about; empty if it is about neither.
+        where: the line of the user's code, or the sequences, that the finding is about; empty if it
+            is about neither.
         fix: the remedy, which may include code to paste; empty if there is nothing to do.
-        indices: the rows of the batch that the finding is about, so that you can look at `lengths[i]` and row `i` of
-            `x`; empty if it is about the batch as a whole.
+        indices: the rows of the batch that the finding is about, so that you can look at
+            `lengths[i]` and row `i` of `x`; empty if it is about the batch as a whole.
     """
 
     level: str
@@ -57,8 +58,12 @@ class Finding(HasText):
 
     def details(self) -> list[str]:
         """Returns the finding without its headline, in lines of at most 106 characters."""
-        whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # so that it can be pasted
-        parts = [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
+        whole = re.sub(
+            r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix
+        )  # so that it can be pasted
+        parts = [
+            f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text
+        ]
         # A path must not be broken at its hyphens.
         lines = [wrap(one, 106, subsequent_indent="  ", break_on_hyphens=not one.startswith("where: "))
                  for one in [*self.message.splitlines(), *parts]]  # fmt: skip
@@ -67,7 +72,8 @@ class Finding(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Findings(Drawing, Sequence[Finding]):
-    """The findings of a check, most serious first. Findings of the same level keep the order in which they were found.
+    """The findings of a check, most serious first. Findings of the same level keep the order in
+    which they were found.
 
     Attributes:
         title: the name of the model, or a description of the batch.
@@ -79,7 +85,9 @@ class Findings(Drawing, Sequence[Finding]):
 
     def __post_init__(self) -> None:
         levels = list(LEVELS)
-        object.__setattr__(self, "found", tuple(sorted(self.found, key=lambda one: levels.index(one.level))))
+        object.__setattr__(
+            self, "found", tuple(sorted(self.found, key=lambda one: levels.index(one.level)))
+        )
 
     def __len__(self) -> int:
         return len(self.found)

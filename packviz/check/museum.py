@@ -1,8 +1,9 @@
-"""Provides the exhibits of the error museum: mistakes with packed sequences, with their causes and fixes.
+"""Provides the exhibits of the error museum: mistakes with packed sequences, with their causes and
+fixes.
 
-The texts are in museum.toml. Notebooks 14 and 15 demonstrate most of the mistakes that raise no error, all surprises,
-and some of the errors. `explain` finds the exhibit for an error text, and `explain_errors` adds the exhibit's
-explanation to an exception.
+The texts are in museum.toml. Notebooks 14 and 15 demonstrate most of the mistakes that raise no
+error, all surprises, and some of the errors. `explain` finds the exhibit for an error text, and
+`explain_errors` adds the exhibit's explanation to an exception.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ TORCH = "2.13"  # the version of torch that raised the recorded errors
 class _Rule:
     """A rule that recognises the error text of a mistake.
 
-    The patterns are regular expressions that ignore case. Each is searched for in the whole error text, including the
-    traceback if there is one.
+    The patterns are regular expressions that ignore case. Each is searched for in the whole error
+    text, including the traceback if there is one.
 
     Attributes:
-        text: a pattern that must be found. If it has groups named `less` and `more`, these must match two widths of the
-            same batch with `less` < `more` < 2 · `less`, because a larger ratio has a different cause.
+        text: a pattern that must be found. If it has groups named `less` and `more`, these must
+            match two widths of the same batch with `less` < `more` < 2 · `less`, because a larger
+            ratio has a different cause.
         near: a second pattern that must be found, too; empty if there is none.
         unless: a pattern that must not be found; empty if there is none.
-        unsure: whether other mistakes produce this text, too. If so, the rule fits a text of several lines only if the
-            text also mentions an RNN, packing or data parallelism.
+        unsure: whether other mistakes produce this text, too. If so, the rule fits a text of
+            several lines only if the text also mentions an RNN, packing or data parallelism.
     """
 
     text: str
@@ -60,7 +62,11 @@ class _Rule:
     def fits(self, text: str) -> bool:
         """Returns whether the rule fits an error text, with or without its traceback."""
         has = partial(re.search, string=text, flags=re.IGNORECASE)
-        if not (found := has(self.text)) or not has(self.near) or (self.unless and has(self.unless)):
+        if (
+            not (found := has(self.text))
+            or not has(self.near)
+            or (self.unless and has(self.unless))
+        ):
             return False
         if self.unsure and "\n" in text.strip() and not has(_PACKING):
             return False
@@ -80,9 +86,10 @@ class Exhibit(Tabled):
         section: one of `SECTIONS`.
         why: the reason for the mistake.
         fix: the remedy.
-        says: torch's messages, each as the error's type and first line, in the order in which the notebook provokes
-            them.
-        met: other messages with the same cause, each preceded by the device, function or version that produced it.
+        says: torch's messages, each as the error's type and first line, in the order in which the
+            notebook provokes them.
+        met: other messages with the same cause, each preceded by the device, function or version
+            that produced it.
         asked: links to questions and issues.
         words: words that people use to describe the mistake, if there is no message to search for.
         rules: the rules that recognise its messages.
@@ -108,7 +115,11 @@ class Exhibit(Tabled):
     @property
     def place(self) -> str:
         """The place of the exhibit as text, such as `exhibit 3 of notebook 15`."""
-        return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "shown in no notebook"
+        return (
+            f"exhibit {self.number} of notebook {self.notebook}"
+            if self.notebook
+            else "shown in no notebook"
+        )
 
     @property
     def heading(self) -> str:
@@ -128,7 +139,8 @@ class Exhibit(Tabled):
         """Returns the card: the messages, the reason, the fix, and links to questions.
 
         Args:
-            messages: torch's messages in this run. If they differ from the recorded messages, the card shows both.
+            messages: torch's messages in this run. If they differ from the recorded messages, the
+                card shows both.
         """
         lines = []
         for label, text in self._parts(messages or self.says):
@@ -139,7 +151,9 @@ class Exhibit(Tabled):
     @property
     def table(self) -> Table:
         """The card of the exhibit, as a table."""
-        rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)]  # labels must not wrap
+        rows = [
+            (label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)
+        ]  # labels must not wrap
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
     def _parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -152,13 +166,15 @@ class Exhibit(Tabled):
             yield "asked", "  ".join(self.asked)
 
 
-# `attempt(function, *arguments)` calls the function, keeps the message that torch gives, and returns the result.
+# `attempt(function, *arguments)` calls the function, keeps the message that torch gives, and
+# returns the result.
 Attempt = Callable[..., Any]
 
 
 @contextmanager
 def exhibit(name: str) -> Iterator[Attempt]:
-    """Runs a `with` block that makes a mistake, and then prints the exhibit's card with the messages of this run.
+    """Runs a `with` block that makes a mistake, and then prints the exhibit's card with the
+    messages of this run.
 
     `exhibit` catches and shows every error, except for a failed assertion, which it raises again.
 
@@ -166,8 +182,8 @@ def exhibit(name: str) -> Iterator[Attempt]:
         name: the name of the exhibit.
 
     Yields:
-        A function for exhibits with several calls: it makes one call, and catches the error of that call (see
-        `Attempt`).
+        A function for exhibits with several calls: it makes one call, and catches the error of that
+        call (see `Attempt`).
 
     Raises:
         ValueError: there is no such exhibit.
@@ -231,29 +247,34 @@ class Matches(HasText, Sequence[Exhibit]):
 
     def to_html(self) -> str:
         """Returns the summary and the exhibits as HTML, with a table for each exhibit."""
-        return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
+        return f'<div class="packviz-table">{self.summary}</div>' + "".join(
+            one.to_html() for one in self
+        )
 
     _repr_html_ = to_html
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains, given the text of an error with packed sequences, why it happens and what to do about it.
+    """Explains, given the text of an error with packed sequences, why it happens and what to do
+    about it.
 
-        pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
+        pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D
+        cuda:0 Long tensor")
 
-    `explain` knows the error texts of the forty or so mistakes in the error museum (see notebook 15). It reports how
-    sure it is, because several mistakes may produce the same text. Paste the traceback, too, because the same text may
-    come from an embedding or from packing. For a mistake that raises no error, search with a few words, such as "h_n
-    order". To have errors explained when they are raised, along with the arguments of the call, use
-    `pv.explain_errors`.
+    `explain` knows the error texts of the forty or so mistakes in the error museum (see notebook
+    15). It reports how sure it is, because several mistakes may produce the same text. Paste the
+    traceback, too, because the same text may come from an embedding or from packing. For a mistake
+    that raises no error, search with a few words, such as "h_n order". To have errors explained
+    when they are raised, along with the arguments of the call, use `pv.explain_errors`.
 
     Args:
         text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
-        Up to three mistakes that match, best match first; empty if there are none. The result's `.sure` is True if only
-        one known mistake produces this text. If the first match may be wrong, `.doubt` says why. A notebook displays
-        why each mistake happens and what to do, and `print` writes this as text.
+        Up to three mistakes that match, best match first; empty if there are none. The result's
+        `.sure` is True if only one known mistake produces this text. If the first match may be
+        wrong, `.doubt` says why. A notebook displays why each mistake happens and what to do, and
+        `print` writes this as text.
 
     Raises:
         TypeError: `text` is neither a string nor an exception.
@@ -281,7 +302,9 @@ def match(text: str) -> Matches:
     fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
     sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
     found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
-    return Matches(found[:3], "" if len(sure) == 1 or not found else "Other mistakes produce this text, too.")
+    return Matches(
+        found[:3], "" if len(sure) == 1 or not found else "Other mistakes produce this text, too."
+    )
 
 
 def text_of(error: BaseException) -> str:
@@ -290,7 +313,8 @@ def text_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the type and the first line of an exception, without torch's numbers for ragged sizes.
+    """Returns the type and the first line of an exception, without torch's numbers for ragged
+    sizes.
 
     These numbers depend on how many jagged tensors were made before.
     """
@@ -311,10 +335,17 @@ def _by_words(text: str) -> Matches:
     titles = {one: _words(f"{one.name} {one.words}") for one in EXHIBITS}
     bodies = {one: _words(" ".join([one.why, one.fix, *one.texts])) for one in EXHIBITS}
     often = {**Counter(chain(*bodies.values())), **Counter(chain(*titles.values()))}
-    rare = {word: max(0.0, math.log(len(EXHIBITS) / often.get(word, 5) / 3)) for word in _words(text)}
-    scores = {one: sum(rare[w] * max(w in titles[one], 0.6 * (w in bodies[one])) for w in rare) for one in EXHIBITS}
+    rare = {
+        word: max(0.0, math.log(len(EXHIBITS) / often.get(word, 5) / 3)) for word in _words(text)
+    }
+    scores = {
+        one: sum(rare[w] * max(w in titles[one], 0.6 * (w in bodies[one])) for w in rare)
+        for one in EXHIBITS
+    }
     least = max(0.4 * sum(rare.values()), max(scores.values()) / 2)
-    best = sorted((one for one in EXHIBITS if scores[one] >= least > 0), key=scores.__getitem__, reverse=True)
+    best = sorted(
+        (one for one in EXHIBITS if scores[one] >= least > 0), key=scores.__getitem__, reverse=True
+    )
     return Matches(tuple(best[:3]), "Only some words match." if best else "")
 
 
@@ -335,7 +366,9 @@ def named(name: str) -> Exhibit:
 
 
 def _read() -> Iterator[Exhibit]:
-    sections = tomllib.loads(resources.files("packviz.check").joinpath("museum.toml").read_text(encoding="utf-8"))
+    sections = tomllib.loads(
+        resources.files("packviz.check").joinpath("museum.toml").read_text(encoding="utf-8")
+    )
     for section, exhibits in sections.items():
         for one in exhibits:
             rules = [_Rule(**rule) for rule in one.pop("rules", ())]

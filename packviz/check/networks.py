@@ -1,8 +1,8 @@
 """Defines small example networks around an LSTM, written the way users write them.
 
-The networks in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for fixed shapes. That
-compiler accepts the first four of them and rejects the last two. The networks in `TAGGERS` are for torch's own
-compilers.
+The networks in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for
+fixed shapes. That compiler accepts the first four of them and rejects the last two. The networks in
+`TAGGERS` are for torch's own compilers.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ class _PaddedTagger(Network):
 class _PackedTagger(Network):
     """A tagger that packs, and pads again before the next layer or, if `escaped`, passes on the data of the result."""
 
-    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True, escaped: bool = False) -> None:
+    def __init__(
+        self, pack: Any = pack_padded_sequence, full_width: bool = True, escaped: bool = False
+    ) -> None:
         """Stores the function that packs, and whether to pad to the width of `x` rather than to the longest length."""
         super().__init__()
         self.pack, self.full_width, self.escaped = pack, full_width, escaped
@@ -161,7 +163,9 @@ class _MaximumTagger(Network):
         value = 0.0 if self.masked else float("-inf")
         output, _ = pad_packed_sequence(result, padding_value=value, total_length=x.size(0))
         if self.masked:
-            output = output.masked_fill((torch.arange(x.size(0)).unsqueeze(1) >= lengths).unsqueeze(2), float("-inf"))
+            output = output.masked_fill(
+                (torch.arange(x.size(0)).unsqueeze(1) >= lengths).unsqueeze(2), float("-inf")
+            )
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 

@@ -1,7 +1,8 @@
-"""Records which torch functions a network calls, from which lines, and which values Python reads from tensors.
+"""Records which torch functions a network calls, from which lines, and which values Python reads
+from tensors.
 
-A `torch.overrides.TorchFunctionMode` sees every call to a torch function. `packviz.check.static` compares the records
-of several runs.
+A `torch.overrides.TorchFunctionMode` sees every call to a torch function. `packviz.check.static`
+compares the records of several runs.
 """
 
 from __future__ import annotations
@@ -24,29 +25,44 @@ from packviz.check.trials import Runner, tensors
 from packviz.core.frames import is_readers, package
 from packviz.ops import original, packing
 
-# The functions in `_READS` pass the value of a tensor to Python, and those in `SIZES` pass its size. The functions in
-# `_MAKES` make a tensor from values.
-_READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__", "__dlpack__"}
+# The functions in `_READS` pass the value of a tensor to Python, and those in `SIZES` pass its
+# size. The functions in `_MAKES` make a tensor from values.
+_READS = {
+    "item",
+    "tolist",
+    "numpy",
+    "equal",
+    "allclose",
+    "is_nonzero",
+    "__contains__",
+    "__array__",
+    "__dlpack__",
+}
 _READS |= {"__int__", "__float__", "__bool__", "__index__", "__complex__", "unbind"}
 SIZES = {"shape", "size", "__len__"}
 _MAKES = {"tensor", "as_tensor", "Tensor", "LongTensor", "IntTensor", "FloatTensor", "BoolTensor"}
 _OF_RNNS = ("torch.nn.utils.rnn", "torch.nn.modules.rnn", "torch.ao.nn.quantized", "packviz.ops.")
 _INDIRECT = {"torch._tensor", "torch.overrides"}
-# The code objects distinguish packing functions from the user's functions, whatever the paths of their files are.
-_PACKING = {getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES}
+# The code objects distinguish packing functions from the user's functions, whatever the paths of
+# their files are.
+_PACKING = {
+    getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES
+}
 
 
 class Event(NamedTuple):
     """A call to a torch function or, as the last event of a run, the return from `forward`.
 
     Attributes:
-        name: the name of the function; for a call made by a packing function or `pv.run`, the name of that function.
+        name: the name of the function; for a call made by a packing function or `pv.run`, the name
+            of that function.
         where: the line of the user's code that led to the call.
         direct: whether the line in `where` makes the call itself, rather than through library code.
         in_rnn: whether the call comes from code for RNNs or packing.
         value: the value that Python reads from a tensor, as text; empty if Python reads none.
         shapes: the shapes of the tensors that the function takes and returns.
-        arguments: the arguments of the packing function that makes the call; empty if there is none.
+        arguments: the arguments of the packing function that makes the call; empty if there is
+            none.
     """
 
     name: str
@@ -69,15 +85,25 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.events: list[Event] = []
         forward = inspect.unwrap(getattr(type(run.module), "forward", Recorder))
-        self._own, self._code = getattr(forward, "__globals__", None), getattr(forward, "__code__", None)
+        self._own, self._code = (
+            getattr(forward, "__globals__", None),
+            getattr(forward, "__code__", None),
+        )
         self._returned = ""
 
     @property
     def packed(self) -> list[list[int]]:
         """For each line that packs, the lengths that it packs with, sorted."""
-        found = {one.where: one.arguments for one in self.events if one.arguments.keys() & {"lengths", "sequences"}}
+        found = {
+            one.where: one.arguments
+            for one in self.events
+            if one.arguments.keys() & {"lengths", "sequences"}
+        }
         lengths = [one.get("lengths", one.get("sequences")) for one in found.values()]
-        return [sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in some) for some in lengths]
+        return [
+            sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in some)
+            for some in lengths
+        ]
 
     def run(self, run: Runner, call: Any) -> None:
         """Runs the network and records its calls, the line at which `forward` returns, and the shapes of the result."""
@@ -96,18 +122,30 @@ class Recorder(TorchFunctionMode):
             self._returned = _site_of(frame)
 
     def __torch_function__(
-        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Runs the function and records the call."""
         result = func(*args, **(kwargs or {}))
         name = str(func.__self__.__name__ if func.__name__ == "__get__" else func.__name__)
         taken, value = tensors({"": [args, kwargs]}), ""
-        if name in SIZES | _READS or (name in _MAKES and taken and not isinstance((*args, 0)[0], Tensor)):
-            value = _text(len(result) if name == "unbind" else result)  # `for row in tensor` calls unbind
+        if name in SIZES | _READS or (
+            name in _MAKES and taken and not isinstance((*args, 0)[0], Tensor)
+        ):
+            value = _text(
+                len(result) if name == "unbind" else result
+            )  # `for row in tensor` calls unbind
         shapes = [tuple(one.shape) for one in [*taken, *tensors({"": result})]]
         where, direct, in_rnn, caller, arguments = self._where()
-        if not where.partition(": ")[2].startswith("print("):  # printing never becomes part of a graph
-            self.events.append(Event(caller or name, where, direct, in_rnn, value, shapes, arguments))
+        if not where.partition(": ")[2].startswith(
+            "print("
+        ):  # printing never becomes part of a graph
+            self.events.append(
+                Event(caller or name, where, direct, in_rnn, value, shapes, arguments)
+            )
         return result
 
     def _where(self) -> tuple[str, bool, bool, str, Mapping[str, Any]]:
@@ -120,7 +158,9 @@ class Recorder(TorchFunctionMode):
             module = str(frame.f_globals.get("__name__"))
             if frame.f_code in _PACKING:
                 caller, local = frame.f_code.co_name, frame.f_locals
-                arguments = {one: local[one] for one in frame.f_code.co_varnames[: frame.f_code.co_argcount]}
+                arguments = {
+                    one: local[one] for one in frame.f_code.co_varnames[: frame.f_code.co_argcount]
+                }
             elif caller and module == "packviz.ops.running":
                 caller = "run"
             in_rnn |= module.startswith(_OF_RNNS)
@@ -142,7 +182,9 @@ def record(run: Runner, inputs: Mapping[str, Any]) -> Recorder:
 
 def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
     """Returns the events of two runs in pairs, up to where the runs diverge."""
-    return takewhile(lambda pair: pair[0][:2] == pair[1][:2], zip(one.events, other.events, strict=False))
+    return takewhile(
+        lambda pair: pair[0][:2] == pair[1][:2], zip(one.events, other.events, strict=False)
+    )
 
 
 def site(path: str, line: int, module: str = "") -> str:
@@ -158,19 +200,27 @@ def _site_of(frame: FrameType) -> str:
 def shown_path(path: str, module: str) -> str:
     """Returns a short form of a path.
 
-    A path in the working directory becomes relative to it, and the path of a module in another package begins with that
-    package. Any other path is returned in full.
+    A path in the working directory becomes relative to it, and the path of a module in another
+    package begins with that package. Any other path is returned in full.
     """
     path = os.path.abspath(path)
     if path.startswith(os.path.join(os.getcwd(), "")):
         return os.path.relpath(path)
     parts = Path(path).with_suffix("").parts
     names = module.split(".") + ["__init__"] * (parts[-1] == "__init__")
-    return "/".join([*names[:-1], Path(path).name]) if len(names) > 1 and [*parts[-len(names) :]] == names else path
+    return (
+        "/".join([*names[:-1], Path(path).name])
+        if len(names) > 1 and [*parts[-len(names) :]] == names
+        else path
+    )
 
 
 def _text(value: Any) -> str:
     """Returns a value as text; for many numbers, only their count and a hash."""
     numbers = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
     few = numbers.size < 100
-    return str(numbers.tolist()) if few else f"{numbers.size} numbers ({hash(numbers.tobytes()) % 10**6})"
+    return (
+        str(numbers.tolist())
+        if few
+        else f"{numbers.size} numbers ({hash(numbers.tobytes()) % 10**6})"
+    )

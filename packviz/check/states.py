@@ -49,10 +49,12 @@ RESULTS = {
 class Run(NamedTuple):
     """The results of an RNN, detached, in the shapes that the RNN returns.
 
-    The RNN has `L` layers, `D` directions and states of size `H`. `P` is its `proj_size`, or `H` without a projection.
+    The RNN has `L` layers, `D` directions and states of size `H`. `P` is its `proj_size`, or `H`
+    without a projection.
 
     Attributes:
-        output: `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`; a packed output is padded with zeros.
+        output: `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`; a packed output is padded with
+            zeros.
         h_n: `(L·D, B, P)` the final hidden states.
         c_n: `(L·D, B, H)` the final cell states; `None` unless the RNN is an LSTM.
     """
@@ -64,19 +66,21 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """The difference between a padded and a packed result. A cell is one vector of features, or one weight tensor.
+    """The difference between a padded and a packed result. A cell is one vector of features, or one
+    weight tensor.
 
     Attributes:
         name: the name of the result.
-        axis: the axis along which the sequences lie in the arrays below; `None` if there is no such axis.
-        absolute: for each cell, the largest absolute difference in any feature. It is NaN if only one of two compared
-            values is NaN. Two NaN values agree.
-        relative: for each cell, the 2-norm of the difference, divided by the 2-norm of the packed vector; infinite if
-            the packed vector is zero and the padded one is not.
+        axis: the axis along which the sequences lie in the arrays below; `None` if there is no such
+            axis.
+        absolute: for each cell, the largest absolute difference in any feature. It is NaN if only
+            one of two compared values is NaN. Two NaN values agree.
+        relative: for each cell, the 2-norm of the difference, divided by the 2-norm of the packed
+            vector; infinite if the packed vector is zero and the padded one is not.
         differs: for each cell, true if `absolute` is greater than `tolerance · scale`, or NaN.
-        scale: `(B,)` the largest finite magnitude in each sequence of the packed result, or `()` the largest in a
-            weight tensor. Each sequence has a scale of its own, so that large values in one sequence cannot hide an
-            error in another.
+        scale: `(B,)` the largest finite magnitude in each sequence of the packed result, or `()`
+            the largest in a weight tensor. Each sequence has a scale of its own, so that large
+            values in one sequence cannot hide an error in another.
     """
 
     name: str
@@ -88,10 +92,12 @@ class Difference:
 
 
 class Agreement(HasText):
-    """A record of which `RESULTS` agree between the padded and the packed run, read as `agrees.h_n` or `agrees["h_n"]`.
+    """A record of which `RESULTS` agree between the padded and the packed run, read as `agrees.h_n`
+    or `agrees["h_n"]`.
 
-    An unknown name raises an error. So does a result that the comparison does not have, such as `outputs_reverse` with
-    one direction or `c_n` for a GRU, because neither True nor False would be right.
+    An unknown name raises an error. So does a result that the comparison does not have, such as
+    `outputs_reverse` with one direction or `c_n` for a GRU, because neither True nor False would be
+    right.
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
@@ -101,7 +107,9 @@ class Agreement(HasText):
 
     def __getitem__(self, name: str) -> bool:
         if name not in RESULTS:
-            raise KeyError(f"there is no result {name!r}; choose one of {', '.join(map(repr, RESULTS))}")
+            raise KeyError(
+                f"there is no result {name!r}; choose one of {', '.join(map(repr, RESULTS))}"
+            )
         if name not in vars(self):
             raise KeyError(f"this comparison has no {name}; {self._absent[name]}")
         return bool(vars(self)[name])
@@ -116,12 +124,15 @@ class Agreement(HasText):
 
     def to_text(self) -> str:
         """Returns a line for each result."""
-        return "\n".join(text.table([[name, str(vars(self).get(name, "–"))] for name in RESULTS], "<  <"))
+        return "\n".join(
+            text.table([[name, str(vars(self).get(name, "–"))] for name in RESULTS], "<  <")
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StatesComparison(Drawing):
-    """A comparison of an RNN's results on a padded batch with its results on the same batch, packed.
+    """A comparison of an RNN's results on a padded batch with its results on the same batch,
+    packed.
 
     The RNN has `L` layers and `D` directions.
 
@@ -129,8 +140,8 @@ class StatesComparison(Drawing):
         rnn: the module as text.
         layout: the layout of the batch, with its lengths and `T`.
         dtype: the dtype of the weights.
-        tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
-            weight tensor.
+        tolerance: two values agree if they differ by at most this share of the largest value of
+            their sequence or weight tensor.
         padded: the results on the padded batch.
         packed: the results on the packed batch; the output is padded with zeros.
         outputs: `(B, T, D)` the difference in the last layer's outputs.
@@ -138,8 +149,9 @@ class StatesComparison(Drawing):
         c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
         batch_first: whether the two outputs are batch first, as `x` was.
         h_0: the initial hidden states, with the same shape as `padded.h_n`.
-        gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to `"x"`, `(B, T)`, and
-            to each trainable parameter, by name; empty if `compare` was called with `gradients=False`.
+        gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to
+            `"x"`, `(B, T)`, and to each trainable parameter, by name; empty if `compare` was called
+            with `gradients=False`.
         notes: further remarks, such as a note that dropout was left out.
     """
 
@@ -161,13 +173,18 @@ class StatesComparison(Drawing):
     def agrees(self) -> Agreement:
         """A record of which results agree between the padded and the packed run, as in `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
-        agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
+        agrees = {
+            name: not any(f.count for f in self._findings if name in f.names) for name in names
+        }
         absent = {"c_n": f"only an LSTM has a cell state, and this is {self.rnn}"}
         absent["outputs_reverse"] = f"{self.rnn} has one direction"
-        return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
+        return Agreement(
+            agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS}
+        )
 
     def needs_packing(self, name: str) -> bool:
-        """Returns whether a result differs between the padded and the packed run, and so needs packing to be right.
+        """Returns whether a result differs between the padded and the packed run, and so needs
+        packing to be right.
 
         Args:
             name: one of `RESULTS`.
@@ -191,7 +208,9 @@ class StatesComparison(Drawing):
         if wrong:
             parts.append(f"The padded results are wrong for {_merged(wrong, matter)}.")
         if hit := list(dict.fromkeys(name for f in wrong for name in f.sequences)):
-            parts.append(f"This affects {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+            parts.append(
+                f"This affects {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}."
+            )
         if poisoned := [f for f in wrong if np.isnan(f.worst())]:
             reached = "all of these" if len(poisoned) == len(wrong) else _merged(poisoned, matter)
             parts.append(f"NaN reaches {reached}.")
@@ -202,10 +221,23 @@ class StatesComparison(Drawing):
         layout = self.layout
         head = f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
         rule = f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in their sequence."
-        lines = [f"{head} {text.count(layout.max_len, 'time step')}, {self.dtype}", self.verdict, ""]
-        lines += [*text.table([[f.name, f.agreement()] for f in self._findings], "  <  <"), "", rule]
-        lines += [*(f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients), *self.notes]
-        lines += [line for grid in self.panels() if text.is_few(layout) for line in ("", *grid.to_text())]
+        lines = [
+            f"{head} {text.count(layout.max_len, 'time step')}, {self.dtype}",
+            self.verdict,
+            "",
+        ]
+        lines += [
+            *text.table([[f.name, f.agreement()] for f in self._findings], "  <  <"),
+            "",
+            rule,
+        ]
+        lines += [
+            *(f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients),
+            *self.notes,
+        ]
+        lines += [
+            line for grid in self.panels() if text.is_few(layout) for line in ("", *grid.to_text())
+        ]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -215,7 +247,11 @@ class StatesComparison(Drawing):
     @property
     def _halves(self) -> list[str]:
         """The label of each direction's half of the outputs; a single empty string if there is only one direction."""
-        return [f", {name} half" for name in DIRECTIONS] if self.outputs.absolute.shape[2] > 1 else [""]
+        return (
+            [f", {name} half" for name in DIRECTIONS]
+            if self.outputs.absolute.shape[2] > 1
+            else [""]
+        )
 
     @property
     def _states(self) -> list[Difference]:
@@ -230,7 +266,9 @@ class StatesComparison(Drawing):
         mask = self.layout.mask
         for d, half in enumerate(self._halves):
             here, names = np.arange(len(self._halves)) == d, ("outputs", f"outputs_{DIRECTIONS[d]}")
-            yield _Finding(f"outputs at real steps{half}", self.outputs, names, mask[..., None] & here)
+            yield _Finding(
+                f"outputs at real steps{half}", self.outputs, names, mask[..., None] & here
+            )
         if self.layout.n_padding:
             yield _Finding("outputs at padding", self.outputs, (), ~mask[..., None])
         for state in self._states:
@@ -243,9 +281,13 @@ class StatesComparison(Drawing):
                 yield _Finding(f"gradient to padding, loss on {loss}", to_x, (), ~mask)
             if to_weights:  # merged only here, because each weight has its own scale
                 kinds = ("absolute", "relative", "differs")
-                absolute, relative, differs = (np.array([getattr(d, kind) for _, d in to_weights]) for kind in kinds)
+                absolute, relative, differs = (
+                    np.array([getattr(d, kind) for _, d in to_weights]) for kind in kinds
+                )
                 gathered = Difference("weights", None, absolute, relative, differs, np.array(1.0))
-                yield _Finding(f"gradient to weights, loss on {loss}", gathered, names, noun="tensor")
+                yield _Finding(
+                    f"gradient to weights, loss on {loss}", gathered, names, noun="tensor"
+                )
 
     def panels(self) -> list[grids.Grid]:
         """Returns grids of the outputs of each direction, each kind of state, and each gradient with respect to `x`."""
@@ -255,10 +297,18 @@ class StatesComparison(Drawing):
         made = []
 
         def add(name: str, d: Difference, columns: list[str], pick: Any, hatch: Any = None) -> None:
-            made.append(grids.Grid(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch))
+            made.append(
+                grids.Grid(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch)
+            )
 
         for d, half in enumerate(self._halves):
-            add(f"outputs{half}: |padded − packed|", self.outputs, steps, lambda a, d=d: a[..., d], padding)
+            add(
+                f"outputs{half}: |padded − packed|",
+                self.outputs,
+                steps,
+                lambda a, d=d: a[..., d],
+                padding,
+            )
         arrows = ["→", "←"] if len(self._halves) > 1 else [""]
         columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
         for state in self._states:
@@ -280,31 +330,33 @@ def compare(
 ) -> StatesComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    `compare` disables dropout, because it would draw different numbers in the two runs, so their results would differ.
-    Apart from that, `compare` uses the module as it is. Afterwards, the module's mode, every `.grad` and torch's random
-    state are as they were before.
+    `compare` disables dropout, because it would draw different numbers in the two runs, so their
+    results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
+    module's mode, every `.grad` and torch's random state are as they were before.
 
     Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any `proj_size`, dtype and
-            device.
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
+            `proj_size`, dtype and device.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of each sequence.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of
+            each sequence.
         hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
-        gradients: whether to compare the gradients of two losses, too: a weighted sum of the outputs at real steps, and
-            one of `h_n` (see `LOSSES`).
-        tolerance: two values agree if they differ by at most this share of the largest value of their sequence or
-            weight tensor. Defaults to what `packviz.ops.tolerance.of_states` returns for the dtype and the device.
+        gradients: whether to compare the gradients of two losses, too: a weighted sum of the
+            outputs at real steps, and one of `h_n` (see `LOSSES`).
+        tolerance: two values agree if they differ by at most this share of the largest value of
+            their sequence or weight tensor. Defaults to what `packviz.ops.tolerance.of_states`
+            returns for the dtype and the device.
 
     Returns:
-        A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)` take the names in
-        `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook draws the comparison, and `print` writes
-        it as text.
+        A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
+        take the names in `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook
+        draws the comparison, and `print` writes it as text.
 
     Raises:
         TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a dense tensor.
-        ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta device; or a length is
-            not valid.
+        ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta
+            device; or a length is not valid.
 
     Examples:
         >>> import packviz as pv, torch
@@ -321,12 +373,20 @@ def compare(
     layout, weight = _checked(rnn, x, lengths, first), next(rnn.parameters())
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
-    tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
+    tolerance = (
+        of_states(weight.dtype, x.device.type)
+        if tolerance is None
+        else share("tolerance", tolerance)
+    )
 
     runs, grads = [], []
     with _undisturbed(rnn, x, first, gradients):
         if hx is not None:
-            hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, (tuple, list)) else hx.detach().clone()
+            hx = (
+                tuple(h.detach().clone() for h in hx)
+                if isinstance(hx, (tuple, list))
+                else hx.detach().clone()
+            )
         for pack in (False, True):
             leaf = x.detach().clone().requires_grad_(gradients)
             result = run(rnn, leaf, layout, hx, pack)
@@ -337,7 +397,9 @@ def compare(
 
     def state(name: str) -> Difference:
         states = (getattr(one, name) for one in runs)
-        by_layer = (one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states)
+        by_layer = (
+            one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states
+        )
         return _difference(name, 2, tolerance, *by_layer)
 
     return StatesComparison(
@@ -347,7 +409,9 @@ def compare(
         tolerance=tolerance,
         padded=padded,
         packed=packed,
-        outputs=_difference("outputs", 0, tolerance, *(by_direction(one.output, first, directions) for one in runs)),
+        outputs=_difference(
+            "outputs", 0, tolerance, *(by_direction(one.output, first, directions) for one in runs)
+        ),
         h_n=state("h_n"),
         c_n=None if padded.c_n is None else state("c_n"),
         batch_first=first,
@@ -364,7 +428,9 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Lay
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
     for kind in ("dtype", "device"):
         if (ours := getattr(x, kind)) != (theirs := getattr(next(rnn.parameters()), kind)):
-            raise ValueError(f"x has {kind} {ours}, but the module has {theirs}; call x.to({theirs!r})")
+            raise ValueError(
+                f"x has {kind} {ours}, but the module has {theirs}; call x.to({theirs!r})"
+            )
     return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
 
 
@@ -381,8 +447,8 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
 class _Finding:
     """One line of a comparison: how many cells of a result differ, and by how much.
 
-    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none, because values in the
-    padding are neither right nor wrong.
+    `names` lists the `RESULTS` to which the line belongs. A line about padding belongs to none,
+    because values in the padding are neither right nor wrong.
     """
 
     name: str
@@ -409,7 +475,11 @@ class _Finding:
     @property
     def sequences(self) -> list[str]:
         axis = self.difference.axis
-        return [] if axis is None else [sequence_name(b) for b in np.unique(self.differs.nonzero()[axis]).tolist()]
+        return (
+            []
+            if axis is None
+            else [sequence_name(b) for b in np.unique(self.differs.nonzero()[axis]).tolist()]
+        )
 
     @property
     def whole(self) -> str:
@@ -436,7 +506,9 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
     modes = [(module, module.training) for module in rnn.modules()]
     dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
-    drawn = torch.random.fork_rng(devices=devices, device_type=devices[0].type if devices else "cuda")
+    drawn = torch.random.fork_rng(
+        devices=devices, device_type=devices[0].type if devices else "cuda"
+    )
     with drawn, torch.inference_mode(False), torch.set_grad_enabled(gradients):
         try:
             rnn.eval()
@@ -451,36 +523,58 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
     """Runs the RNN on the padded or the packed batch. In both cases, the output is padded to `layout.max_len`."""
-    batch: Any = pack_padded_sequence(x, torch.tensor(layout.lengths), rnn.batch_first, False) if packed else x
+    batch: Any = (
+        pack_padded_sequence(x, torch.tensor(layout.lengths), rnn.batch_first, False)
+        if packed
+        else x
+    )
     output, state = rnn(batch, hx)
     if packed:
-        output, _ = pad_packed_sequence(output, batch_first=rnn.batch_first, total_length=layout.max_len)
+        output, _ = pad_packed_sequence(
+            output, batch_first=rnn.batch_first, total_length=layout.max_len
+        )
     h_n, c_n = state if isinstance(state, tuple) else (state, None)
     return Run(output, h_n, c_n)
 
 
-def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, dict[str, Tensor]]:
+def _gradients(
+    rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run
+) -> dict[str, dict[str, Tensor]]:
     """Returns each loss's gradients with respect to `"x"`, `(B, T, I)`, and to each trainable parameter, flattened."""
     weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
     mask = torch.tensor(layout.mask if rnn.batch_first else layout.mask.T.copy(), device=x.device)
-    results = {"outputs": run.output[mask], "h_n": run.h_n}  # indexed, not multiplied, because 0 · NaN is NaN
+    results = {
+        "outputs": run.output[mask],
+        "h_n": run.h_n,
+    }  # indexed, not multiplied, because 0 · NaN is NaN
     found = {}
     for i, (loss, values) in enumerate(results.items()):
         generator = torch.Generator().manual_seed(i)
-        total = (values * torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)).sum()
-        to_x, *others = torch.autograd.grad(total, [x, *weights.values()], retain_graph=not i, materialize_grads=True)
+        total = (
+            values * torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)
+        ).sum()
+        to_x, *others = torch.autograd.grad(
+            total, [x, *weights.values()], retain_graph=not i, materialize_grads=True
+        )
         found[loss] = {"x": to_x if rnn.batch_first else to_x.transpose(0, 1)}
         found[loss] |= {name: one.flatten() for name, one in zip(weights, others, strict=True)}
     return found
 
 
-def _compared(tolerance: float, padded: dict[str, Tensor], packed: dict[str, Tensor]) -> dict[str, Difference]:
+def _compared(
+    tolerance: float, padded: dict[str, Tensor], packed: dict[str, Tensor]
+) -> dict[str, Difference]:
     """Compares the gradients of one loss."""
     axes = {"x": 0}
-    return {name: _difference(name, axes.get(name), tolerance, one, packed[name]) for name, one in padded.items()}
+    return {
+        name: _difference(name, axes.get(name), tolerance, one, packed[name])
+        for name, one in padded.items()
+    }
 
 
-def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
+def _difference(
+    name: str, axis: int | None, tolerance: float, padded: Tensor, packed: Tensor
+) -> Difference:
     """Compares two tensors cell by cell. The last dimension of each is that of the features."""
     p, q = (t.detach().to("cpu", torch.float64).numpy() for t in (padded, packed))
     same = (p == q) | (np.isnan(p) & np.isnan(q))

@@ -1,8 +1,10 @@
-"""Tries torch's compilers on a network that packs, and reports which accept it and give the right results.
+"""Tries torch's compilers on a network that packs, and reports which accept it and give the right
+results.
 
-Each backend captures the network on the user's example. The captured network and the original then run on inputs of the
-same shape with other lengths, and their results are compared. If the results differ, two recorded runs show the lines
-where a value that depends on the lengths becomes a constant, a shape or a branch.
+Each backend captures the network on the user's example. The captured network and the original then
+run on inputs of the same shape with other lengths, and their results are compared. If the results
+differ, two recorded runs show the lines where a value that depends on the lengths becomes a
+constant, a shape or a branch.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.check.captures import BACKENDS, Captured, judged
 from packviz.check.findings import LEVELS, UNDECIDED, Finding, Findings
 from packviz.check.recorder import SIZES, Event, Recorder, record, site, together
-from packviz.check.trials import Reading, Runner, Trials, difference, is_list, leaves, readings, trials
+from packviz.check.trials import (
+    Reading,
+    Runner,
+    Trials,
+    difference,
+    is_list,
+    leaves,
+    readings,
+    trials,
+)
 from packviz.core.frames import is_readers
 from packviz.core.validation import kind_of, one_of
 from packviz.draw import listing
@@ -43,9 +54,10 @@ class StaticCheck(Findings):
 
     Attributes:
         backends: the result of each backend that was requested.
-        notes: remarks about which inputs contain lengths, what was compared, and what was not tried.
-        code: the lines of the network's `forward`, for `packviz.draw.listing`; empty if `forward` is long or cannot be
-            read.
+        notes: remarks about which inputs contain lengths, what was compared, and what was not
+            tried.
+        code: the lines of the network's `forward`, for `packviz.draw.listing`; empty if `forward`
+            is long or cannot be read.
     """
 
     backends: tuple[Captured, ...] = ()
@@ -82,7 +94,11 @@ class StaticCheck(Findings):
         """Draws the code, the table and the findings, one below the other."""
         sheet = Sheet(theme)
         sheet.paragraph(8, 12, self.lines)
-        return [*([listing.draw(self.code, theme)] if self.code else []), sheet, *super().pictures(theme)]
+        return [
+            *([listing.draw(self.code, theme)] if self.code else []),
+            sheet,
+            *super().pictures(theme),
+        ]
 
 
 def check_static(
@@ -93,45 +109,56 @@ def check_static(
     dynamic: bool = False,
     lengths_at: str | Iterable[str] | None = None,
 ) -> StaticCheck:
-    """Reports which backends capture a network correctly for other lengths, and which lines make a length constant.
+    """Reports which backends capture a network correctly for other lengths, and which lines make a
+    length constant.
 
-    `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It tries the example,
-    and then other lengths in inputs of the same shape: the example's lengths in a different order, equal lengths,
-    lengths of 1, random lengths, and, unless the network is on a GPU, an empty sequence. It also tries other
-    floating-point numbers. Inputs that the network itself rejects do not count. A backend passes if, on all others,
-    the network that it captured on the example gives the same results as the original. Afterwards, `check_static`
-    restores modes, attributes, buffers and the random state of torch, numpy and Python. It does not undo changes that
-    `forward` makes to other Python objects.
+    `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It
+    tries the example,
+    and then other lengths in inputs of the same shape: the example's lengths in a different order,
+    equal lengths, lengths of 1, random lengths, and, unless the network is on a GPU, an empty
+    sequence. It also tries other floating-point numbers. Inputs that the network itself rejects do
+    not count. A backend passes if, on all others, the network that it captured on the example gives
+    the same results as the original. Afterwards, `check_static` restores modes, attributes, buffers
+    and the random state of torch, numpy and Python. It does not undo changes that `forward` makes
+    to other Python objects.
 
     Args:
         module: any network, including a scripted or a quantised one.
-        example_inputs: a tuple or list of the network's positional arguments, or a dict of its keyword arguments.
-        backends: any of `"trace"` (`torch.jit.trace`, with `strict=False` so that it accepts dicts as outputs),
-            `"export"` (`torch.export`), `"compile"` (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"`
-            (`torch.onnx.export` with and without `dynamo=True`, run by ONNX Runtime). A trace usually takes a fraction
-            of a second, and each of the others up to several seconds. A trace and an ONNX file have only tensors as
-            inputs, so they keep any other argument, such as a flag, from the example.
-        dynamic: whether the batch size and the number of time steps may vary, too. The lengths show which axes these
-            are, so without lengths, no other sizes are tried, and the notes say so.
-        lengths_at: the names of the inputs that contain lengths, in case `check_static` does not find them, such as
-            `"lengths"` or `"batch['lengths']"`. Pass an empty list if no input contains lengths. By default,
-            `check_static` varies every input that can be read as lengths: whole numbers, fractions of `T`, masks, ids
-            of tokens, or of the characters of words, padded with 0 or 1, and packed sequences.
+        example_inputs: a tuple or list of the network's positional arguments, or a dict of its
+            keyword arguments.
+        backends: any of `"trace"` (`torch.jit.trace`, with `strict=False` so that it accepts dicts
+            as outputs), `"export"` (`torch.export`), `"compile"` (`torch.compile(fullgraph=True)`),
+            `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without `dynamo=True`, run by
+            ONNX Runtime). A trace usually takes a fraction of a second, and each of the others up
+            to several seconds. A trace and an ONNX file have only tensors as inputs, so they keep
+            any other argument, such as a flag, from the example.
+        dynamic: whether the batch size and the number of time steps may vary, too. The lengths show
+            which axes these are, so without lengths, no other sizes are tried, and the notes say
+            so.
+        lengths_at: the names of the inputs that contain lengths, in case `check_static` does not
+            find them, such as `"lengths"` or `"batch['lengths']"`. Pass an empty list if no input
+            contains lengths. By default,
+            `check_static` varies every input that can be read as lengths: whole numbers, fractions
+            of `T`, masks, ids of tokens, or of the characters of words, padded with 0 or 1, and
+            packed sequences.
 
     Returns:
-        The findings, whose `ok` is True only if every requested backend accepted the network and gave the same results,
-        apart from an empty sequence for which it raised an error. Each error has a `rule`: the name of a backend that
-        rejected the network, gave different results or could not be tried; `constant` for each further line that makes
-        a length constant; or `undecided` if nothing can be concluded about other lengths. A warning with the rule
-        `empty` says that the network accepts an empty sequence, but what a backend captured raises an error for it.
-        Warnings with the rules `size`, `total_length`, `unsorted` and `padding_value` are about compilers that were not
-        run.
+        The findings, whose `ok` is True only if every requested backend accepted the network and
+        gave the same results,
+        apart from an empty sequence for which it raised an error. Each error has a `rule`: the name
+        of a backend that rejected the network, gave different results or could not be tried;
+        `constant` for each further line that makes a length constant; or `undecided` if nothing can
+        be concluded about other lengths. A warning with the rule `empty` says that the network
+        accepts an empty sequence, but what a backend captured raises an error for it. Warnings with
+        the rules `size`, `total_length`, `unsorted` and `padding_value` are about compilers that
+        were not run.
 
     Raises:
         TypeError: `module` is not a module, or `example_inputs` is not a tuple, a list or a dict.
-        ValueError: the inputs do not fit the network's `forward`; a backend does not exist; an input named in
-            `lengths_at` does not exist or cannot be read as lengths; or the network cannot be run, because its
-            `forward` is a generator or a coroutine, or because it has lazy modules without sizes.
+        ValueError: the inputs do not fit the network's `forward`; a backend does not exist; an
+            input named in `lengths_at` does not exist or cannot be read as lengths; or the network
+            cannot be run, because its `forward` is a generator or a coroutine, or because it has
+            lazy modules without sizes.
         Exception: any error that the network raises on the example.
 
     Examples:
@@ -146,19 +173,26 @@ def check_static(
     bound = _bound(module, example_inputs)
     run, inputs = Runner(module, bound.signature), dict(bound.arguments)
     first = record(run, inputs)
-    # If an input can be read in several forms, the most likely form gives the lengths that the network packs with.
-    found = sorted(_named(inputs, lengths_at), key=lambda one: sorted(one.lengths) not in first.packed)
+    # If an input can be read in several forms, the most likely form gives the lengths that the
+    # network packs with.
+    found = sorted(
+        _named(inputs, lengths_at), key=lambda one: sorted(one.lengths) not in first.packed
+    )
     tested = trials(run, inputs, found, dynamic)
     seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
     errors = [*_undecided(run, tested, seen, lengths_at)]
-    rows = [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
+    rows = (
+        [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
+    )
     errors += [one for row in rows for one in _of_backend(row, run, tested, first)]
     warnings: dict[tuple[str, str], Finding] = {}
     for one in _of_other_compilers(seen):
         warnings.setdefault((one.rule, one.where), one)
     shown = [*errors, *warnings.values()]
     notes = _notes(tested, found, rows)
-    return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown))
+    return StaticCheck(
+        type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown)
+    )
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
@@ -166,14 +200,22 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is {kind_of(module)}; give the nn.Module itself")
     name = type(module).__name__
-    if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(example_inputs, (tuple, list, Mapping)):
+    if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(
+        example_inputs, (tuple, list, Mapping)
+    ):
         kind = kind_of(example_inputs)
-        raise TypeError(f"example_inputs is {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
+        raise TypeError(
+            f"example_inputs is {kind}; give a tuple of the inputs, as in (x, lengths), or a dict"
+        )
     kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     if any(is_one(module.forward) for is_one in kinds):
-        raise ValueError(f"{name}.forward is a generator or async, so a call runs nothing; use return")
+        raise ValueError(
+            f"{name}.forward is a generator or async, so a call runs nothing; use return"
+        )
     if any(is_lazy(one) for one in [*module.parameters(), *module.buffers()]):
-        raise ValueError(f"{name} has lazy modules without sizes; run it once on a batch, then check it")
+        raise ValueError(
+            f"{name} has lazy modules without sizes; run it once on a batch, then check it"
+        )
     named = example_inputs if isinstance(example_inputs, Mapping) else {}
     try:
         return _signature(module).bind(*(() if named else example_inputs), **named)
@@ -199,26 +241,47 @@ def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) ->
     for place in places:
         if place not in {one.name for one in found}:
             names = ", ".join(name for name, _ in leaves(inputs))
-            raise ValueError(f"lengths_at names {place}, where no lengths can be read; the inputs are {names}")
+            raise ValueError(
+                f"lengths_at names {place}, where no lengths can be read; the inputs are {names}"
+            )
     return [one for one in found if one.name in places]
 
 
-def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any) -> Iterator[Finding]:
+def _undecided(
+    run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any
+) -> Iterator[Finding]:
     """Yields a finding with the reason why nothing can be concluded about other lengths, if there is one."""
     example, *others = tested.tried
-    names, fix = leaves(example.inputs), "Make the lengths an input of their own, as a tensor of whole numbers."
+    names, fix = (
+        leaves(example.inputs),
+        "Make the lengths an input of their own, as a tensor of whole numbers.",
+    )
     closed = [f"{name} is {kind_of(leaf)}, which" for name, leaf in names if _is_closed(leaf)]
     if difference(example.outputs, run.outputs(example.inputs), 1e-5)[0]:
-        message, fix = "Each run gives a different result, so nothing can be compared.", "Make it repeatable."
-    elif (packed := seen[0].packed) and all(record(run, one.inputs).packed == packed for one in others):
+        message, fix = (
+            "Each run gives a different result, so nothing can be compared.",
+            "Make it repeatable.",
+        )
+    elif (packed := seen[0].packed) and all(
+        record(run, one.inputs).packed == packed for one in others
+    ):
         message = "The network packs, but no input that was varied changed the lengths that it packs with."
     elif closed and lengths_at is None:
-        message, fix = f"{closed[0]} may contain lengths but cannot be varied.", "Give the lengths as a tensor."
+        message, fix = (
+            f"{closed[0]} may contain lengths but cannot be varied.",
+            "Give the lengths as a tensor.",
+        )
     elif tested.refused and not tested.varied:
         trial, error = next(iter(tested.refused.items()))
-        message = f"The network accepts no other lengths: for {trial} it raises {type(error).__name__}: {error}"[:300]
+        message = f"The network accepts no other lengths: for {trial} it raises {type(error).__name__}: {error}"[
+            :300
+        ]
         fix = "Name the inputs that contain lengths, as in lengths_at='lengths'."
-    elif not tested.varied and lengths_at is None and any(_may_hold_lengths(leaf) for _, leaf in names):
+    elif (
+        not tested.varied
+        and lengths_at is None
+        and any(_may_hold_lengths(leaf) for _, leaf in names)
+    ):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
         fix = f"{fix} If no input contains lengths, pass lengths_at=()."
     else:
@@ -228,8 +291,26 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
 
 def _is_closed(leaf: Any) -> bool:
     """Returns whether a leaf is an object that may contain lengths but is not searched for them."""
-    known = (Tensor, np.ndarray, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module, type)
-    return not (leaf is None or isinstance(leaf, known) or is_list(leaf) or leaf in ([], ()) or callable(leaf))
+    known = (
+        Tensor,
+        np.ndarray,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        torch.dtype,
+        torch.device,
+        nn.Module,
+        type,
+    )
+    return not (
+        leaf is None
+        or isinstance(leaf, known)
+        or is_list(leaf)
+        or leaf in ([], ())
+        or callable(leaf)
+    )
 
 
 def _may_hold_lengths(leaf: Any) -> bool:
@@ -248,7 +329,10 @@ _TENSORS = "Compute with tensors (a mask, torch.where), or do this outside the n
 
 
 def _sentence(row: Captured) -> str:
-    name, does = _NAMES[row.backend], "and gives the same results" if row.same else f"but is wrong for {row.trial}"
+    name, does = (
+        _NAMES[row.backend],
+        "and gives the same results" if row.same else f"but is wrong for {row.trial}",
+    )
     does += f", but raises an error for {row.trial}" if row.same and row.error else ""
     if row.takes is None:
         return f"{name} was not tried: {row.message}."
@@ -256,9 +340,11 @@ def _sentence(row: Captured) -> str:
 
 
 def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
-    """Yields an error for a backend, at a line that makes a length constant, and another for each further such line.
+    """Yields an error for a backend, at a line that makes a length constant, and another for each
+    further such line.
 
-    If all is right but an empty sequence, for which the captured network raises an error, the finding is a warning.
+    If all is right but an empty sequence, for which the captured network raises an error, the
+    finding is a warning.
     """
     name, where = _NAMES[row.backend], _line_of(row.error)
     if row.same and row.error:
@@ -268,11 +354,14 @@ def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> 
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
     elif not row.takes:
         fix = _TENSORS if row.backend == "trace" else _OPERATOR
-        yield Finding("error", row.backend, f"{name} rejects the network: {row.message}", where, fix)
+        yield Finding(
+            "error", row.backend, f"{name} rejects the network: {row.message}", where, fix
+        )
     elif not row.same:
         trial = next(one for one in tested.tried if one.name == row.trial)
         kept: dict[str, str] = {}
-        # The trial may show no line, because `.data` keeps a value that Python never reads. Other lengths may show one.
+        # The trial may show no line, because `.data` keeps a value that Python never reads. Other
+        # lengths may show one.
         for other in [trial, *tested.tried]:
             for one, two in [] if kept else _kept(first, record(run, other.inputs)):
                 read = f"what {one.name.strip('_')}() reads: {one.value:.40}, but {two.value:.40} for {other.name}"
@@ -285,7 +374,8 @@ def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> 
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
-    """Returns the pairs of events at which Python reads different values in two runs, up to where the runs diverge.
+    """Returns the pairs of events at which Python reads different values in two runs, up to where
+    the runs diverge.
 
     If only sizes differ, `_kept` returns only the last pair.
     """
@@ -297,10 +387,21 @@ def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
 
 def _line_of(error: BaseException | None) -> str:
     """Returns the innermost line of the user's code that an error names, in its traceback or in its text."""
-    frames = [one for one in traceback.walk_tb(error.__traceback__ if error else None) if is_readers(one[0])]
-    lines = [site(one.f_code.co_filename, line, str(one.f_globals.get("__name__"))) for one, line in frames]
+    frames = [
+        one
+        for one in traceback.walk_tb(error.__traceback__ if error else None)
+        if is_readers(one[0])
+    ]
+    lines = [
+        site(one.f_code.co_filename, line, str(one.f_globals.get("__name__")))
+        for one, line in frames
+    ]
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
-    lines += [site(path, int(line)) for path, line in named if isfile(path) and not re.search("/(torch|ops)/", path)]
+    lines += [
+        site(path, int(line))
+        for path, line in named
+        if isfile(path) and not re.search("/(torch|ops)/", path)
+    ]
     return lines[-1] if lines else ""
 
 
@@ -321,14 +422,24 @@ def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
             masked = f"output.masked_fill(~pv.real_mask(lengths, {mask}[..., None], {shown})"
             yield "padding_value", message, f"Pad with 0, and mask by the lengths: {masked}."
         if given["total_length"] is None:
-            message = "Without total_length, it pads to max(lengths), so the size depends on the lengths."
+            message = (
+                "Without total_length, it pads to max(lengths), so the size depends on the lengths."
+            )
             fix = "Pass the number of time steps of the padded input: total_length=x.size(0), or x.size(1)."
-            yield "total_length", f"{message} {_LEGACY} pads to all time steps instead, without an error.", fix
+            yield (
+                "total_length",
+                f"{message} {_LEGACY} pads to all time steps instead, without an error.",
+                fix,
+            )
     elif event.name.startswith("pack_") and not given["enforce_sorted"]:
         fix = "Sort the batch, longest first, before you pass it to the network, and set enforce_sorted=True."
         yield "unsorted", f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.", fix
     elif event.name in ("sort", "argsort") and not event.in_rnn:
-        yield "unsorted", f"{_NEURON} leaves a sort to the CPU.", "Sort the batch before you pass it to the network."
+        yield (
+            "unsorted",
+            f"{_NEURON} leaves a sort to the CPU.",
+            "Sort the batch before you pass it to the network.",
+        )
 
 
 def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
@@ -342,10 +453,16 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
             if one.shapes == two.shapes or (one.in_rnn and not unfixed):
                 continue
             if not one.in_rnn:
-                a, b = next(pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1])
+                a, b = next(
+                    pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1]
+                )
                 message = f"The size of a tensor that {one.name} takes or returns depends on the lengths: {a} or {b}."
-                fix = "Pad first, with pad_packed_sequence and a total_length, and mask the padding."
-                yield Finding("warning", "size", f"{message} {_NEURON} rejects that.", one.where, fix)
+                fix = (
+                    "Pad first, with pad_packed_sequence and a total_length, and mask the padding."
+                )
+                yield Finding(
+                    "warning", "size", f"{message} {_NEURON} rejects that.", one.where, fix
+                )
             break  # all sizes that follow depend on it
 
 
@@ -376,7 +493,9 @@ def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line,
         return ()
     if len(lines) > _MOST_LINES:
         return ()
-    marks = {one.where: one.level for one in reversed([*found])}  # the first finding at a line counts
+    marks = {
+        one.where: one.level for one in reversed([*found])
+    }  # the first finding at a line counts
     shown = []
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(site(path, number, name), "")

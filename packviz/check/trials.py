@@ -1,10 +1,11 @@
-"""Finds the inputs of a network that contain lengths, and runs the network with other lengths in them.
+"""Finds the inputs of a network that contain lengths, and runs the network with other lengths in
+them.
 
-This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, fractions of
-`T`, masks of real steps or of padding, ids of tokens or of the characters of words, padded with 0 or 1, and a
-`PackedSequence`. It varies all of them together, or one by one if the network does not accept the combination. Varying
-an input that contains no lengths does no harm, because a captured network that keeps the example's values of any input
-is wrong, too.
+This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a
+list, fractions of `T`, masks of real steps or of padding, ids of tokens or of the characters of
+words, padded with 0 or 1, and a `PackedSequence`. It varies all of them together, or one by one if
+the network does not accept the combination. Varying an input that contains no lengths does no harm,
+because a captured network that keeps the example's values of any input is wrong, too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 Leaf = tuple[str, Any]  # a name, such as `batch['lengths']`, and the value
 _PARTS = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
 _SIZES = ".batch_sizes"  # marks a PackedSequence, whose tensors do not contain lengths on their own
-_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # a module's attributes of these types get their contents back
+_HOLDERS = (
+    dict,
+    list,
+    set,
+    OrderedDict,
+    defaultdict,
+)  # a module's attributes of these types get their contents back
 
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
@@ -44,14 +51,23 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
         for key, one in value.items():
             new[key] = mapped(f"{name}[{key!r}]", one, change)
         return new
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size) and not is_list(value):
+    if (
+        isinstance(value, (list, tuple))
+        and not isinstance(value, torch.Size)
+        and not is_list(value)
+    ):
         names = getattr(value, "_fields", None)
-        parts = [mapped(f"{name}.{names[i]}" if names else f"{name}[{i}]", v, change) for i, v in enumerate(value)]
+        parts = [
+            mapped(f"{name}.{names[i]}" if names else f"{name}[{i}]", v, change)
+            for i, v in enumerate(value)
+        ]
         return type(value)(*parts) if names else type(value)(parts)
     if is_dataclass(value) and not isinstance(value, type):
         new = copy.copy(value)
         for field in fields(value):
-            object.__setattr__(new, field.name, mapped(f"{name}.{field.name}", getattr(value, field.name), change))
+            object.__setattr__(
+                new, field.name, mapped(f"{name}.{field.name}", getattr(value, field.name), change)
+            )
         return new
     return change(name, value)
 
@@ -94,16 +110,24 @@ class Runner:
     def __init__(self, module: nn.Module, signature: inspect.Signature) -> None:
         self.module, self.signature = module, signature
 
-    def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
+    def __call__(
+        self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]
+    ) -> Any:
         """Calls a function with the inputs, bound to the parameters of `forward`, and then restores the state."""
         call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
-        with torch.random.fork_rng(devices=self.gpus(inputs)), torch.no_grad(), _restored(self.module):
+        with (
+            torch.random.fork_rng(devices=self.gpus(inputs)),
+            torch.no_grad(),
+            _restored(self.module),
+        ):
             self.module.eval()
             return function(call)
 
     def gpus(self, inputs: Mapping[str, Any]) -> set[int]:
         """Returns the indices of the GPUs that hold parameters or inputs."""
-        return {one.device.index for one in [*self.module.parameters(), *tensors(inputs)] if one.is_cuda}
+        return {
+            one.device.index for one in [*self.module.parameters(), *tensors(inputs)] if one.is_cuda
+        }
 
     def outputs(self, inputs: Mapping[str, Any]) -> list[Leaf]:
         """Returns the leaves of the network's result."""
@@ -130,7 +154,9 @@ def _restored(module: nn.Module) -> Iterator[None]:
         for held, was in states:
             held.clear()
             held.extend(was) if isinstance(held, list) else held.update(was)
-        for one, training in zip(parts, modes, strict=True):  # a scripted module does not keep its mode as an attribute
+        for one, training in zip(
+            parts, modes, strict=True
+        ):  # a scripted module does not keep its mode as an attribute
             one.training = training
         for buffer, before in values:
             if not torch.equal(buffer, before):
@@ -147,7 +173,8 @@ class Reading(NamedTuple):
         name: the name of the input.
         form: the form of the lengths in the input, such as `whole numbers` or `a mask`.
         lengths: the lengths of the example.
-        write: a function that takes other lengths and returns an input of the same form, as a dict of its leaves.
+        write: a function that takes other lengths and returns an input of the same form, as a dict
+            of its leaves.
     """
 
     name: str
@@ -163,9 +190,13 @@ def readings(inputs: Mapping[str, Any]) -> list[Reading]:
     """Returns the ways in which the inputs may be read as lengths. For each input, the most likely way comes first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
-    packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
+    packed = [
+        _packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names
+    ]
     found = [leaf for leaf in parts.items() if leaf[0].rpartition(".")[0] not in names]
-    steps = sorted({n for _, leaf in found if isinstance(leaf, Tensor) and leaf.dim() > 1 for n in leaf.shape})
+    steps = sorted(
+        {n for _, leaf in found if isinstance(leaf, Tensor) and leaf.dim() > 1 for n in leaf.shape}
+    )
     return [*packed, *(reading for leaf in found for reading in _readings(*leaf, steps))]
 
 
@@ -174,7 +205,9 @@ def _packed(name: str, value: PackedSequence) -> Reading:
 
     def write(new: Tensor) -> dict[str, Any]:
         new = new.sort(descending=True)[0] if value.sorted_indices is None else new
-        return dict(leaves({name: pack_padded_sequence(padded, new, True, value.sorted_indices is None)}))
+        return dict(
+            leaves({name: pack_padded_sequence(padded, new, True, value.sorted_indices is None)})
+        )
 
     return Reading(name, "a PackedSequence", lengths.tolist(), write)
 
@@ -192,7 +225,9 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
         return {name: new.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(new.tolist())}
 
     binary = bool(((flat == 0) | (flat == 1)).all())
-    one_row = values.shape[:1] == (1,) and values.dim() > 1 and len(sides) == 1  # a batch of one sequence
+    one_row = (
+        values.shape[:1] == (1,) and values.dim() > 1 and len(sides) == 1
+    )  # a batch of one sequence
     numbers = len(sides) < 2 and values.dtype != torch.bool and flat.min() >= 0 and flat.max() > 0
     if numbers and not (one_row and binary):
         if (flat == flat.round()).all():
@@ -209,12 +244,20 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
         at = torch.arange(rows.shape[1])
         for pad in sorted((0, 1), key=lambda pad: pad not in flat):
             n = (rows != pad).sum(1)
-            if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or ((pad or deep) and pad not in flat):
+            if (
+                not n.any()
+                or not ((rows != pad) == (at < n[:, None])).all()
+                or ((pad or deep) and pad not in flat)
+            ):
                 continue  # the padding is not at the end, or does not occur
             real = rows.where(rows != pad, rows[rows != pad][0])
 
-            def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> dict[str, Any]:
-                made = torch.where(torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad))
+            def put(
+                new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned
+            ) -> dict[str, Any]:
+                made = torch.where(
+                    torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad)
+                )
                 return write(made.T if turned else made)
 
             ids = f"ids{f' of {len(rows)} rows' * deep} padded with {pad}"
@@ -225,10 +268,10 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
 def others(lengths: list[int]) -> list[list[int]]:
     """Returns lists of other lengths for the same number of sequences, up to the same maximum.
 
-    The first few lists rank the sequences by length as the example does, so that networks that expect sorted lengths
-    accept them. The very first list has equal lengths if the example does not, and vice versa. If possible, its maximum
-    and its sum also differ from the example's, because an equal sum would not reveal a captured network that keeps the
-    sum.
+    The first few lists rank the sequences by length as the example does, so that networks that
+    expect sorted lengths accept them. The very first list has equal lengths if the example does
+    not, and vice versa. If possible, its maximum and its sum also differ from the example's,
+    because an equal sum would not reveal a captured network that keeps the sum.
     """
     batch, top, drawn = len(lengths), max(lengths), random.Random(0)
 
@@ -243,7 +286,12 @@ def others(lengths: list[int]) -> list[list[int]]:
     else:
         first = [max(1, (equal if top > 2 else top) - i) for i in range(batch)]
     made = [first, [top] * batch, ranked([top, *(drawn.randint(1, top) for _ in lengths[1:])])]
-    made += [ranked([top] + [1] * (batch - 1)), ranked(n - 1 for n in lengths), [1] * batch, lengths[::-1]]
+    made += [
+        ranked([top] + [1] * (batch - 1)),
+        ranked(n - 1 for n in lengths),
+        [1] * batch,
+        lengths[::-1],
+    ]
     made += [[drawn.randint(1, top) for _ in lengths]]
     if batch == 1:
         made += [[n] for n in range(1, top, max(1, top // 8))]
@@ -280,8 +328,11 @@ class Trials(NamedTuple):
     refused: dict[str, Exception]
 
 
-def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: bool = False) -> Trials:
-    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on batches of other sizes.
+def trials(
+    run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: bool = False
+) -> Trials:
+    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on
+    batches of other sizes.
 
     Args:
         run: the `Runner` of the network.
@@ -289,13 +340,21 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         found: the ways to read the inputs as lengths, most likely first.
         sized: whether to also try a batch with one more sequence, and one with more time steps.
     """
-    together = [one for i, one in enumerate(found) if one.name not in {other.name for other in found[:i]}]
-    result = Trials([], [Trial(_label(together, [one.lengths for one in together]), inputs, run.outputs(inputs))], {})
+    together = [
+        one for i, one in enumerate(found) if one.name not in {other.name for other in found[:i]}
+    ]
+    result = Trials(
+        [],
+        [Trial(_label(together, [one.lengths for one in together]), inputs, run.outputs(inputs))],
+        {},
+    )
 
     def attempt(name: str, new: Mapping[str, Any], empty: bool = False) -> bool:
         try:
             trial = Trial(name, made := replaced(inputs, new), run.outputs(made), empty)
-            if empty and any(torch.as_tensor(leaf).isnan().any() for _, leaf in trial.outputs if _is_plain(leaf)):
+            if empty and any(
+                torch.as_tensor(leaf).isnan().any() for _, leaf in trial.outputs if _is_plain(leaf)
+            ):
                 raise ValueError("a result that contains NaN cannot be compared")
             result.tried.append(trial)
         except Exception as error:
@@ -306,15 +365,22 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
     for plan in (together, *([one] for one in found)):
         if {one.name for one in plan} & {one.name for one in result.varied}:
             continue
-        made = (_changed(plan, n) for n in zip(*(others(one.lengths) for one in plan), strict=False))
+        made = (
+            _changed(plan, n) for n in zip(*(others(one.lengths) for one in plan), strict=False)
+        )
         took = [one for one in made if attempt(*one)]
         result.varied.extend(plan if took else [])
         changes += took
     known = {one.name for one in result.varied}
-    tensors = [(name, leaf) for name, leaf in leaves(inputs) if isinstance(leaf, Tensor) and _is_plain(leaf)]
+    tensors = [
+        (name, leaf)
+        for name, leaf in leaves(inputs)
+        if isinstance(leaf, Tensor) and _is_plain(leaf)
+    ]
     floats = {name: _negated(leaf) for name, leaf in tensors if leaf.is_floating_point()}
     plain = {name: leaf for name, leaf in floats.items() if name not in known}
-    # A captured constant may show only for some numbers, and what looks like a mask or fractions may be data.
+    # A captured constant may show only for some numbers, and what looks like a mask or fractions
+    # may be data.
     some = [(other, {**plain, **new}) for other, new in changes if plain]
     some += [("", {**plain, name: floats[name]}) for name in floats if name in known]
     for other, new in some:
@@ -322,8 +388,16 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         if not attempt(name, new):
             del result.refused[name]  # the network may not accept such numbers
     at = axes(inputs, result.varied or together) if sized else {}
-    for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if at else ():
-        attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
+    for name, batch, steps in (
+        (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if at else ()
+    ):
+        attempt(
+            name,
+            {
+                leaf: _larger(value, at.get(leaf, {}), (batch, steps))
+                for leaf, value in leaves(inputs)
+            },
+        )
     # On a GPU, an index of -1 = length - 1 would disable the device for the rest of the process.
     if not run.gpus(inputs) and any(map(all, (one.lengths for one in result.varied))):
         with suppress(RuntimeError):  # a PackedSequence cannot contain an empty sequence
@@ -336,8 +410,8 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
     """Returns the axes along which each tensor or list holds sequences or time steps, by its name.
 
-    Each value is a dict in which the axis of the sequences maps to 0, and axes of time map to 1. Inputs without an axis
-    of sequences are left out.
+    Each value is a dict in which the axis of the sequences maps to 0, and axes of time map to 1.
+    Inputs without an axis of sequences are left out.
     """
     if not found:
         return {}
@@ -345,7 +419,10 @@ def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int,
     shapes = {name: [*leaf.shape] if isinstance(leaf, (Tensor, np.ndarray)) else [len(leaf)] if is_list(leaf) else []
               for name, leaf in leaves(inputs)}  # fmt: skip
     batches = [shape for shape in shapes.values() if len(shape) > 1 and B in shape[:2]]
-    T = min((n for shape in batches for i, n in enumerate(shape) if i != shape.index(B) and n >= most), default=most)
+    T = min(
+        (n for shape in batches for i, n in enumerate(shape) if i != shape.index(B) and n >= most),
+        default=most,
+    )
     result: dict[str, dict[int, int]] = {}
     for name, shape in shapes.items():
         if B in shape[:2]:
@@ -367,14 +444,22 @@ def _larger(leaf: Any, at: Mapping[int, int], more: tuple[int, int]) -> Any:
 def _is_plain(leaf: Any) -> bool:
     """Returns whether a leaf is a dense tensor or an array that contains real numbers and is not empty."""
     if isinstance(leaf, Tensor):
-        return leaf.layout == torch.strided and not (leaf.is_meta or leaf.is_complex()) and leaf.numel() > 0
+        return (
+            leaf.layout == torch.strided
+            and not (leaf.is_meta or leaf.is_complex())
+            and leaf.numel() > 0
+        )
     return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" and leaf.size > 0
 
 
 def _negated(leaf: Tensor) -> Tensor:
     """Returns the negative of a leaf, or random numbers if the leaf is zero. Half of the first entry is set to zero."""
     generator = torch.Generator(leaf.device).manual_seed(0)
-    new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
+    new = (
+        -leaf.detach()
+        if leaf.any()
+        else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
+    )
     if new.dim():
         new = new.contiguous()
         new[0].reshape(-1)[new[0].numel() // 2 :] = 0
@@ -403,9 +488,11 @@ def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
 
 
 def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
-    """Returns the largest difference and a description of it, or 0 and an empty string if the results agree.
+    """Returns the largest difference and a description of it, or 0 and an empty string if the
+    results agree.
 
-    Two values agree if they differ by at most `tolerance` times the largest number in the value from `want`.
+    Two values agree if they differ by at most `tolerance` times the largest number in the value
+    from `want`.
     """
     if [name for name, _ in want] != [name for name, _ in got]:
         return float("inf"), f"gives {len(got)} results instead of {len(want)}"
@@ -416,9 +503,17 @@ def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[flo
         with suppress(TypeError, ValueError):
             a, b = (torch.as_tensor(value).detach().cpu() for value in (one, other))
             if a.shape != b.shape:
-                return float("inf"), f"gives {name} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
-            a, b = (one.to(torch.complex128 if one.is_complex() else torch.float64) for one in (a, b))
-            gap = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(torch.inf, torch.inf)
+                return float(
+                    "inf"
+                ), f"gives {name} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
+            a, b = (
+                one.to(torch.complex128 if one.is_complex() else torch.float64) for one in (a, b)
+            )
+            gap = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(
+                torch.inf, torch.inf
+            )
             if a.numel() and gap.max() > tolerance * a.abs().nan_to_num(0, 0).max():
-                worst = max(worst, (float(gap.max()), f"gives {name} that differs by {gap.max():.2g}"))
+                worst = max(
+                    worst, (float(gap.max()), f"gives {name} that differs by {gap.max():.2g}")
+                )
     return worst

@@ -1,8 +1,9 @@
-"""Groups sequences into batches, into rows of a fixed size, or into shares for workers. A group is an array of indices.
+"""Groups sequences into batches, into rows of a fixed size, or into shares for workers. A group is
+an array of indices.
 
-A batch is as wide as its longest sequence, so batches of sequences with similar lengths (*buckets*) contain little
-padding. When several workers share a training step, the step takes as long as the slowest worker, so all workers should
-get about the same number of tokens (real time steps).
+A batch is as wide as its longest sequence, so batches of sequences with similar lengths (*buckets*)
+contain little padding. When several workers share a training step, the step takes as long as the
+slowest worker, so all workers should get about the same number of tokens (real time steps).
 
 Examples:
     >>> import packviz as pv
@@ -28,15 +29,17 @@ ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
 
 CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
-"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives each worker a block of
-sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so too, but reverses every second turn."""
+"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives
+each worker a block of sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so
+too, but reverses every second turn."""
 
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
 PADDED, CUT = "padded", "cut where the row ends"
 FILLS = (PADDED, NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING, CUT)
-"""The strategies for placing sequences in rows. `PADDED` gives each sequence its own row. `NEXT_FIT` fills the last row
-until a sequence does not fit, `FIRST_FIT` uses the first row with room, and `FIRST_FIT_DECREASING` does so from the
-longest sequence to the shortest. `CUT` fills one row after another, and cuts a sequence where its row ends."""
+"""The strategies for placing sequences in rows. `PADDED` gives each sequence its own row.
+`NEXT_FIT` fills the last row until a sequence does not fit, `FIRST_FIT` uses the first row with
+room, and `FIRST_FIT_DECREASING` does so from the longest sequence to the shortest. `CUT` fills one
+row after another, and cuts a sequence where its row ends."""
 
 WINDOW = 50
 """The number of batches sorted together. A larger window leaves less padding, a smaller one keeps an epoch random."""
@@ -50,17 +53,18 @@ def batches(
     Args:
         lengths: `(N,)` the lengths of all sequences.
         batch_size: the number of sequences per batch. The last batch may be smaller.
-        order: the order of the sequences: `"as they come"`, `"shuffled"`, `"bucketed"` (see `pv.BucketSampler`), or
-            `"sorted"` (longest first).
-        window: the number of batches whose sequences are sorted together if `order` is `"bucketed"`.
+        order: the order of the sequences: `"as they come"`, `"shuffled"`, `"bucketed"` (see
+            `pv.BucketSampler`), or `"sorted"` (longest first).
+        window: the number of batches whose sequences are sorted together if `order` is
+            `"bucketed"`.
         seed: the seed for the random orders `"shuffled"` and `"bucketed"`.
 
     Returns:
         The indices of the sequences in each batch.
 
     Raises:
-        ValueError: a length is not valid, `batch_size` or `window` is less than 1, `seed` is negative, or `order` is
-            unknown.
+        ValueError: a length is not valid, `batch_size` or `window` is less than 1, `seed` is
+            negative, or `order` is unknown.
     """
     n = Layout(lengths).lengths
     at_least("batch_size", batch_size)
@@ -82,9 +86,11 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 
     Args:
         lengths: `(B,)` the lengths of the sequences in the batch.
-        workers: the number of workers. If there are more workers than sequences, some workers get no sequence.
-        strategy: one of `SPLITS`. For two workers and eight sequences, numbered from the longest to the shortest,
-            `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357, and `"snake"` gives 0347 and 1256.
+        workers: the number of workers. If there are more workers than sequences, some workers get
+            no sequence.
+        strategy: one of `SPLITS`. For two workers and eight sequences, numbered from the longest to
+            the shortest, `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357, and
+            `"snake"` gives 0347 and 1256.
 
     Returns:
         The indices of the sequences that each worker gets, longest first.
@@ -102,26 +108,28 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
-    A network that runs on such a row must keep the sequences in the row apart. Attention needs a mask for this. For an
-    RNN, the sequences have to be separated again.
+    A network that runs on such a row must keep the sequences in the row apart. Attention needs a
+    mask for this. For an RNN, the sequences have to be separated again.
 
     Args:
         lengths: `(B,)` the lengths of the sequences, whole numbers of at least 1.
         row_size: the number of time steps (tokens) in each row.
         strategy: one of `FILLS`: `"padded"` (one row per sequence), `"next-fit"`, `"first-fit"`,
-            `"first-fit decreasing"`, or `"cut where the row ends"`. If `n` is the smallest possible number of rows,
-            first-fit decreasing needs at most `11/9 · n + 6/9` rows.
+            `"first-fit decreasing"`, or `"cut where the row ends"`. If `n` is the smallest possible
+            number of rows, first-fit decreasing needs at most `11/9 · n + 6/9` rows.
 
     Returns:
-        The indices of the sequences in each row, in the order in which they were added. Only `"cut where the row ends"`
-        may spread a sequence over several rows. It fills every row except possibly the last one.
+        The indices of the sequences in each row, in the order in which they were added. Only `"cut
+        where the row ends"` may spread a sequence over several rows. It fills every row except
+        possibly the last one.
 
     Raises:
-        ValueError: a length is not valid; a length exceeds `row_size`, and the strategy does not cut sequences;
-            `row_size` is less than 1; or `strategy` is unknown.
+        ValueError: a length is not valid; a length exceeds `row_size`, and the strategy does not
+            cut sequences; `row_size` is less than 1; or `strategy` is unknown.
 
     Source:
-        G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
+        G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤
+        11/9 OPT(I) + 6/9".
     """
     at_least("row_size", row_size)
     one_of("strategy", strategy, FILLS)
@@ -129,14 +137,20 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
     if strategy == CUT:
         ends = np.cumsum(n)
         tops = np.arange(0, ends[-1], row_size)
-        firsts = np.searchsorted(ends, tops, "right")  # the sequence of the first time step in each row
+        firsts = np.searchsorted(
+            ends, tops, "right"
+        )  # the sequence of the first time step in each row
         lasts = np.searchsorted(ends, np.minimum(tops + row_size, ends[-1]) - 1, "right")
         return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
     if (n > row_size).any():
         b = int(np.argmax(n > row_size))
-        raise ValueError(f"lengths[{b}] is {n[b]}, but row_size is {row_size}; increase row_size, or cut the sequence")
+        raise ValueError(
+            f"lengths[{b}] is {n[b]}, but row_size is {row_size}; increase row_size, or cut the sequence"
+        )
     everyone = np.arange(n.size)
-    left = np.full(n.size, row_size)  # free steps in all possible rows; there are never more rows than sequences
+    left = np.full(
+        n.size, row_size
+    )  # free steps in all possible rows; there are never more rows than sequences
     rows: list[list[int]] = []
     for b in _longest_first(n, everyone) if strategy == FIRST_FIT_DECREASING else everyone:
         first = {PADDED: len(rows), NEXT_FIT: max(len(rows) - 1, 0)}.get(strategy, 0)
@@ -154,7 +168,8 @@ class Load:
 
     Attributes:
         real: `(S,)` the number of real cells in each batch.
-        cells: `(S,)` the number of cells in each batch, which is the number of sequences times the longest length.
+        cells: `(S,)` the number of cells in each batch, which is the number of sequences times the
+            longest length.
     """
 
     real: IntArray
@@ -173,18 +188,27 @@ class Load:
         return int(self.cells.sum() - self.real.sum())
 
 
-def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE) -> IntArray:
+def tokens(
+    lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE
+) -> IntArray:
     """Returns `(S, W)` the number of tokens (real time steps) of each worker in each batch.
 
     Each batch is divided as in `split`, which also lists the errors.
     """
     n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
-    return np.array([np.bincount(_takers(some.size, workers, strategy), some, workers) for some in longest_first], int)
+    return np.array(
+        [
+            np.bincount(_takers(some.size, workers, strategy), some, workers)
+            for some in longest_first
+        ],
+        int,
+    )
 
 
 def idle(tokens: IntArray) -> float:
-    """Returns the share of time that workers spend waiting for the slowest one, if time is proportional to tokens.
+    """Returns the share of time that workers spend waiting for the slowest one, if time is
+    proportional to tokens.
 
     Args:
         tokens: `(S, W)` the number of tokens of each worker in each batch.

@@ -1,9 +1,10 @@
 """Cuts the time axis of a ragged batch into a staircase of rectangles, given only the lengths.
 
-A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
-to, but not including, `cuts[k + 1]`, and all sequences that are still running when it begins. A single rectangle is the
-padded batch. With one rectangle per distinct length, no cell is wasted, as in the packed batch. Fewer rectangles need
-fewer calls, and more rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
+A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps
+from `cuts[k]` up to, but not including, `cuts[k + 1]`, and all sequences that are still running
+when it begins. A single rectangle is the padded batch. With one rectangle per distinct length, no
+cell is wasted, as in the packed batch. Fewer rectangles need fewer calls, and more rectangles waste
+fewer cells. The best number depends on the costs of a call and of a cell.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Rates:
         call: the cost of each rectangle.
         step: the cost of each time step, however many sequences run in it.
         cell: the cost of each cell, real or wasted.
-        square: the cost of each pair of a cell and a time step; it is high in torch's packed backward pass on a CPU.
+        square: the cost of each pair of a cell and a time step; it is high in torch's packed
+            backward pass on a CPU.
     """
 
     fixed: float
@@ -37,7 +39,13 @@ class Rates:
 
     def seconds(self, calls: int, steps: int, cells: int) -> float:
         """Returns the predicted time of a run in seconds."""
-        return self.fixed + self.call * calls + self.step * steps + self.cell * cells + self.square * steps * cells
+        return (
+            self.fixed
+            + self.call * calls
+            + self.step * steps
+            + self.cell * cells
+            + self.square * steps * cells
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,8 @@ class Prediction:
 
 
 def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Returns the rectangles of a staircase, each as `(first step, step after the last, number of sequences)`.
+    """Returns the rectangles of a staircase, each as `(first step, step after the last, number of
+    sequences)`.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
@@ -68,7 +77,12 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
         ValueError: the cuts do not rise from 0 to `max(lengths)`.
     """
     rising = sorted(lengths)
-    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != rising[-1] or any(a >= b for a, b in pairwise(cuts)):
+    if (
+        len(cuts) < 2
+        or cuts[0] != 0
+        or cuts[-1] != rising[-1]
+        or any(a >= b for a, b in pairwise(cuts))
+    ):
         raise ValueError(
             f"cuts are {tuple(cuts)}; give time steps that rise from 0 to {rising[-1]}, the longest length"
         )
@@ -79,7 +93,9 @@ def predict(lengths: Sequence[int], cuts: Sequence[int], rates: Rates) -> Predic
     """Predicts the costs of a staircase. See `rectangles` for the lengths, the cuts and the errors."""
     found = rectangles(lengths, cuts)
     cells = sum((b - a) * n for a, b, n in found)
-    return Prediction(rates.seconds(len(found), cuts[-1], cells), len(found), cells, cells - sum(lengths))
+    return Prediction(
+        rates.seconds(len(found), cuts[-1], cells), len(found), cells, cells - sum(lengths)
+    )
 
 
 def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
@@ -90,13 +106,14 @@ def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
 def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) -> tuple[int, ...]:
     """Returns the cuts of the cheapest staircase.
 
-    The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths are candidates.
-    Dynamic programming finds the best cuts, because the cheapest staircase that ends at a length consists of a last
-    rectangle and the cheapest staircase that ends where this rectangle begins. The cost of a rectangle is a linear
-    function of the step at which it ends. The slope is proportional to the number of sequences that are running when
-    the rectangle begins, so rectangles that begin later have smaller slopes. Therefore the lowest line at each step can
-    be found without trying all lines (the "convex hull trick"). Apart from sorting the lengths, the search takes time
-    proportional to `D`, or to `calls · D` if `calls` is given.
+    The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths
+    are candidates. Dynamic programming finds the best cuts, because the cheapest staircase that
+    ends at a length consists of a last rectangle and the cheapest staircase that ends where this
+    rectangle begins. The cost of a rectangle is a linear function of the step at which it ends. The
+    slope is proportional to the number of sequences that are running when the rectangle begins, so
+    rectangles that begin later have smaller slopes. Therefore the lowest line at each step can be
+    found without trying all lines (the "convex hull trick"). Apart from sorting the lengths, the
+    search takes time proportional to `D`, or to `calls · D` if `calls` is given.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
@@ -130,16 +147,20 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
 def _cheapest(
     ends: Sequence[int], running: Sequence[int], rates: Rates, before: Sequence[float] | None
 ) -> tuple[list[float], list[int]]:
-    """Returns, for each end, the lowest cost to reach it with one more rectangle, and the index of its best beginning.
+    """Returns, for each end, the lowest cost to reach it with one more rectangle, and the index of
+    its best beginning.
 
     Args:
         ends: the time steps at which rectangles may begin and end.
         running: the number of sequences that are still running at each of these steps.
         rates: the costs of a call and of a cell.
-        before: the cost of reaching each beginning. If `before` is `None`, any number of rectangles may come first.
+        before: the cost of reaching each beginning. If `before` is `None`, any number of rectangles
+            may come first.
     """
     costs, begins = [0.0 if before is None else float("inf")], [0]
-    lines: list[_Line] = []  # each line is the lowest at some step: (cost at step 0, cost per step, index)
+    lines: list[
+        _Line
+    ] = []  # each line is the lowest at some step: (cost at step 0, cost per step, index)
     lowest = 0
     for j in range(1, len(ends)):
         start = costs[j - 1] if before is None else before[j - 1]
@@ -149,7 +170,9 @@ def _cheapest(
             while len(lines) - lowest > 1 and _is_above(lines[-1], lines[-2], line):
                 lines.pop()
             lines.append(line)
-        while len(lines) - lowest > 1 and _at(lines[lowest + 1], ends[j]) <= _at(lines[lowest], ends[j]):
+        while len(lines) - lowest > 1 and _at(lines[lowest + 1], ends[j]) <= _at(
+            lines[lowest], ends[j]
+        ):
             lowest += 1
         costs.append(_at(lines[lowest], ends[j]) if lines else float("inf"))
         begins.append(lines[lowest][2] if lines else 0)
@@ -162,7 +185,9 @@ def _at(line: _Line, step: int) -> float:
 
 def _is_above(middle: _Line, left: _Line, right: _Line) -> bool:
     """Returns whether the middle line is never the lowest of three lines whose slopes fall from left to right."""
-    return (right[0] - left[0]) * (left[1] - middle[1]) <= (middle[0] - left[0]) * (left[1] - right[1])
+    return (right[0] - left[0]) * (left[1] - middle[1]) <= (middle[0] - left[0]) * (
+        left[1] - right[1]
+    )
 
 
 def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -17,7 +17,9 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
         allowed = f"{', '.join(others)} or {last}" if others else last
-        raise ValueError(f"{name} is {os.fspath(path)!r}; its name must end in {allowed}, which sets the format")
+        raise ValueError(
+            f"{name} is {os.fspath(path)!r}; its name must end in {allowed}, which sets the format"
+        )
     return suffix
 
 

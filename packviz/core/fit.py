@@ -11,25 +11,30 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """Returns the exponent of the power law that fits best: the slope of the best-fitting line in a log–log chart.
+    """Returns the exponent of the power law that fits best: the slope of the best-fitting line in a
+    log–log chart.
 
     Raises:
-        ValueError: `x` and `y` differ in length, contain fewer than two numbers, or contain a number that is not
-            positive.
+        ValueError: `x` and `y` differ in length, contain fewer than two numbers, or contain a
+            number that is not positive.
     """
     if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
-        raise ValueError("x and y must have the same length, with at least two positive numbers each")
+        raise ValueError(
+            "x and y must have the same length, with at least two positive numbers each"
+        )
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def nonnegative(rows: FloatArray) -> FloatArray:
     """Fits constants of at least 0 for which `rows @ constants` is as close to 1 as possible.
 
-    This is the algorithm of Lawson and Hanson. To minimise the squared relative errors of a model that is linear in the
-    constants, divide the coefficients for each measurement by that measurement.
+    This is the algorithm of Lawson and Hanson. To minimise the squared relative errors of a model
+    that is linear in the constants, divide the coefficients for each measurement by that
+    measurement.
 
     Args:
-        rows: `(measurements, constants)` numbers. Columns may differ in scale. The constant for a column of zeros is 0.
+        rows: `(measurements, constants)` numbers. Columns may differ in scale. The constant for a
+            column of zeros is 0.
 
     Returns:
         The constants, `(constants,)`.

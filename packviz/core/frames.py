@@ -1,7 +1,8 @@
-"""Distinguishes the user's code from library code in a stack, so that warnings name the line that called packviz.
+"""Distinguishes the user's code from library code in a stack, so that warnings name the line that
+called packviz.
 
-The decision depends on the name of a frame's module, not on the path of its file, because a file in a linked folder has
-several paths.
+The decision depends on the name of a frame's module, not on the path of its file, because a file in
+a linked folder has several paths.
 """
 
 from __future__ import annotations

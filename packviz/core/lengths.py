@@ -28,18 +28,20 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
     """Reads lengths from a file, or from typed or pasted text.
 
     Args:
-        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an open text file; or
-            the text itself. A string is a path if such a file exists, or if the string ends in `.csv`, `.json`, `.npy`
-            or `.txt`. The text may be a JSON list or object; numbers separated by commas, semicolons, spaces or line
-            breaks; or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
-        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the column
-            named `length` or `lengths`, or to the only column.
+        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an
+            open text file; or the text itself. A string is a path if such a file exists, or if the
+            string ends in `.csv`, `.json`, `.npy` or `.txt`. The text may be a JSON list or object;
+            numbers separated by commas, semicolons, spaces or line breaks; or a table (CSV, or
+            pasted from a spreadsheet) whose first line names its columns.
+        column: the column of a table, or the key of a JSON object, that contains the lengths.
+            Defaults to the column named `length` or `lengths`, or to the only column.
 
     Returns:
         The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
 
     Raises:
-        ValueError: the file cannot be read, the text is empty, an entry is not a number, or the column does not exist.
+        ValueError: the file cannot be read, the text is empty, an entry is not a number, or the
+            column does not exist.
     """
     name = _name_of(source)
     try:
@@ -52,7 +54,9 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
         else:
             text = Path(name).read_text(encoding="utf-8-sig") if name else str(source)
     except (OSError, EOFError, ValueError) as error:  # includes Unicode errors and NumPy's errors
-        reason = getattr(error, "strerror", None) or "neither a text file nor a NumPy file of numbers"
+        reason = (
+            getattr(error, "strerror", None) or "neither a text file nor a NumPy file of numbers"
+        )
         raise ValueError(f"cannot read {name}: {reason}") from None
     try:
         if name.endswith(".csv"):
@@ -86,7 +90,9 @@ def _parse(text: str, column: str | None) -> list[float]:
     if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _NUMBER.fullmatch(entries[0]):
         return _from_table(lines, column)
     if column is not None:
-        raise ValueError(f"column is {column!r}, but no first line names columns; add one, or leave column out")
+        raise ValueError(
+            f"column is {column!r}, but no first line names columns; add one, or leave column out"
+        )
     return [_number(entry, i) for i, entry in enumerate(entries)]
 
 
@@ -100,8 +106,11 @@ def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
 
 
-def log_normal(batch_size: int, longest: int, seed: int = 0, *, median: float | None = None) -> IntArray:
-    """Returns `(B,)` lengths like those of sentences: most are short, a few are long, and none exceeds `longest`.
+def log_normal(
+    batch_size: int, longest: int, seed: int = 0, *, median: float | None = None
+) -> IntArray:
+    """Returns `(B,)` lengths like those of sentences: most are short, a few are long, and none
+    exceeds `longest`.
 
     The median defaults to a quarter of `longest`.
     """
@@ -147,11 +156,12 @@ RANDOM = ("uniform", "log-normal", "nearly equal")
 
 
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
-    """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from `longest` down to 1.
+    """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from
+    `longest` down to 1.
 
-    Apart from rounding, the values are symmetric around `(longest + 1) / 2`; a single value lies in the middle. So if
-    `distinct` divides `batch_size`, and either `longest` is odd or `distinct` is even, the number of real cells, which
-    is the sum of the lengths, does not depend on `distinct`.
+    Apart from rounding, the values are symmetric around `(longest + 1) / 2`; a single value lies in
+    the middle. So if `distinct` divides `batch_size`, and either `longest` is odd or `distinct` is
+    even, the number of real cells, which is the sum of the lengths, does not depend on `distinct`.
 
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
@@ -169,12 +179,15 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
 
 
 def even_steps(distinct: int, size: int) -> list[int]:
-    """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values that occur equally often.
+    """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values that
+    occur equally often.
 
-    The number of real cells, which is the sum of the lengths, is `size · (size + 1) / 2` for every valid `distinct`.
+    The number of real cells, which is the sum of the lengths, is `size · (size + 1) / 2` for every
+    valid `distinct`.
 
     Raises:
-        ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not divide `size - 1`.
+        ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not
+            divide `size - 1`.
     """
     if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
         fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
@@ -200,8 +213,15 @@ def _from_json(text: str, column: str | None) -> list[float]:
 def _require_heading(text: str) -> None:
     """Rejects a CSV file with several columns but no column names, because any column could contain the lengths."""
     columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
-    if len(text.strip().splitlines()) > 1 and len(columns) == 1 and columns != {1} and not re.search("[A-Za-z]", text):
-        raise ValueError(f"a table with {columns.pop()} columns needs a header line that names them")
+    if (
+        len(text.strip().splitlines()) > 1
+        and len(columns) == 1
+        and columns != {1}
+        and not re.search("[A-Za-z]", text)
+    ):
+        raise ValueError(
+            f"a table with {columns.pop()} columns needs a header line that names them"
+        )
 
 
 def _from_table(lines: list[str], column: str | None) -> list[float]:
@@ -221,7 +241,11 @@ def _column(names: Sequence[str], column: str | None) -> str:
     Raises:
         ValueError: the column does not exist.
     """
-    found = [name for name in names if (name == column if column else name.lower() in ("length", "lengths"))]
+    found = [
+        name
+        for name in names
+        if (name == column if column else name.lower() in ("length", "lengths"))
+    ]
     if not found and (column is not None or len(names) != 1):
         problem = f"{column!r}" if column else "'length', so name one with column="
         raise ValueError(f"no column is named {problem}; the columns are {', '.join(names)}")
@@ -232,5 +256,7 @@ def _number(entry: str, index: int) -> float:
     try:
         value = float(entry)
     except ValueError:
-        raise ValueError(f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2") from None
+        raise ValueError(
+            f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2"
+        ) from None
     return int(value) if value.is_integer() and abs(value) < 2**53 else value

@@ -20,7 +20,11 @@ def cpu_name() -> str:
     except OSError:
         pass
     command = ("sysctl", "-n", "machdep.cpu.brand_string")
-    return (sys.platform == "darwin" and output(*command)) or platform.processor() or platform.machine()
+    return (
+        (sys.platform == "darwin" and output(*command))
+        or platform.processor()
+        or platform.machine()
+    )
 
 
 def output(*command: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Reads the shape of a padded batch, whose first two dimensions are the batch and time, in either order.
+"""Reads the shape of a padded batch, whose first two dimensions are the batch and time, in either
+order.
 
-packviz's own functions for padded batches use this module, so they read shapes in the same way and raise the same
-errors. The module does not need torch.
+packviz's own functions for padded batches use this module, so they read shapes in the same way and
+raise the same errors. The module does not need torch.
 """
 
 from __future__ import annotations
@@ -32,25 +33,35 @@ class Padded(NamedTuple):
 
     @classmethod
     def fitting(
-        cls, lengths: int, shape: Sequence[int], batch_first: bool | None, name: str = "x", features: str = ", …"
+        cls,
+        lengths: int,
+        shape: Sequence[int],
+        batch_first: bool | None,
+        name: str = "x",
+        features: str = ", …",
     ) -> Padded:
         """Reads the shape of a batch, and checks that it fits the number of lengths.
 
         Args:
             lengths: the number of lengths.
             shape: a shape with at least two dimensions.
-            batch_first: whether the batch is the first dimension; `None` means False (see `batch_is_first`).
+            batch_first: whether the batch is the first dimension; `None` means False (see
+                `batch_is_first`).
             name: the name of the tensor for error messages.
-            features: the names of the dimensions after the first two, as text with a leading comma, such as `", I"`.
+            features: the names of the dimensions after the first two, as text with a leading comma,
+                such as `", I"`.
 
         Raises:
             ValueError: the number of sequences differs from the number of lengths.
         """
         found = cls.of(shape, bool(batch_first))
-        # This check comes first, because if the batch dimension is mistaken, every other message would mislead.
+        # This check comes first, because if the batch dimension is mistaken, every other message
+        # would mislead.
         if lengths != found.batch:
             entries = "1 entry" if lengths == 1 else f"{lengths} entries"
-            hint = f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
+            hint = (
+                f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
+            )
             described = reading(shape, batch_first, name, features)
             raise ValueError(f"lengths has {entries}, but {described}, has B = {found.batch}{hint}")
         batch_is_first(batch_first, shape, name)
@@ -58,7 +69,11 @@ class Padded(NamedTuple):
 
     def shape(self, features: int) -> tuple[int, int, int]:
         """Returns the shape of a batch with these dimensions and this number of features."""
-        return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
+        return (
+            (self.batch, self.steps, features)
+            if self.batch_first
+            else (self.steps, self.batch, features)
+        )
 
     def rows(self, sequence: Any, step: Any) -> Any:
         """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences and time steps."""
@@ -66,10 +81,11 @@ class Padded(NamedTuple):
 
 
 def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
-    """Returns whether the batch is the first dimension. If `batch_first` is `None`, time comes first, as in torch.
+    """Returns whether the batch is the first dimension. If `batch_first` is `None`, time comes
+    first, as in torch.
 
-    Warns if `batch_first` is `None` and `B` equals `T` (unless both are 1), because a forgotten `batch_first=True`
-    would then change results without an error.
+    Warns if `batch_first` is `None` and `B` equals `T` (unless both are 1), because a forgotten
+    `batch_first=True` would then change results without an error.
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
@@ -84,6 +100,8 @@ def order(batch_first: bool | None, features: str = ", …") -> str:
     return f"(B, T{features})" if batch_first else f"(T, B{features})"
 
 
-def reading(shape: Sequence[int], batch_first: bool | None, name: str = "x", features: str = ", …") -> str:
+def reading(
+    shape: Sequence[int], batch_first: bool | None, name: str = "x", features: str = ", …"
+) -> str:
     """Describes a batch for an error message: `x of shape (5, 3, 2), read as (T, B, …)`."""
     return f"{name} of shape {tuple(shape)}, read as {order(batch_first, features)}"

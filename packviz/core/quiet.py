@@ -18,7 +18,12 @@ def quiet() -> Iterator[None]:
     sys.stdout.flush()
     logging.disable(logging.CRITICAL)
     try:
-        with closed(1, 2), warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        with (
+            closed(1, 2),
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:

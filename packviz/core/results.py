@@ -19,14 +19,17 @@ def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[st
     Args:
         path: the path of the file, which must end in `.json`.
         kind: the name of the experiment.
-        version: the format version of `data`. A reader that expects a different version rejects the file.
+        version: the format version of `data`. A reader that expects a different version rejects the
+            file.
         data: the results, which JSON must be able to represent.
 
     Raises:
         ValueError: the path has a different suffix, or the data contains NaN or an infinite number.
     """
     require_suffix("path", path, [".json"])
-    text = json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
+    text = (
+        json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
+    )
     draft = Path(f"{os.fspath(path)}.part")
     draft.write_text(text, encoding="utf-8")
     os.replace(draft, path)
@@ -36,7 +39,8 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     """Reads a result file.
 
     Args:
-        name: the path of the file. Inside a checkout, the name of a file in `notebooks/recorded/` is enough.
+        name: the path of the file. Inside a checkout, the name of a file in `notebooks/recorded/`
+            is enough.
         kind: the expected name of the experiment.
         version: the expected version of the format.
 
@@ -46,20 +50,26 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     paths = (folder / name for folder in _folders("", *_RECORDED))
     path = next(filter(Path.is_file, paths), None)
     if path is None:
-        raise ValueError(f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above")
+        raise ValueError(
+            f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above"
+        )
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         raise ValueError(f"{name} is not a JSON file") from None
     found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
     if found != (kind, version):
-        raise ValueError(f"{name} contains {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
+        raise ValueError(
+            f"{name} contains {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}"
+        )
     return dict(data)
 
 
 def available(kind: str) -> list[str]:
     """Returns the names of an experiment's recorded files, all of the form `KIND_….json`. `load` accepts them."""
-    return sorted({path.name for folder in _folders(*_RECORDED) for path in folder.glob(f"{kind}_*.json")})
+    return sorted(
+        {path.name for folder in _folders(*_RECORDED) for path in folder.glob(f"{kind}_*.json")}
+    )
 
 
 def _folders(*names: str) -> Iterator[Path]:

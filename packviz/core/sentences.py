@@ -9,10 +9,11 @@ from importlib import resources
 
 @cache
 def sentences() -> tuple[tuple[str, ...], ...]:
-    """Returns sentences from the docstrings of Python's standard library, each a tuple of words and punctuation marks.
+    """Returns sentences from the docstrings of Python's standard library, each a tuple of words and
+    punctuation marks.
 
-    The data file names their source. The file was generated only once, so that the notebooks do not change with
-    Python's version.
+    The data file names their source. The file was generated only once, so that the notebooks do not
+    change with Python's version.
     """
     text = resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8")
     return tuple(tuple(sentence.split(" ")) for sentence in json.loads(text)["sentences"])

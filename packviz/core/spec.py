@@ -45,17 +45,28 @@ class Spec:
         """Checks the sizes.
 
         Raises:
-            ValueError: `mode` is unknown, a size is not a whole number of at least 1 (0 for `proj_size`), or
-                `proj_size` does not fit `mode` or `hidden_size`.
+            ValueError: `mode` is unknown, a size is not a whole number of at least 1 (0 for
+                `proj_size`), or `proj_size` does not fit `mode` or `hidden_size`.
         """
-        mode = one_of("mode", str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU"), GATES)
+        mode = one_of(
+            "mode", str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU"), GATES
+        )
         object.__setattr__(self, "mode", mode)
-        for name, least in (("input_size", 1), ("hidden_size", 1), ("num_layers", 1), ("proj_size", 0)):
+        for name, least in (
+            ("input_size", 1),
+            ("hidden_size", 1),
+            ("num_layers", 1),
+            ("proj_size", 0),
+        ):
             object.__setattr__(self, name, at_least(name, getattr(self, name), least))
         if self.proj_size and mode != "LSTM":
-            raise ValueError(f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out")
+            raise ValueError(
+                f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out"
+            )
         if self.proj_size >= self.hidden_size:
-            raise ValueError(f"proj_size is {self.proj_size}; it must be smaller than hidden_size={self.hidden_size}")
+            raise ValueError(
+                f"proj_size is {self.proj_size}; it must be smaller than hidden_size={self.hidden_size}"
+            )
 
     @classmethod
     def of(cls, rnn: Any) -> Spec:
@@ -67,7 +78,14 @@ class Spec:
         if isinstance(rnn, cls):
             return rnn
         try:
-            sizes = rnn.mode, rnn.input_size, rnn.hidden_size, rnn.num_layers, rnn.bidirectional, rnn.proj_size
+            sizes = (
+                rnn.mode,
+                rnn.input_size,
+                rnn.hidden_size,
+                rnn.num_layers,
+                rnn.bidirectional,
+                rnn.proj_size,
+            )
             return _checked(*sizes, rnn.bias)
         except AttributeError:
             raise TypeError(
@@ -89,7 +107,9 @@ class Spec:
         """The GEMM FLOPs per cell and direction in each layer, for the input, the state and the projection."""
         rows, state = 2 * self.gates, self.proj_size or self.hidden_size
         inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
-        return tuple((rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)
+        return tuple(
+            (rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs
+        )
 
     @property
     def gemm_per_cell(self) -> int:
@@ -103,10 +123,12 @@ class Spec:
 
     @property
     def elementwise_per_cell(self) -> int:
-        """The element-wise FLOPs of the forward pass for one time step of one sequence, in all layers and directions.
+        """The element-wise FLOPs of the forward pass for one time step of one sequence, in all
+        layers and directions.
 
-        For each hidden unit, these are the additions of the biases, the sum of the two products for each gate, the
-        activations, and the update of the state. Below, `a` and `b` are the products with the input and with the state:
+        For each hidden unit, these are the additions of the biases, the sum of the two products for
+        each gate, the activations, and the update of the state. Below, `a` and `b` are the products
+        with the input and with the state:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(a + b)`.
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(a + r · b)`, `h = n + z · (h − n)`.
@@ -124,4 +146,6 @@ class Spec:
         return ", ".join([f"{self.mode}({self.input_size}, {self.hidden_size})", *extras])
 
 
-_checked = lru_cache(maxsize=64, typed=True)(Spec)  # avoids repeating the checks when `of` reads the same sizes again
+_checked = lru_cache(maxsize=64, typed=True)(
+    Spec
+)  # avoids repeating the checks when `of` reads the same sizes again

@@ -15,9 +15,7 @@ Choice = TypeVar("Choice")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-SENSE_REVERSED = (
-    "it names the side of the padding, as in tokenizers, and no longer that of the data: pass the opposite side"
-)
+SENSE_REVERSED = "it names the side of the padding, as in tokenizers, and no longer that of the data: pass the opposite side"
 """The explanation for arguments whose meaning was reversed."""
 
 
@@ -50,12 +48,15 @@ def share(name: str, value: Any) -> float:
         ValueError: the value is not such a number.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise ValueError(f"{name} is {value!r}; give a share (a number of at least 0), or leave it out")
+        raise ValueError(
+            f"{name} is {value!r}; give a share (a number of at least 0), or leave it out"
+        )
     return float(value)
 
 
 def require_seconds(name: str, value: Any) -> float:
-    """Checks that a value is a time in seconds, finite and greater than 0, and returns it as a float.
+    """Checks that a value is a time in seconds, finite and greater than 0, and returns it as a
+    float.
 
     Raises:
         ValueError: the value is not such a time.
@@ -83,7 +84,9 @@ def require_dense(name: str, value: Any) -> None:
 def kind_of(value: Any) -> str:
     """Returns the name of a value's type with its article, such as `a list`, `an int` or `an LSTM`."""
     name = type(value).__name__
-    spelt = (name[:2].isupper() and name[0] in "FHLMNRSX") or name[:2] == "nd"  # spoken letter by letter
+    spelt = (name[:2].isupper() and name[0] in "FHLMNRSX") or name[
+        :2
+    ] == "nd"  # spoken letter by letter
     return f"{'an' if spelt or name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
@@ -94,11 +97,14 @@ def require_values(name: str, value: Any) -> None:
         ValueError: the value is such a tensor.
     """
     if getattr(value, "is_meta", False):
-        raise ValueError(f"{name} is on the meta device, which stores no values; pass it on another device")
+        raise ValueError(
+            f"{name} is on the meta device, which stores no values; pass it on another device"
+        )
 
 
 def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
-    """Rejects an array if any entry of `bad` is True. The message gives the first bad entry of the array and `why`.
+    """Rejects an array if any entry of `bad` is True. The message gives the first bad entry of the
+    array and `why`.
 
     Raises:
         ValueError: an entry of `bad` is True.
@@ -112,22 +118,32 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
 def require_whole(array: npt.NDArray[Any], name: str) -> None:
     """Checks that all entries are whole numbers, as integers or as floats such as 3.0.
 
-    Functions that take lengths follow this rule, except packviz's versions of torch's functions: like the originals,
-    they truncate floats.
+    Functions that take lengths follow this rule, except packviz's versions of torch's functions:
+    like the originals, they truncate floats.
 
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.
     """
     require_none(array, ~np.isfinite(array), name, "not a number of time steps")
-    require_none(array, array != np.round(array), name, "not a whole number; torch would silently drop the fraction")
-    require_none(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
+    require_none(
+        array,
+        array != np.round(array),
+        name,
+        "not a whole number; torch would silently drop the fraction",
+    )
+    require_none(
+        array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number"
+    )
 
 
-def renamed(why: str = "", **names: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+def renamed(
+    why: str = "", **names: str
+) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
     """Makes a function reject the old names of its arguments: `@renamed(old="new")`.
 
     Args:
-        why: an explanation to add to the error message if passing the same value under the new name is not enough.
+        why: an explanation to add to the error message if passing the same value under the new name
+            is not enough.
         **names: the new name for each old name.
     """
 

@@ -1,19 +1,22 @@
-"""Counts the floating-point operations of an RNN on a batch, padded and packed, without running the RNN.
+"""Counts the floating-point operations of an RNN on a batch, padded and packed, without running the
+RNN.
 
 The counts follow these conventions:
 
-* **GEMM FLOPs** are spent on matrix products. A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs, because each
-  entry of the result is a sum of `k` terms, each of which takes a multiplication and an addition.
-  `torch.utils.flop_counter.FlopCounterMode` counts the same number in a real run, unless a fused kernel hides the
-  products from it.
-* **Element-wise FLOPs** are counted separately, and only in the forward pass: one for each addition, subtraction,
-  multiplication, sigmoid, tanh or relu of one number, in the formulas that ATen computes (see
-  `Spec.elementwise_per_cell`).
-* **Backward FLOPs** are the GEMM FLOPs of the gradients. For each product of the forward pass, there are two in the
-  backward pass, one for the gradient of the weight and one for the gradient of the input. Two gradients are neither
-  computed nor counted: the gradient of `x`, unless `input_grad` is set, and the gradient of the initial state.
+* **GEMM FLOPs** are spent on matrix products. A product `(m, k) · (k, n)` takes `2 · m · n · k`
+  FLOPs, because each entry of the result is a sum of `k` terms, each of which takes a
+  multiplication and an addition. `torch.utils.flop_counter.FlopCounterMode` counts the same number
+  in a real run, unless a fused kernel hides the products from it.
+* **Element-wise FLOPs** are counted separately, and only in the forward pass: one for each
+  addition, subtraction, multiplication, sigmoid, tanh or relu of one number, in the formulas that
+  ATen computes (see `Spec.elementwise_per_cell`).
+* **Backward FLOPs** are the GEMM FLOPs of the gradients. For each product of the forward pass,
+  there are two in the backward pass, one for the gradient of the weight and one for the gradient of
+  the input. Two gradients are neither
+  computed nor counted: the gradient of `x`, unless `input_grad` is set, and the gradient of the
+  initial state.
 
-A FLOP is not a unit of time. `packviz.bench` measures how long a machine takes.
+A FLOP is not a unit of time. `packviz.measure` measures how long a machine takes.
 """
 
 from __future__ import annotations
@@ -36,12 +39,13 @@ class Work:
     """FLOPs of one kind, padded and packed.
 
     Attributes:
-        padded: the FLOPs of the padded batch, or an array with the FLOPs of each time step or sequence.
+        padded: the FLOPs of the padded batch, or an array with the FLOPs of each time step or
+            sequence.
         packed: the FLOPs of the packed batch, in the same form.
-        per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It is `None` if the
-            count is a sum over several batches.
-        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's order. It is `None` if
-            `per_step` is `None`.
+        per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It
+            is `None` if the count is a sum over several batches.
+        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's
+            order. It is `None` if `per_step` is `None`.
     """
 
     padded: Any
@@ -62,7 +66,8 @@ class Work:
 
 @dataclass(frozen=True, repr=False)
 class FlopCount(Drawing):
-    """The FLOPs of an RNN on a batch, padded and packed, or their sums over several batches, such as those of an epoch.
+    """The FLOPs of an RNN on a batch, padded and packed, or their sums over several batches, such
+    as those of an epoch.
 
     Attributes:
         spec: the sizes of the RNN.
@@ -149,7 +154,9 @@ class FlopCount(Drawing):
         if len(self.layouts) == 1:
             batch = text.summary(self.layout).split(" (")[0]
         else:
-            cells, real = (sum(getattr(one, name) for one in self.layouts) for name in ("n_cells", "n_valid"))
+            cells, real = (
+                sum(getattr(one, name) for one in self.layouts) for name in ("n_cells", "n_real")
+            )
             many = text.count(len(self.layouts), "batch", "batches")
             batch = f"{many}: {cells:,} cells, {real:,} real, {cells - real:,} padding"
         return f"{self.spec}: {each} per cell. {batch}."
@@ -183,7 +190,9 @@ class FlopCount(Drawing):
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
         if both := self.per_step:
-            sheets.append(bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme))
+            sheets.append(
+                bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme)
+            )
         return sheets
 
     @property
@@ -194,10 +203,12 @@ class FlopCount(Drawing):
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
 
     def _work(self, each: int, first: int = 0) -> Work:
-        """Counts the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial state adds `first`.
+        """Counts the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial
+        state adds `first`.
 
-        In a packed batch, the reverse direction starts with the longest sequences. The initial states of sequences that
-        join later are concatenated with a state that needs a gradient, so ATen computes the gradient of all rows.
+        In a packed batch, the reverse direction starts with the longest sequences. The initial
+        states of sequences that join later are concatenated with a state that needs a gradient, so
+        ATen computes the gradient of all rows.
         """
         counts = []
         for layout in self.layouts:
@@ -219,23 +230,25 @@ class FlopCount(Drawing):
 def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
-    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell, layer and direction, the products take
-    `2 · G · H · (I + H)` FLOPs with `G` gates, or `2 · G · H · (I + P) + 2 · H · P` FLOPs with a projection. Deeper
-    layers have `I = D · H` inputs (`D · P` with a projection). The docstring of the module `packviz.count.flops` states
-    the conventions.
+    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell, layer and direction, the
+    products take `2 · G · H · (I + H)` FLOPs with `G` gates, or `2 · G · H · (I + P) + 2 · H · P`
+    FLOPs with a projection. Deeper layers have `I = D · H` inputs (`D · P` with a projection). The
+    docstring of the module `packviz.count.flops` states the conventions.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
-        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` is the padded
-            width. A list of such lengths or layouts describes several batches, such as those of an epoch.
-        input_grad: whether the backward pass also computes the gradient of `x`, as it must if layers with parameters,
-            such as an embedding, come before the RNN.
+        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose
+            `max_len` is the padded width. A list of such lengths or layouts describes several
+            batches, such as those of an epoch.
+        input_grad: whether the backward pass also computes the gradient of `x`, as it must if
+            layers with parameters, such as an embedding, come before the RNN.
 
     Returns:
-        A `FlopCount`, whose `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded) belong to the forward pass.
-        Its `.forward`, `.backward`, `.training` and `.elementwise` have the same four attributes. So do `.per_step` and
-        `.per_sequence`, as arrays. For several batches, these two are `None`, and all other numbers are sums over the
-        batches, so `.ratio` is the ratio of the sums, not the mean of the ratios.
+        A `FlopCount`, whose `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded) belong to
+        the forward pass. Its `.forward`, `.backward`, `.training` and `.elementwise` have the same
+        four attributes. So do `.per_step` and `.per_sequence`, as arrays. For several batches,
+        these two are `None`, and all other numbers are sums over the batches, so `.ratio` is the
+        ratio of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -249,4 +262,6 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     """
     listed = isinstance(lengths, (list, tuple))
     several = listed and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths)
-    return FlopCount(Spec.of(rnn), tuple(map(Layout, lengths if several else [lengths])), input_grad)
+    return FlopCount(
+        Spec.of(rnn), tuple(map(Layout, lengths if several else [lengths])), input_grad
+    )

@@ -1,8 +1,9 @@
-"""Counts what packing, padding and RNNs make torch do, forward and backward: operators, kernels, nodes and bytes.
+"""Counts what packing, padding and RNNs make torch do, forward and backward: operators, kernels,
+nodes and bytes.
 
-The counts are taken while torch runs, and never derived from a formula. `packviz.count.operators` defines what counts.
-The counts depend on the version of torch, because releases may use different algorithms. On a CPU, they do not depend
-on the machine.
+The counts are taken while torch runs, and never derived from a formula. `packviz.count.operators`
+defines what counts. The counts depend on the version of torch, because releases may use different
+algorithms. On a CPU, they do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Tally(Tabled):
 
     Attributes:
         operators: every operator that filled memory, in order.
-        kernels: number of separate fills of memory, or, on CUDA, number of kernels that the GPU ran.
+        kernels: number of separate fills of memory, or, on CUDA, number of kernels that the GPU
+            ran.
     """
 
     operators: tuple[Operator, ...]
@@ -64,7 +66,13 @@ class Tally(Tabled):
     def table(self) -> Table:
         """A table with a row for each operator name, sorted by bytes, largest first."""
         rows = [
-            [o.name, f"{o.calls:,}", f"{o.kernels:,}", size(o.bytes), whole_percent(o.bytes / self.bytes)]
+            [
+                o.name,
+                f"{o.calls:,}",
+                f"{o.kernels:,}",
+                size(o.bytes),
+                whole_percent(o.bytes / self.bytes),
+            ]
             for o in self.by_name()
         ]
         title = f"{self.kernels:,} kernels write {size(self.bytes)}"
@@ -78,10 +86,12 @@ class Counted(HasText):
     Attributes:
         name: the name of the operation.
         forward: the counts of its forward pass.
-        backward: the counts of its backward pass, from a gradient of its output to the gradient of its input.
+        backward: the counts of its backward pass, from a gradient of its output to the gradient of
+            its input.
         gradient: the size of the output's gradient in bytes.
-        steps: the autograd nodes that the forward pass recorded, with the operators that they ran in the backward pass.
-            Some of the nodes collect the gradients of the input and, for an RNN, of the weights.
+        steps: the autograd nodes that the forward pass recorded, with the operators that they ran
+            in the backward pass. Some of the nodes collect the gradients of the input and, for an
+            RNN, of the weights.
     """
 
     name: str
@@ -97,7 +107,8 @@ class Counted(HasText):
 
     @property
     def formula(self) -> str | None:
-        """The name of the node with torch's derivative formula for the whole operation, or `None` if there is none.
+        """The name of the node with torch's derivative formula for the whole operation, or `None`
+        if there is none.
 
         Without a formula, autograd records the operators that the operation is composed of.
         """
@@ -146,16 +157,20 @@ class Profile(HasText):
         return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table(self.pack, self.pad)])
 
 
-def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, device: Any = "cpu") -> Profile:
-    """Counts what torch does to pack a float32 batch and to pad it again, both forward and backward.
+def count(
+    lengths: Any, features: int = 32, *, enforce_sorted: bool = True, device: Any = "cpu"
+) -> Profile:
+    """Counts what torch does to pack a float32 batch and to pad it again, both forward and
+    backward.
 
     Args:
-        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` may exceed the
-            longest length.
+        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose
+            `max_len` may exceed the longest length.
         features: number of features of each cell. The batch has the shape `(T, B, features)`.
         enforce_sorted: whether the lengths are sorted beforehand. If it is False, torch sorts them.
-        device: the device to run on. Tensors on `"meta"` have a shape but no data, so counting takes hardly any time
-            and memory there. The counts are the same as on a CPU, but torch cannot sort on `"meta"`.
+        device: the device to run on. Tensors on `"meta"` have a shape but no data, so counting
+            takes hardly any time and memory there. The counts are the same as on a CPU, but torch
+            cannot sort on `"meta"`.
 
     Raises:
         ValueError: a length is not valid, or torch would have to sort on the meta device.
@@ -165,7 +180,9 @@ def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, devi
     if enforce_sorted:
         layout = Layout(np.sort(layout.lengths)[::-1], layout.max_len)
     elif device.type == "meta":
-        raise ValueError("enforce_sorted is False, but tensors on the meta device have no data to sort by; use 'cpu'")
+        raise ValueError(
+            "enforce_sorted is False, but tensors on the meta device have no data to sort by; use 'cpu'"
+        )
     n = torch.tensor(layout.lengths.tolist())
     x = torch.zeros(layout.max_len, layout.batch_size, features, device=device)
     packed: Any = None
@@ -176,14 +193,17 @@ def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, devi
         return packed.data  # type: ignore[no-any-return]
 
     def pad(data: Tensor) -> Tensor:
-        return original.pad_packed_sequence(packed._replace(data=data), total_length=layout.max_len)[0]
+        return original.pad_packed_sequence(
+            packed._replace(data=data), total_length=layout.max_len
+        )[0]
 
     packing = _counted("pack", pack, x)
     return Profile(layout, features, packing, _counted("pad", pad, packed.data))
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
-    """Counts what an RNN does on a batch of zeros, forward and backward. Packing and padding are not counted.
+    """Counts what an RNN does on a batch of zeros, forward and backward. Packing and padding are
+    not counted.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. The function runs a copy of it.
@@ -199,21 +219,25 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     weight = next(rnn.parameters())
     sizes = torch.tensor(layout.batch_sizes.tolist())
     cells = (layout.max_len, layout.batch_size)
-    shape = (layout.n_valid,) if packed else cells[::-1] if rnn.batch_first else cells
+    shape = (layout.n_real,) if packed else cells[::-1] if rnn.batch_first else cells
 
     def run(x: Tensor) -> Tensor:
         output: Any = rnn(PackedSequence(x, sizes) if packed else x)[0]
         return output.data if packed else output  # type: ignore[no-any-return]
 
     kind = f"{'packed' if packed else 'padded'} {type(rnn).__name__}"
-    return _counted(kind, run, torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device))
+    return _counted(
+        kind, run, torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device)
+    )
 
 
 def _useful(steps: Sequence[Node]) -> dict[int, int]:
-    """Returns the size, in bytes, of the slice that each node in a chain of copies actually has to handle.
+    """Returns the size, in bytes, of the slice that each node in a chain of copies actually has to
+    handle.
 
-    A `CopySlices` takes the gradient of its slice out of a copy of the whole gradient, and the `SliceBackward` below it
-    puts that slice into a tensor of zeros. Where these tensors meet, they are added, although no two slices overlap.
+    A `CopySlices` takes the gradient of its slice out of a copy of the whole gradient, and the
+    `SliceBackward` below it puts that slice into a tensor of zeros. Where these tensors meet, they
+    are added, although no two slices overlap.
     """
     useful: dict[int, int] = {}
     for i, step in enumerate(steps):
@@ -243,5 +267,7 @@ def _table(*counted: Counted) -> list[str]:
     for one in counted:
         back = one.backward
         rows.append([one.name, f"{one.forward.kernels:,}", "", size(one.forward.bytes)])
-        rows.append([f"{one.name}, backward", f"{back.kernels:,}", f"{one.nodes:,}", size(back.bytes)])
+        rows.append(
+            [f"{one.name}, backward", f"{back.kernels:,}", f"{one.nodes:,}", size(back.bytes)]
+        )
     return table(rows, "<24>9>8>10")

@@ -1,7 +1,9 @@
-"""Draws pictures and tables of plain values. No module here needs torch or ipywidgets; only `figures` needs plotly.
+"""Draws pictures and tables of plain values. No module here needs torch or ipywidgets; only
+`figures` needs plotly.
 
-This package offers classes and functions that draw given lengths and numbers, such as `pv.draw.Stairs`. Functions that
-also count FLOPs, compare results or measure times are in `packviz` itself.
+This package offers classes and functions that draw given lengths and numbers, such as
+`pv.draw.Stairs`. Functions that also count FLOPs, compare results or measure times are in `packviz`
+itself.
 
 Examples:
     >>> import packviz as pv
@@ -22,7 +24,9 @@ with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'packviz.draw' has no attribute {name!r}; it offers {', '.join(_HOME)}")
+        raise AttributeError(
+            f"module 'packviz.draw' has no attribute {name!r}; it offers {', '.join(_HOME)}"
+        )
     globals()[name] = value = getattr(importlib.import_module(_HOME[name]), name)
     return value
 

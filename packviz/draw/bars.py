@@ -1,4 +1,5 @@
-"""Draws bar charts. Solid bars show what is needed or measured, and hatched bars show waste that packing avoids.
+"""Draws bar charts. Solid bars show what is needed or measured, and hatched bars show waste that
+packing avoids.
 
 A chart is cheap to redraw when a slider moves, because bars of the same style share one SVG path.
 """
@@ -55,9 +56,11 @@ class Bar:
     """A horizontal bar, which may have several parts.
 
     Attributes:
-        parts: the `(length, fill)` of each part, from left to right. A part is left blank if its fill is empty.
+        parts: the `(length, fill)` of each part, from left to right. A part is left blank if its
+            fill is empty.
         label: the text after the end of the bar; may be empty.
-        whisker: the two ends of the whisker, such as the quartiles of a measured time; `None` for no whisker.
+        whisker: the two ends of the whisker, such as the quartiles of a measured time; `None` for
+            no whisker.
         bold: whether the name of the bar is bold.
         mark: the length at which to draw a hollow diamond; `None` for no diamond.
     """
@@ -87,13 +90,18 @@ def rows(
 
     Args:
         title: the title above the bars, which states the finding.
-        groups: the groups, by name. Each group maps the names of bars to the bars. A group's name may be empty.
+        groups: the groups, by name. Each group maps the names of bars to the bars. A group's name
+            may be empty.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
         key: the fills to explain above the bars, each with its meaning, as `(fill, words)`.
-        line: the length at which to draw a vertical line across all bars, such as 1 for ratios; `None` for no line.
+        line: the length at which to draw a vertical line across all bars, such as 1 for ratios;
+            `None` for no line.
         notes: lines of text below the bars.
     """
-    (sheet, y), bars = _titled(title, theme, key), [bar for group in groups.values() for bar in group.values()]
+    (sheet, y), bars = (
+        _titled(title, theme, key),
+        [bar for group in groups.values() for bar in group.values()],
+    )
     left = 24 + max((width_of(name) for group in groups.values() for name in group), default=0)
     longest = max((bar.end for bar in bars), default=0) or 1.0
     wide = (_WIDTH - left - 30 - max((width_of(bar.label) for bar in bars), default=0)) / longest
@@ -120,8 +128,15 @@ def rows(
             y += 28
     sheet.layer()
     if line is not None:
-        sheet.line([(left + line * wide, top - 6), (left + line * wide, y)], sheet.colours.accent, dash="4 3")
-    for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # visible on any fill
+        sheet.line(
+            [(left + line * wide, top - 6), (left + line * wide, y)],
+            sheet.colours.accent,
+            dash="4 3",
+        )
+    for stroke, thick in (
+        (sheet.colours.ground, 4),
+        (sheet.colours.text, 1.5),
+    ):  # visible on any fill
         sheet.path(whiskers, stroke=stroke, width=thick)
     sheet.path(marks, fill=sheet.colours.ground, stroke=sheet.colours.text, width=1.5)
     for x, foot, label, bold in labels:
@@ -137,13 +152,16 @@ def totals(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
 ) -> Sheet:
-    """Draws a horizontal bar for each pair of counts: the first as a solid part, and the second as a hatched part.
+    """Draws a horizontal bar for each pair of counts: the first as a solid part, and the second as
+    a hatched part.
 
     Args:
         title: the title above the bars, which states the finding.
-        bars: for each name, the packed count and the count that packing saves. The two counts add up to the padded one.
+        bars: for each name, the packed count and the count that packing saves. The two counts add
+            up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in `FLOPS`.
+        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in
+            `FLOPS`.
     """
     key = [(SOLID, words[0]), (HATCHED, words[1])]
     made = {}
@@ -162,14 +180,17 @@ def steps(
     axis: str = "t =",
     names: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a vertical bar for each time step, solid up to the packed count and hatched from there to the padded count.
+    """Draws a vertical bar for each time step, solid up to the packed count and hatched from there
+    to the padded count.
 
     Args:
         title: the title above the bars, which states the finding.
         packed: `(T,)` the packed count at each time step.
-        padded: `(T,)` the padded count at each time step, which is never less than the packed count.
+        padded: `(T,)` the padded count at each time step, which is never less than the packed
+            count.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in `FLOPS`.
+        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in
+            `FLOPS`.
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
     """
@@ -180,18 +201,33 @@ def steps(
     gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
     runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
     for a, b in runs:
-        line = None if (b - a) * each >= _THIN else ""  # the outline of a thin bar would hide its colour
-        x, width, low, high = _AXIS + a * each + gap / 2, (b - a) * each - gap, int(packed[a]), int(padded[a])
+        line = (
+            None if (b - a) * each >= _THIN else ""
+        )  # the outline of a thin bar would hide its colour
+        x, width, low, high = (
+            _AXIS + a * each + gap / 2,
+            (b - a) * each - gap,
+            int(packed[a]),
+            int(padded[a]),
+        )
         if low:
             sheet.box(x, foot - low * scale, width, low * scale, SOLID, stroke=line)
         if high > low:
             sheet.box(x, foot - high * scale, width, (high - low) * scale, HATCHED, stroke=line)
     sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
     for value in (top, 0):
-        sheet.text(_AXIS - 8, foot - value * scale + 4, text.short(value), anchor="end", ink=sheet.colours.muted)
+        sheet.text(
+            _AXIS - 8,
+            foot - value * scale + 4,
+            text.short(value),
+            anchor="end",
+            ink=sheet.colours.muted,
+        )
     sheet.text(_AXIS - 8, foot + 18, axis, anchor="end", ink=sheet.colours.muted)
     for t in range(0, n, nice((8 + 8 * len(names[-1])) / each)):
-        sheet.text(_AXIS + (t + 0.5) * each, foot + 18, names[t], anchor="middle", ink=sheet.colours.muted)
+        sheet.text(
+            _AXIS + (t + 0.5) * each, foot + 18, names[t], anchor="middle", ink=sheet.colours.muted
+        )
     sheet.size(_WIDTH, foot + 28)
     return sheet
 

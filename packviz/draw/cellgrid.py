@@ -1,6 +1,7 @@
 """Draws the grids of cells that show padded batches, differences, weights and vectors.
 
-This module and `Sheet.cell` define how a cell looks: its size, outline and text colour, and the hatching of padding.
+This module and `Sheet.cell` define how a cell looks: its size, outline and text colour, and the
+hatching of padding.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class CellGrid:
         return self.tall < _LOW
 
     def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
-        """Returns columns whose names fit side by side, always including the highlighted column if there is one.
+        """Returns columns whose names fit side by side, always including the highlighted column if
+        there is one.
 
         Args:
             columns: the number of columns.
@@ -116,7 +118,11 @@ class CellGrid:
         return ticks
 
     def heads(
-        self, names: Sequence[str], axis: str = "t =", here: int | None = None, shown: Sequence[int] = ()
+        self,
+        names: Sequence[str],
+        axis: str = "t =",
+        here: int | None = None,
+        shown: Sequence[int] = (),
     ) -> None:
         """Writes the column names above the grid.
 
@@ -127,20 +133,27 @@ class CellGrid:
             shown: the columns to name. By default, as many columns are named as there is room for.
         """
         ink, accent = self.sheet.colours.muted, self.sheet.colours.accent
-        # "t =" is close to the first number, because the column of lengths of a batch is to the left of it.
+        # "t =" is close to the first number, because the column of lengths of a batch is to the
+        # left of it.
         end = self.left + (min(self.wide / 2 - 8, 6) if axis.endswith("=") else -6)
         self.sheet.text(end, self.top - 9, axis, anchor="end", size=11, ink=ink)
         for c in shown or self.ticks(len(names), max(names, key=len), here):
             look = {"bold": True, "ink": accent} if c == here else {"ink": ink}
-            self.sheet.text(self.x(c + 0.5), self.top - 9, names[c], anchor="middle", size=11, **look)
+            self.sheet.text(
+                self.x(c + 0.5), self.top - 9, names[c], anchor="middle", size=11, **look
+            )
 
-    def names(self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12) -> None:
+    def names(
+        self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12
+    ) -> None:
         """Writes the row names to the left of the grid, or as many of them as fit.
 
         Args:
             names: a name for each row.
-            lengths: a length for each row, written in a separate column after the names; may be empty.
-            right: the distance in px from the end of the names (or of the lengths, if there are any) to the grid.
+            lengths: a length for each row, written in a separate column after the names; may be
+                empty.
+            right: the distance in px from the end of the names (or of the lengths, if there are
+                any) to the grid.
             size: the font size of the names in px.
         """
         end, low = self.left - right, self.is_low
@@ -150,22 +163,35 @@ class CellGrid:
                 self.sheet.text(6, y, names[r], size=size, bold=True)
                 self.sheet.text(end, y, str(lengths[r]), anchor="end", ink=self.sheet.colours.muted)
             else:
-                self.sheet.text(end, y, names[r], anchor="end", size=11 if low else size, bold=not low)
+                self.sheet.text(
+                    end, y, names[r], anchor="end", size=11 if low else size, bold=not low
+                )
 
-    def frame(self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3) -> None:
+    def frame(
+        self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3
+    ) -> None:
         """Draws a frame around a cell, or around `rows` cells of a column from `row` downwards."""
         stroke = stroke or self.sheet.colours.accent
-        self.sheet.box(self.x(column), self.y(row), max(self.wide, 2), rows * self.tall, stroke=stroke, thick=thick)
+        self.sheet.box(
+            self.x(column),
+            self.y(row),
+            max(self.wide, 2),
+            rows * self.tall,
+            stroke=stroke,
+            thick=thick,
+        )
 
 
-def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None = None, fill: str = "") -> list[Cell]:
+def real_cells(
+    layout: Layout, b: int, label: Callable[[int, int], str] | None = None, fill: str = ""
+) -> list[Cell]:
     """Returns the real cells of a sequence.
 
     Args:
         layout: the batch.
         b: the index of the sequence.
-        label: a function that takes the index of a sequence and a time step, and returns the label of that cell; `None`
-            to draw all cells of the sequence as one.
+        label: a function that takes the index of a sequence and a time step, and returns the label
+            of that cell; `None` to draw all cells of the sequence as one.
         fill: the fill of the cells. Defaults to the colour of the sequence.
     """
     fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])

@@ -33,7 +33,8 @@ class _Grid(NamedTuple):
         cells: the cells of each row. Hatched cells are padding, and bold cells are framed.
         axis: the title of the columns, written before their names.
         margin: the heading of the numbers on the right; empty if there are no numbers.
-        numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and its label.
+        numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and
+            its label.
     """
 
     title: str
@@ -62,7 +63,10 @@ class _Grid(NamedTuple):
         grid.heads(self.heads, self.axis)
         grid.names(self.names)
         grid.draw([cell._replace(bold=False) for cell in cells] for cells in self.cells)
-        for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the frame is visible on any fill
+        for stroke, thick in (
+            (sheet.colours.ground, 6),
+            (sheet.colours.wrong, 3),
+        ):  # the frame is visible on any fill
             sheet.layer()
             for r, cells in enumerate(self.cells):
                 for c in (c for c, cell in enumerate(cells) if cell.bold):
@@ -110,18 +114,22 @@ class Aligned(Drawing):
         """Draws a padded batch of numbers or booleans.
 
         Args:
-            x: a tensor or an array of at most 16 × 16 cells: `(T, B)`, or `(B, T)` if `batch_first` is true.
-            lengths: `(B,)` the number of real time steps of each sequence; or a mask, a tensor or array of `(B, T)`
-                booleans, True at real cells.
-            padding_side: the side of the padding, `"right"` (data first) or `"left"`. Don't pass it with a mask.
+            x: a tensor or an array of at most 16 × 16 cells: `(T, B)`, or `(B, T)` if `batch_first`
+                is true.
+            lengths: `(B,)` the number of real time steps of each sequence; or a mask, a tensor or
+                array of `(B, T)` booleans, True at real cells.
+            padding_side: the side of the padding, `"right"` (data first) or `"left"`. Don't pass it
+                with a mask.
             title: the title above the batch.
-            batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning
-                if `B` equals `T`.
-            like: the correct values, with the same shape as `x`. Cells with a different value are framed.
+            batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in
+                torch, with a warning if `B` equals `T`.
+            like: the correct values, with the same shape as `x`. Cells with a different value are
+                framed.
 
         Raises:
-            ValueError: `x` or `like` is not a padded batch of at most 16 × 16 cells; the lengths or the mask do not fit
-                `x`; or `padding_side` is unknown, or is `"left"` although a mask is given.
+            ValueError: `x` or `like` is not a padded batch of at most 16 × 16 cells; the lengths or
+                the mask do not fit `x`; or `padding_side` is unknown, or is `"left"` although a
+                mask is given.
         """
         one_of("padding_side", padding_side, ("right", "left"))
         first = bool(batch_first)
@@ -131,8 +139,12 @@ class Aligned(Drawing):
         labels = [[text.value(v) for v in row] for row in values.tolist()]
         right = values if like is None else _grid(like, "like", first)
         if right.shape != values.shape:
-            raise ValueError(f"like must have the shape of x, {array(x).shape}, got {array(like).shape}")
-        return cls(title, labels, real, (values != right) & ((values == values) | (right == right)))  # NaN equals NaN
+            raise ValueError(
+                f"like must have the shape of x, {array(x).shape}, got {array(like).shape}"
+            )
+        return cls(
+            title, labels, real, (values != right) & ((values == values) | (right == right))
+        )  # NaN equals NaN
 
     @property
     def _grid(self) -> _Grid:
@@ -151,7 +163,9 @@ class Aligned(Drawing):
     def to_text(self) -> str:
         """Returns a line of text for each sequence. A `·` marks padding, and a `!` marks a framed cell."""
         wrong = self.wrong is not None and self.wrong.any()
-        legend = ["· marks padding"] * (not self.real.all()) + ["! marks a wrong cell"] * bool(wrong)
+        legend = ["· marks padding"] * (not self.real.all()) + ["! marks a wrong cell"] * bool(
+            wrong
+        )
         head = f"{self.title or 'padded batch'} ({', '.join(legend)})".removesuffix(" ()")
         return "\n".join([head, *self._grid.lines()])
 
@@ -161,30 +175,36 @@ class Aligned(Drawing):
 
 
 class Attention(Drawing):
-    """The attention weights that several methods compute for one padded sequence, drawn side by side.
+    """The attention weights that several methods compute for one padded sequence, drawn side by
+    side.
 
     Attributes:
         length: the number of real time steps of the sequence. The other time steps are padding.
-        maps: the `(T, T)` weights of each method, by the name of the method. Row `q` contains the weights that query
-            `q` gives to the keys.
+        maps: the `(T, T)` weights of each method, by the name of the method. Row `q` contains the
+            weights that query `q` gives to the keys.
         title: the title above the maps.
     """
 
-    def __init__(self, length: int, maps: Mapping[str, Any], title: str = "attention weights") -> None:
+    def __init__(
+        self, length: int, maps: Mapping[str, Any], title: str = "attention weights"
+    ) -> None:
         """Takes the weights as torch returns them.
 
         Args:
             length: the number of real time steps of the sequence.
-            maps: the `(T, T)` weights of each method, by the name of the method: tensors or arrays of at most 16 × 16.
+            maps: the `(T, T)` weights of each method, by the name of the method: tensors or arrays
+                of at most 16 × 16.
             title: the title above the maps.
 
         Raises:
-            ValueError: `maps` is empty; a map is not square, or is larger than 16 × 16; the maps differ in size; or
-                `length` is not from 1 to `T`.
+            ValueError: `maps` is empty; a map is not square, or is larger than 16 × 16; the maps
+                differ in size; or `length` is not from 1 to `T`.
         """
         arrays = {name: frozen(array(weights, np.float64)) for name, weights in maps.items()}
         shapes = {array.shape for array in arrays.values()}
-        square = len(shapes) == 1 and all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
+        square = len(shapes) == 1 and all(
+            len(shape) == 2 and shape[0] == shape[1] for shape in shapes
+        )
         if not square or not 1 <= length <= max(max(shapes)) <= FEW:
             found = ", ".join(map(str, sorted(shapes)))
             raise ValueError(
@@ -201,8 +221,15 @@ class Attention(Drawing):
     def to_text(self) -> str:
         """Returns the weights that each real query gives to the keys, in percent."""
         steps = len(next(iter(self.maps.values())))
-        lines = [f"{self.title}: {text.count(self.length, 'real step')} of {steps}, a row per query, · marks padding"]
-        return "\n".join([*lines, *(line for name in self.maps for line in ("", name, *self._grid(name).lines()))])
+        lines = [
+            f"{self.title}: {text.count(self.length, 'real step')} of {steps}, a row per query, · marks padding"
+        ]
+        return "\n".join(
+            [
+                *lines,
+                *(line for name in self.maps for line in ("", name, *self._grid(name).lines())),
+            ]
+        )
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the maps, shaded by weight, with padding hatched and the total weight on padding in the margin."""
@@ -213,17 +240,27 @@ class Attention(Drawing):
 
     def _grid(self, name: str) -> _Grid:
         cells, weights = [], self.maps[name][: self.length]
-        for each, shades in zip(weights.tolist(), np.digitize(weights, _ENDS).tolist(), strict=True):
-            fills = [palette.RAMP[i] for i in shades[: self.length]] + [HATCHED] * (len(each) - self.length)
-            labels = [f"{100 * w:.0f}" if w or fill != HATCHED else "" for w, fill in zip(each, fills, strict=True)]
+        for each, shades in zip(
+            weights.tolist(), np.digitize(weights, _ENDS).tolist(), strict=True
+        ):
+            fills = [palette.RAMP[i] for i in shades[: self.length]] + [HATCHED] * (
+                len(each) - self.length
+            )
+            labels = [
+                f"{100 * w:.0f}" if w or fill != HATCHED else ""
+                for w, fill in zip(each, fills, strict=True)
+            ]
             cells.append([Cell(*cell) for cell in zip(fills, labels, strict=True)])
         numbers = [(lost, f"{100 * lost:3.0f} %") for lost in self.lost(name)]
         heads = [str(k) for k in range(weights.shape[1])]
-        return _Grid(name, [f"q {q}" for q in range(self.length)], heads, cells, "key", "on padding", numbers)
+        return _Grid(
+            name, [f"q {q}" for q in range(self.length)], heads, cells, "key", "on padding", numbers
+        )
 
 
 class Strips(Drawing):
-    """Vectors of the same size, drawn as strips one below the other, each with its distance from the first vector.
+    """Vectors of the same size, drawn as strips one below the other, each with its distance from
+    the first vector.
 
     Attributes:
         names: the names of the vectors.
@@ -232,25 +269,33 @@ class Strips(Drawing):
         axis: one title for all columns, or a name for each column.
     """
 
-    def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit") -> None:
+    def __init__(
+        self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit"
+    ) -> None:
         """Takes the vectors to draw.
 
         Args:
-            vectors: the vectors by name. Each is a tensor, an array or a list of `(H,)` numbers, with `H` up to 16.
+            vectors: the vectors by name. Each is a tensor, an array or a list of `(H,)` numbers,
+                with `H` up to 16.
             title: the title above the strips.
             axis: one title for all columns, or a name for each column.
 
         Raises:
-            ValueError: `vectors` is empty; a vector is not one-dimensional, is empty, or has more than 16 numbers; the
-                vectors differ in size; or `axis` is a list without exactly one name for each column.
+            ValueError: `vectors` is empty; a vector is not one-dimensional, is empty, or has more
+                than 16 numbers; the vectors differ in size; or `axis` is a list without exactly one
+                name for each column.
         """
         rows = [array(vector, float) for vector in vectors.values()]
         shapes = {row.shape for row in rows}
         if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= FEW for shape in shapes):
             shown = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-            raise ValueError(f"vectors must be one-dimensional, with one size of up to {FEW}; got shapes: {shown}")
+            raise ValueError(
+                f"vectors must be one-dimensional, with one size of up to {FEW}; got shapes: {shown}"
+            )
         if not isinstance(axis, str) and len(axis) != rows[0].size:
-            raise ValueError(f"axis has {len(axis)} names; give {rows[0].size}, one for each number of a vector")
+            raise ValueError(
+                f"axis has {len(axis)} names; give {rows[0].size}, one for each number of a vector"
+            )
         self.names, self.values, self.title, self.axis = tuple(vectors), np.stack(rows), title, axis
 
     @property
@@ -265,15 +310,23 @@ class Strips(Drawing):
         heads = [str(i) for i in range(self.values.shape[1])] if counted else self.axis
         scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
         most = len(palette.SIGNED) - 1  # NaN has the first fill
-        shades = np.nan_to_num(np.rint((np.clip(self.values / scale, -1, 1) + 1) / 2 * most)).astype(int)
+        shades = np.nan_to_num(
+            np.rint((np.clip(self.values / scale, -1, 1) + 1) / 2 * most)
+        ).astype(int)
         cells = [
             [
-                Cell(palette.SIGNED[shade], f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN"))
+                Cell(
+                    palette.SIGNED[shade],
+                    f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN"),
+                )
                 for value, shade in zip(*row, strict=True)
             ]
             for row in zip(self.values.tolist(), shades.tolist(), strict=True)
         ]
-        numbers = [(distance, text.difference(distance) if distance else "=") for distance in self.distances]
+        numbers = [
+            (distance, text.difference(distance) if distance else "=")
+            for distance in self.distances
+        ]
         axis, margin = self.axis if counted else "", f"distance from {self.names[0]} (norm)"
         return _Grid(self.title, self.names, heads, cells, str(axis), margin, numbers)
 
@@ -294,19 +347,29 @@ def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
     grid: npt.NDArray[Any] = array(values)
     if grid.ndim != 2:
-        raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {grid.shape}")
+        raise ValueError(
+            f"{name} must be {order(batch_first, '')}, one number per cell, got shape {grid.shape}"
+        )
     if max(grid.shape) > FEW:
-        raise ValueError(f"{name} has shape {grid.shape}; give at most {FEW} sequences of {FEW} time steps")
+        raise ValueError(
+            f"{name} has shape {grid.shape}; give at most {FEW} sequences of {FEW} time steps"
+        )
     return grid if batch_first else grid.T
 
 
-def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side: str) -> npt.NDArray[np.bool_]:
+def _mask(
+    lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side: str
+) -> npt.NDArray[np.bool_]:
     if getattr(lengths, "ndim", 1) == 2:
         mask: npt.NDArray[np.bool_] = array(lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
-            raise ValueError(f"a mask must contain booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
+            raise ValueError(
+                f"a mask must contain booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}"
+            )
         if padding_side != "right":
-            raise ValueError(f"padding_side is {padding_side!r}, but a mask shows where the padding is: leave it out")
+            raise ValueError(
+                f"padding_side is {padding_side!r}, but a mask shows where the padding is: leave it out"
+            )
         return mask
     real = Layout.from_padded(shape if batch_first else shape[::-1], lengths, batch_first).mask
     return real if padding_side == "right" else real[:, ::-1]

@@ -1,6 +1,7 @@
 """Draws curves of measurements against a size, and of hidden states over time.
 
-The colour, the marker and the name at the end of a curve show its method. The dashes show the source of its numbers.
+The colour, the marker and the name at the end of a curve show its method. The dashes show the
+source of its numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ MOST = len(palette.SEQUENCES)
 READ = "h_n off by"
 """The heading of the numbers to the right of a `Trajectory`."""
 
-# px: the space to the left and to the right of the strips, the height of a strip, the gap, the width of the picture
+# px: the space to the left and to the right of the strips, the height of a strip, the gap, the
+# width of the picture
 _MARGIN, _BEHIND, _STRIP, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0
 
 
@@ -69,7 +71,8 @@ class _Axes:
         wide: the width of the plot in px.
         tall: the height of the plot in px.
         heights: the numbers at the ticks of the vertical axis, in ascending order.
-        across: a function that returns the place of a number on the horizontal axis, as a share of the width.
+        across: a function that returns the place of a number on the horizontal axis, as a share of
+            the width.
         log: whether the vertical axis is logarithmic.
     """
 
@@ -117,7 +120,14 @@ class _Axes:
         for value in self.heights:
             y = self.y(value)
             sheet.line([(self.left, y), (self.right, y)], sheet.colours.hatch, width=0.5)
-            sheet.text(self.left - 10, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
+            sheet.text(
+                self.left - 10,
+                y + 4,
+                _number(value),
+                anchor="end",
+                size=11,
+                ink=sheet.colours.muted,
+            )
 
     def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
         """Draws the horizontal axis with as many numbers as fit.
@@ -141,7 +151,9 @@ class _Axes:
         ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
         for right in sorted({x for (x, _), _ in ends}):
             here = sorted((y, name) for (x, y), name in ends if x == right)
-            for beside, (y, name) in zip(spread_labels([y for y, _ in here], lowest), here, strict=True):
+            for beside, (y, name) in zip(
+                spread_labels([y for y, _ in here], lowest), here, strict=True
+            ):
                 sheet.line([(right + 7, y), (right + 18, beside)], sheet.colours.muted)
                 sheet.text(right + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
 
@@ -156,10 +168,11 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns two or more round numbers (1, 2 or 5 times a power of ten), from at most `low` to at least `high`.
+    """Returns two or more round numbers (1, 2 or 5 times a power of ten), from at most `low` to at
+    least `high`.
 
-    In a wide range, all of them except the two ends are powers of ten, and none is so near an end that the two labels
-    would touch.
+    In a wide range, all of them except the two ends are powers of ten, and none is so near an end
+    that the two labels would touch.
     """
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     steps = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
@@ -169,7 +182,15 @@ def log_ticks(low: float, high: float) -> list[float]:
     if len(found) <= _MOST_TICKS:
         return found
     (low, *inner, high), room = found, (found[-1] / found[0]) ** 0.07
-    return [low, *(step for step in inner if f"{step:e}"[:8] == "1.000000" and low * room < step < high / room), high]
+    return [
+        low,
+        *(
+            step
+            for step in inner
+            if f"{step:e}"[:8] == "1.000000" and low * room < step < high / room
+        ),
+        high,
+    ]
 
 
 def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
@@ -189,7 +210,15 @@ def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> No
 
 
 def line_key(
-    sheet: Sheet, x: float, y: float, name: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
+    sheet: Sheet,
+    x: float,
+    y: float,
+    name: str,
+    stroke: str = "",
+    *,
+    width: float = 2.5,
+    dash: str = "",
+    size: int = 12,
 ) -> float:
     """Draws an entry of a key: a line, followed by its name on the baseline `y`.
 
@@ -245,11 +274,13 @@ class Plot:
     Attributes:
         title: the title above the plot.
         curves: the curves. Later curves are painted over earlier ones.
-        planned: the sizes to mark on the horizontal axis, usually those that have been or will be measured.
-        guides: thin lines to compare the curves with: the two ends of each line, by the name of the line.
+        planned: the sizes to mark on the horizontal axis, usually those that have been or will be
+            measured.
+        guides: thin lines to compare the curves with: the two ends of each line, by the name of the
+            line.
         y: the unit of the numbers.
-        log: whether both axes are logarithmic. In a `Sweep`, logarithmic plots with the same unit have the same
-            vertical axis.
+        log: whether both axes are logarithmic. In a `Sweep`, logarithmic plots with the same unit
+            have the same vertical axis.
         log_x: whether the horizontal axis is logarithmic even if `log` is False.
     """
 
@@ -268,7 +299,12 @@ class Plot:
 
     def spread(self) -> list[float]:
         """Returns all numbers that the vertical axis has to cover."""
-        drawn = [value for curve in self.curves for some in (curve.low, curve.y, curve.high) for value in some]
+        drawn = [
+            value
+            for curve in self.curves
+            for some in (curve.low, curve.y, curve.high)
+            for value in some
+        ]
         return drawn + [y for ends in self.guides.values() for _, y in ends]
 
 
@@ -305,14 +341,22 @@ class Sweep(Drawing):
         columns, y = max(map(len, self.rows), default=1), 22.0
         wide = _WIDE if columns > 1 else self.wide
         each, plots = _LEFT + wide + _RIGHT, [plot for row in self.rows for plot in row]
-        names = [name for plot in plots for name in (*plot.guides, *(curve.name for curve in plot.curves))]
-        wide = min(wide, wide + _RIGHT - max((width_of(name, 11) + 26 for name in names), default=0.0))
+        names = [
+            name
+            for plot in plots
+            for name in (*plot.guides, *(curve.name for curve in plot.curves))
+        ]
+        wide = min(
+            wide, wide + _RIGHT - max((width_of(name, 11) + 26 for name in names), default=0.0)
+        )
         for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
             for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
                 self._plot(sheet, plot, heights, (i * each + _LEFT, y + _TOP, wide))
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
-            line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)], size=11)
+            line_key(
+                sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)], size=11
+            )
             y += 18
         y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
         sheet.size(max(columns * each, sheet.width), y + 8)
@@ -320,15 +364,26 @@ class Sweep(Drawing):
 
     def chart(self) -> Chart | Sweep:
         """Returns the plots as an interactive plotly chart, or the sweep itself if it has no plots."""
-        from packviz.draw.figures import times_by_size  # noqa: PLC0415 - plotly may not be installed
+        from packviz.draw.figures import times_by_size
 
         return times_by_size(self) if any(self.rows) else self
 
-    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
+    def _plot(
+        self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]
+    ) -> None:
         (left, top, wide), sizes = place, plot.sizes
         if (plot.log or plot.log_x) and len(sizes) > 1:
             first, whole = sizes[0], math.log(sizes[-1] / sizes[0])
-            axes = _Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / first) / whole, plot.log)
+            axes = _Axes(
+                sheet,
+                left,
+                top,
+                wide,
+                _TALL,
+                heights,
+                lambda x: math.log(x / first) / whole,
+                plot.log,
+            )
             columns = doublings(sizes)
         else:
             right = max([1.0, *sizes])
@@ -346,8 +401,12 @@ class Sweep(Drawing):
             ends[name] = axes.point(*points[1])
             sheet.line([axes.point(*point) for point in points], sheet.colours.muted)
         for curve in plot.curves:
-            end = _curve(axes, curve, {*columns, curve.x[-1]} if plot.log or plot.log_x else curve.x)
-            if end[0] >= ends.get(curve.name, end)[0]:  # each name is written once, at the end of its last curve
+            end = _curve(
+                axes, curve, {*columns, curve.x[-1]} if plot.log or plot.log_x else curve.x
+            )
+            if (
+                end[0] >= ends.get(curve.name, end)[0]
+            ):  # each name is written once, at the end of its last curve
                 ends[curve.name] = end
         axes.names([(end, name) for name, end in ends.items() if name], axes.foot)
 
@@ -366,7 +425,13 @@ def _curve(axes: _Axes, curve: Curve, marked: Collection[float]) -> Point:
     for point, size in zip(points, curve.x, strict=True):
         if size in marked:
             shape = _MARKERS[curve.method % len(_MARKERS)]
-            mark(sheet, point, shape, sheet.colours.ground if curve.hollow else fill, sheet.colours.line)
+            mark(
+                sheet,
+                point,
+                shape,
+                sheet.colours.ground if curve.hollow else fill,
+                sheet.colours.line,
+            )
     return points[-1]
 
 
@@ -375,7 +440,10 @@ def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
     values: dict[str, list[float]] = {}
     for plot in (plot for row in rows for plot in row if plot.log):
         values.setdefault(plot.y, []).extend(value for value in plot.spread() if value > 0)
-    shared = {unit: log_ticks(min(some), max(some)) if some else [1.0, 10.0] for unit, some in values.items()}
+    shared = {
+        unit: log_ticks(min(some), max(some)) if some else [1.0, 10.0]
+        for unit, some in values.items()
+    }
 
     def own(plot: Plot) -> Sequence[float]:
         return ticks(0.0, max(plot.spread(), default=0.0)) if plot.curves else ()
@@ -392,11 +460,14 @@ class Trajectory(Drawing):
         what: a description of the numbers that are drawn.
         lengths: `(B,)` the lengths of the sequences.
         padded: `(B, T)` the numbers from the padded run.
-        packed: `(B, T)` the numbers from the packed run. In the padding, each sequence's last number is repeated. NaN
-            stands for a missing number.
-        off: `(B,)` the distances between the final states of the padded and the packed run; may contain NaN.
-        reverse: whether the RNN runs from the last step to the first, so that its final state is read at step 0.
-        distances: whether `padded` contains distances from the packed run, in which case `packed` is 0 everywhere.
+        packed: `(B, T)` the numbers from the packed run. In the padding, each sequence's last
+            number is repeated. NaN stands for a missing number.
+        off: `(B,)` the distances between the final states of the padded and the packed run; may
+            contain NaN.
+        reverse: whether the RNN runs from the last step to the first, so that its final state is
+            read at step 0.
+        distances: whether `padded` contains distances from the packed run, in which case `packed`
+            is 0 everywhere.
     """
 
     title: str
@@ -415,21 +486,38 @@ class Trajectory(Drawing):
         """
         lines, (sequences, steps) = [self.title, self.what], self.padded.shape
         if max(sequences, steps) > FEW:
-            states = (f" {sequence_name(b)}: {READ} {difference(off)}" for b, off in enumerate(self.off))
+            states = (
+                f" {sequence_name(b)}: {READ} {difference(off)}" for b, off in enumerate(self.off)
+            )
             return "\n".join([*lines, *states])
         rows = [["", "", *(f"t={t}" for t in range(steps)), f"  {READ}"]]
         for b, length in enumerate(self.lengths):
-            for run, values in [("padded", self.padded[b]), ("packed", self.packed[b])][: 1 if self.distances else 2]:
-                numbers = [difference(v) if run == "padded" or not math.isnan(v) else "–" for v in values]
+            for run, values in [("padded", self.padded[b]), ("packed", self.packed[b])][
+                : 1 if self.distances else 2
+            ]:
+                numbers = [
+                    difference(v) if run == "padded" or not math.isnan(v) else "–" for v in values
+                ]
                 cells = [f"[{cell}]" if t >= length else cell for t, cell in enumerate(numbers)]
-                rows.append([sequence_name(b), run, *cells, difference(self.off[b]) if run == "padded" else ""])
+                rows.append(
+                    [
+                        sequence_name(b),
+                        run,
+                        *cells,
+                        difference(self.off[b]) if run == "padded" else "",
+                    ]
+                )
         return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the numbers as lines, with padding hatched and a dot at the step where the final state is read."""
         sheet, (sequences, steps) = Sheet(theme, self.to_text()), self.padded.shape
         sheet.title(self.title)
-        direction = "← from the last step to the first" if self.reverse else "from the first step to the last →"
+        direction = (
+            "← from the last step to the first"
+            if self.reverse
+            else "from the first step to the last →"
+        )
         sheet.text(4, 34, f"{self.what}; {direction}", size=11, ink=sheet.colours.muted)
         drawn = np.concatenate([self.padded[:MOST], self.packed[:MOST]])
         finite = drawn[np.isfinite(drawn)].tolist() or [0.0]
@@ -449,25 +537,47 @@ class Trajectory(Drawing):
             line_key(sheet, x, foot, f"packed{dotted}", width=1.6)
             foot += 18
         if sequences > MOST:
-            sheet.text(4, foot, f"The first {MOST} sequences are drawn.", size=11, ink=sheet.colours.muted)
+            sheet.text(
+                4, foot, f"The first {MOST} sequences are drawn.", size=11, ink=sheet.colours.muted
+            )
             foot += 18
         sheet.size(_WIDTH, foot - 8)
         return sheet
 
     def _strip(self, axes: _Axes, b: int) -> None:
         """Draws the strip of one sequence."""
-        sheet, length, steps, colours = axes.sheet, int(self.lengths[b]), self.padded.shape[1], axes.sheet.colours
-        border, middle, read = axes.left + axes.wide * length / steps, axes.top + axes.tall / 2 + 4, -1 + self.reverse
+        sheet, length, steps, colours = (
+            axes.sheet,
+            int(self.lengths[b]),
+            self.padded.shape[1],
+            axes.sheet.colours,
+        )
+        border, middle, read = (
+            axes.left + axes.wide * length / steps,
+            axes.top + axes.tall / 2 + 4,
+            -1 + self.reverse,
+        )
         sheet.layer()
         sheet.box(axes.left, axes.top, border - axes.left, axes.tall, colours.ground)
         if length < steps:
             sheet.box(border, axes.top, axes.right - border, axes.tall, HATCHED)
         sheet.text(6, middle, sequence_name(b), bold=True)
         for value, shift in ((axes.heights[0], 4), (axes.heights[-1], 8)):
-            sheet.text(axes.left - 6, axes.y(value) + shift, f"{value:g}", anchor="end", size=11, ink=colours.muted)
-        # Heights are whole pixels, so that rounding in the RNN, which differs between processors, does not show.
+            sheet.text(
+                axes.left - 6,
+                axes.y(value) + shift,
+                f"{value:g}",
+                anchor="end",
+                size=11,
+                ink=colours.muted,
+            )
+        # Heights are whole pixels, so that rounding in the RNN, which differs between processors,
+        # does not show.
         points, thin = (
-            [(axes.x(t), round(axes.y(v)) if math.isfinite(v) else math.nan) for t, v in enumerate(run[b].tolist())]
+            [
+                (axes.x(t), round(axes.y(v)) if math.isfinite(v) else math.nan)
+                for t, v in enumerate(run[b].tolist())
+            ]
             for run in (self.padded, self.packed)
         )
         sheet.layer()
@@ -482,6 +592,10 @@ class Trajectory(Drawing):
         if lost.size:
             anchor, at = ("end", lost[-1]) if self.reverse else ("", lost[0])
             place = axes.x(at), axes.top + 16
-            sheet.text(*place, "✗ NaN", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.padding)
-        off, ink = ("=", colours.muted) if self.off[b] == 0 else (difference(self.off[b]), colours.wrong)
+            sheet.text(
+                *place, "✗ NaN", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.padding
+            )
+        off, ink = (
+            ("=", colours.muted) if self.off[b] == 0 else (difference(self.off[b]), colours.wrong)
+        )
         sheet.text(axes.right + 16, middle, off, bold=self.off[b] != 0, ink=ink)

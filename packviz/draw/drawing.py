@@ -25,22 +25,26 @@ class Drawing(HasText):
         """Returns the picture as a complete `<svg>` element. To write a file, call `save`.
 
         Args:
-            theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the notebook.
+            theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the
+                notebook.
 
         Raises:
             ValueError: the theme is unknown.
         """
         if theme not in palette.THEMES:
             themes = ", ".join(map(repr, palette.THEMES))
-            raise ValueError(f"theme is {theme!r}; choose one of {themes}. To write a file, call .save({theme!r})")
+            raise ValueError(
+                f"theme is {theme!r}; choose one of {themes}. To write a file, call .save({theme!r})"
+            )
         return self.sheet(theme).svg()
 
     def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
         """Writes the picture, or its text, to a file.
 
         Args:
-            path: the path of the file. Its suffix sets the format: `.svg`, `.png` (which needs cairosvg), `.html` for a
-                page with the picture and its text, or `.txt` for the text alone.
+            path: the path of the file. Its suffix sets the format: `.svg`, `.png` (which needs
+                cairosvg), `.html` for a page with the picture and its text, or `.txt` for the text
+                alone.
             theme: the theme of the picture, as in `to_svg`. It does not affect the text.
 
         Raises:
@@ -58,15 +62,20 @@ class Drawing(HasText):
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return _live_view(self.to_svg("live")) | {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
+        return _live_view(self.to_svg("live")) | {
+            "text/plain": self.to_text(),
+            "image/svg+xml": self.to_svg(),
+        }
 
 
 def _png(svg: str) -> bytes:
     try:
-        import cairosvg  # noqa: PLC0415 - only a PNG needs it
+        import cairosvg
     except (ImportError, OSError) as error:  # OSError: the library cairo is missing
         install = "python -m pip install cairosvg, and the library cairo (on Debian, the libcairo2 package)"
-        raise ValueError(f"a PNG needs cairosvg ({install}); .svg, .html and .txt do not need it") from error
+        raise ValueError(
+            f"a PNG needs cairosvg ({install}); .svg, .html and .txt do not need it"
+        ) from error
     fixed = svg.replace("height:auto", "", 1)  # cairosvg would read it as a height of 0
     return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
 
@@ -80,15 +89,17 @@ def _page(svg: str, text: str) -> str:
 
 
 def _live_view(live_svg: str) -> dict[str, Any]:
-    """Returns a picture as a MIME bundle with a widget, or an empty bundle if the widget cannot be shown.
+    """Returns a picture as a MIME bundle with a widget, or an empty bundle if the widget cannot be
+    shown.
 
-    A widget is part of the page, so its colours follow the page's theme. An SVG output is an image with fixed colours.
+    A widget is part of the page, so its colours follow the page's theme. An SVG output is an image
+    with fixed colours.
     """
     shell = sys.modules.get("IPython")
     if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:
         return {}
     try:
-        from ipywidgets import HTML  # noqa: PLC0415 - imported only if the widget can be shown
+        from ipywidgets import HTML
     except ImportError:
         return {}
     return cast(dict[str, Any], HTML(live_svg)._repr_mimebundle_())

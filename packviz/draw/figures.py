@@ -1,7 +1,9 @@
-"""Draws measured numbers as interactive plotly charts with a text twin. No other module imports plotly.
+"""Draws measured numbers as interactive plotly charts with a text twin. No other module imports
+plotly.
 
-`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same typeface and colours as
-the SVG pictures. Pictures of counts, and pictures that a panel redraws, are SVG instead.
+`axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same
+typeface and colours as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are
+SVG instead.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ DASHES = ("solid", "8px,4px", "2px,3px", "9px,3px,2px,3px")
 
 WIDTH = 860  # px, as for the SVG pictures
 _SIZE, _SMALL = 12, 11  # px: font sizes
-_ABOVE, _BELOW, _BESIDE = 26, 50, 80  # px: the room for the title, the x axis and the y axis of a panel
+_ABOVE, _BELOW, _BESIDE = (
+    26,
+    50,
+    80,
+)  # px: the room for the title, the x axis and the y axis of a panel
 
 _AXIS = {
     "automargin": True,
@@ -48,18 +54,32 @@ _AXIS = {
     "ticklabelstandoff": 5,
     "title": {"font": {"size": _SMALL}, "standoff": 6},
 }
-_TITLE = {"xanchor": "left", "x": 0, "yanchor": "top", "y": 1, "yref": "container", "pad": {"l": 4, "t": 5}}
+_TITLE = {
+    "xanchor": "left",
+    "x": 0,
+    "yanchor": "top",
+    "y": 1,
+    "yref": "container",
+    "pad": {"l": 4, "t": 5},
+}
 TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": LIGHT.ground,
         "plot_bgcolor": LIGHT.ground,
         "font": {"family": FONT, "size": _SIZE, "color": LIGHT.text},
-        "title": {"font": {"size": _SIZE, "weight": "bold"}, "subtitle": {"font": {"size": _SMALL}}} | _TITLE,
+        "title": {"font": {"size": _SIZE, "weight": "bold"}, "subtitle": {"font": {"size": _SMALL}}}
+        | _TITLE,
         "margin": {"l": 8, "r": 20, "b": 8},
         "colorway": list(SEQUENCES),
         "xaxis": _AXIS,
         "yaxis": _AXIS,
-        "legend": {"traceorder": "normal", "orientation": "h", "xref": "container", "yref": "container", "y": 0},
+        "legend": {
+            "traceorder": "normal",
+            "orientation": "h",
+            "xref": "container",
+            "yref": "container",
+            "y": 0,
+        },
     },
 )
 """The look of every chart. Plotly makes room for the axes, and for the keys below them."""
@@ -70,12 +90,14 @@ _DARKER = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 class Chart(HasText):
     """A plotly figure with a text twin.
 
-    A notebook shows the chart in the colours of the notebook's theme, and redraws it when the theme changes. Only the
-    panels and quizzes of packviz report the theme, so the chart stays light in a notebook without them. The output
-    stored in a notebook contains plotly's JSON and the text twin and, in packviz's own notebooks, also an image.
+    A notebook shows the chart in the colours of the notebook's theme, and redraws it when the theme
+    changes. Only the panels and quizzes of packviz report the theme, so the chart stays light in a
+    notebook without them. The output stored in a notebook contains plotly's JSON and the text twin
+    and, in packviz's own notebooks, also an image.
 
     Attributes:
-        figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to a file.
+        figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to
+            a file.
     """
 
     def __init__(self, figure: go.Figure, words: str) -> None:
@@ -87,22 +109,40 @@ class Chart(HasText):
         return self._words
 
     def points(
-        self, x: Sequence[Any], y: Sequence[Any], name: str, look: int = 0, *, panel: int = 0, **more: Any
+        self,
+        x: Sequence[Any],
+        y: Sequence[Any],
+        name: str,
+        look: int = 0,
+        *,
+        panel: int = 0,
+        **more: Any,
     ) -> Chart:
         """Adds points to a panel, and returns the chart.
 
         Args:
             x: the places of the points on the x axis.
             y: the places of the points on the y axis, or the names of their rows.
-            name: the name of the points. The key shows each name once, and leaves out an empty name.
+            name: the name of the points. The key shows each name once, and leaves out an empty
+                name.
             look: the number of the marker, which sets its shape and its colour.
             panel: the number of the panel, counted from 0.
             more: further arguments for `plotly.graph_objects.Scatter`.
         """
-        mark = {"symbol": SYMBOLS[look % len(SYMBOLS)], "size": 8, "color": COLOURS[look % len(COLOURS)]}
+        mark = {
+            "symbol": SYMBOLS[look % len(SYMBOLS)],
+            "size": 8,
+            "color": COLOURS[look % len(COLOURS)],
+        }
         mark |= {"line": {"color": LIGHT.line, "width": 1}} | more.pop("marker", {})
         new = name not in {"", *(trace.name for trace in self.figure.data)}
-        looks = {"mode": "markers", "marker": mark, "name": name, "legendgroup": name, "showlegend": new} | more
+        looks = {
+            "mode": "markers",
+            "marker": mark,
+            "name": name,
+            "legendgroup": name,
+            "showlegend": new,
+        } | more
         self.figure.add_trace(go.Scatter(x=_short(x), y=_short(y), **looks), **self.place(panel))
         return self
 
@@ -117,16 +157,21 @@ class Chart(HasText):
         return (_darker(figure) if dark else figure) | {"config": CONFIG}
 
     def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return {"application/vnd.plotly.v1+json": self._shown(theme.is_dark()), "text/plain": self.to_text()}
+        return {
+            "application/vnd.plotly.v1+json": self._shown(theme.is_dark()),
+            "text/plain": self.to_text(),
+        }
 
     def _ipython_display_(self) -> None:
-        # A FigureWidget would bring megabytes of script, and would stay empty if they take two seconds to load.
-        from IPython.display import display  # noqa: PLC0415 - only a notebook calls this
+        # A FigureWidget would bring megabytes of script, and would stay empty if they take two
+        # seconds to load.
+        from IPython.display import display
 
         shown = cast(Any, display)(self._repr_mimebundle_(), raw=True, display_id=True)
 
         def redraw(dark: bool) -> None:
-            # JupyterLab's plotly renderer ignores updates. It draws again if the text is shown in between.
+            # JupyterLab's plotly renderer ignores updates. It draws again if the text is shown in
+            # between.
             shown.update({"text/plain": self.to_text()}, raw=True)
             shown.update(self._repr_mimebundle_(), raw=True)
 
@@ -161,7 +206,11 @@ def axes(
     """
     across = across or len(panels)
     down = -(-len(panels) // across)
-    notes = [part for line in below for part in textwrap.wrap(line, int((WIDTH - 8) / width_of("x", _SMALL)))]
+    notes = [
+        part
+        for line in below
+        for part in textwrap.wrap(line, int((WIDTH - 8) / width_of("x", _SMALL)))
+    ]
     top, gap = 36 + 17 * len(notes) + _ABOVE * any(panels), _BELOW + _ABOVE * any(panels)
     inner = tall * down + gap * (down - 1)
     figure = make_subplots(
@@ -203,23 +252,43 @@ def times_by_size(sweep: Sweep) -> Chart:
             line = {"color": LIGHT.muted, "width": 1, "dash": dash}
             chart.points([x0, x1], [y0, y1], name, panel=panel, mode="lines", line=line)
         for curve in reversed(plot.curves):
-            source = f", {sweep.sources[curve.source].partition(':')[0]}" if len(sweep.sources) > 1 else ""
+            source = (
+                f", {sweep.sources[curve.source].partition(':')[0]}"
+                if len(sweep.sources) > 1
+                else ""
+            )
             look: dict[str, Any] = {"marker": {"color": LIGHT.ground}} if curve.hollow else {}
             line = {"dash": DASHES[curve.source % len(DASHES)]}
             # The outline comes first. It is needed because some colours are pale.
             outline = line | {"color": LIGHT.line, "width": 4}
-            chart.points(curve.x, curve.y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip")
+            chart.points(
+                curve.x, curve.y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip"
+            )
             line |= {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6}
             up, down = (
                 _short(abs(end - value) for value, end in zip(curve.y, ends, strict=False))
                 for ends in (curve.high, curve.low)
             )
-            whiskers = {"array": up, "arrayminus": down, "color": LIGHT.line, "thickness": 1, "width": 4}
+            whiskers = {
+                "array": up,
+                "arrayminus": down,
+                "color": LIGHT.line,
+                "thickness": 1,
+                "width": 4,
+            }
             look |= {"mode": "lines+markers", "line": line, "error_y": whiskers}
-            chart.points(curve.x, curve.y, f"{curve.name}{source}", curve.method, panel=panel, **look)
-        look = {"type": "log" if plot.log else "linear", "rangemode": "tozero", **chart.place(panel)}
+            chart.points(
+                curve.x, curve.y, f"{curve.name}{source}", curve.method, panel=panel, **look
+            )
+        look = {
+            "type": "log" if plot.log else "linear",
+            "rangemode": "tozero",
+            **chart.place(panel),
+        }
         same = units.index(plot.y)  # plots with the same unit share their y axis
-        chart.figure.update_yaxes(matches=f"y{same + 1 if same else ''}" if same < panel else None, **look)
+        chart.figure.update_yaxes(
+            matches=f"y{same + 1 if same else ''}" if same < panel else None, **look
+        )
         chart.figure.update_xaxes(tickvals=doublings(plot.sizes) if plot.log else None, **look)
         if plot.log:  # with the ticks of the SVG picture, because plotly's labels 10, 9, 8, … would touch each other
             low, high = math.log10(ticks[0]), math.log10(ticks[-1])

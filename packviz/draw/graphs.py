@@ -1,8 +1,9 @@
-"""Draws autograd graphs, and describes them as text: what each node does in the backward pass, and how much it writes.
+"""Draws autograd graphs, and describes them as text: what each node does in the backward pass, and
+how much it writes.
 
-The picture is designed for the chain of copies in the backward pass of `pad_packed_sequence`. The nodes that the
-gradient passes through one after another are on the left. The branches of each node are below it, indented. The nodes
-where gradients end are at the bottom.
+The picture is designed for the chain of copies in the backward pass of `pad_packed_sequence`. The
+nodes that the gradient passes through one after another are on the left. The branches of each node
+are below it, indented. The nodes where gradients end are at the bottom.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ DOES = {
 MOST = 7
 """If there are more columns than this, some are left out of the picture."""
 
-# px: the right edge of the boxes, the indent of branches, the height of a box, from box to box, the longest bar
+# px: the right edge of the boxes, the indent of branches, the height of a box, from box to box, the
+# longest bar
 _WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0
 _BAR = palette.REAL
 
@@ -43,9 +45,10 @@ class Node:
     Attributes:
         name: the name that autograd gives to the node.
         operators: the operators that the node ran, each as `(name, bytes written)`.
-        next: the indices of the nodes to which this node passes gradients, with `None` for each gradient that is not
-            needed.
-        useful: the size, in bytes, of the slice that the node takes out or puts in; `None` if it is not known.
+        next: the indices of the nodes to which this node passes gradients, with `None` for each
+            gradient that is not needed.
+        useful: the size, in bytes, of the slice that the node takes out or puts in; `None` if it is
+            not known.
     """
 
     name: str
@@ -86,14 +89,19 @@ class Graph(Drawing):
     @property
     def headline(self) -> str:
         """A line with the title, the number of nodes and the number of bytes that they wrote."""
-        nodes, times = text.count(len(self.nodes), "node"), f"{self.bytes / max(self.gradient, 1):.3g}"
+        nodes, times = (
+            text.count(len(self.nodes), "node"),
+            f"{self.bytes / max(self.gradient, 1):.3g}",
+        )
         return f"{self.title} writes {text.size(self.bytes)} in {nodes}, {times} times the incoming gradient"
 
     def to_text(self) -> str:
         """Returns a line for each node or, if the graph is large, a line for each kind of node."""
         if len(self.nodes) > 3 * MOST:
             named = _by_name((node.name, node.bytes) for node in self.nodes)
-            rows = [[f"{times}", name, written, DOES.get(name, "")] for name, written, times in named]
+            rows = [
+                [f"{times}", name, written, DOES.get(name, "")] for name, written, times in named
+            ]
             return "\n".join([self.headline, *text.table(rows, "  >5 × <20>8  <")])
         rows = []
         for i, node in enumerate(self.nodes):
@@ -101,8 +109,19 @@ class Graph(Drawing):
             after = f"→ {after}" if after else ""
             rows.append([f"{i}", node.name, text.size(node.bytes), after, self.does(i)])
             if node.operators:
-                written = [(f"{many} × " if many > 1 else "", *each) for *each, many in _by_name(node.operators)]
-                rows.append(["", "", "", "", ", ".join(f"{times}{name} {size}" for times, name, size in written)])
+                written = [
+                    (f"{many} × " if many > 1 else "", *each)
+                    for *each, many in _by_name(node.operators)
+                ]
+                rows.append(
+                    [
+                        "",
+                        "",
+                        "",
+                        "",
+                        ", ".join(f"{times}{name} {size}" for times, name, size in written),
+                    ]
+                )
         lines = text.table(rows, "  >2 <20>8  <8 <")
         return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
@@ -113,17 +132,27 @@ class Graph(Drawing):
         left_out = len(shown) - MOST + 1
         if left_out > 1:
             shown = [*shown[: MOST - 3], [], *shown[-2:]]
-        rows = [(i, k > 0) for column in shown for k, i in enumerate(column or [None])] + [(i, False) for i in ends]
+        rows = [(i, k > 0) for column in shown for k, i in enumerate(column or [None])] + [
+            (i, False) for i in ends
+        ]
         largest = max((self.nodes[i].bytes for i, _ in rows if i is not None), default=0) or 1
         lines = wrap(self.headline, 112)
         for k, line in enumerate(lines):
             sheet.text(4, 16 + 18 * k, line, bold=True)
         top = 26.0 + 18 * len(lines)
-        sheet.text(4, top - 10, f"the incoming gradient: {text.size(self.gradient)}", ink=sheet.colours.muted)
+        sheet.text(
+            4,
+            top - 10,
+            f"the incoming gradient: {text.size(self.gradient)}",
+            ink=sheet.colours.muted,
+        )
         if any(node.useful is not None for node in self.nodes):
             sheet.key(360, top - 20, [(_BAR, "the needed slice"), (HATCHED, "written for nothing")])
             sheet.layer()
-        chain, into = 0.0, []  # the foot of the last box in the chain, and the y of each arrow to the ends
+        chain, into = (
+            0.0,
+            [],
+        )  # the foot of the last box in the chain, and the y of each arrow to the ends
         for k, (i, branch) in enumerate(rows):
             y = top + k * _PITCH
             if i is None:
@@ -169,14 +198,19 @@ class Graph(Drawing):
         if node.leads_on:
             return DOES.get(node.name, "")
         arriving = sum(i in other.next for other in self.nodes)
-        return "takes the gradient of the input" if arriving < 2 else f"adds up {arriving} gradients of the input"
+        return (
+            "takes the gradient of the input"
+            if arriving < 2
+            else f"adds up {arriving} gradients of the input"
+        )
 
     @cached_property
     def columns(self) -> list[list[int]]:
-        """The columns of the graph, as lists of node indices. A column contains a node of the chain, then its branches.
+        """The columns of the graph, as lists of node indices. A column contains a node of the
+        chain, then its branches.
 
-        The chain consists of the nodes that the gradient passes through one after another. Nodes that pass no gradient
-        on are not in any column.
+        The chain consists of the nodes that the gradient passes through one after another. Nodes
+        that pass no gradient on are not in any column.
         """
         seen = {i for i, node in enumerate(self.nodes) if not node.leads_on}
         columns, here = [], cast(int | None, 0)

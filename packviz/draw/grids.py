@@ -36,7 +36,8 @@ class Grid:
         values: `(R, C)` the absolute differences, which may contain NaN.
         differs: `(R, C)` booleans, True where a difference is more than a rounding error.
         scale: `(R,)` the largest packed value of each row, or one number for all rows.
-        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if there is no padding.
+        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if
+            there is no padding.
     """
 
     title: str
@@ -51,8 +52,18 @@ class Grid:
         """Returns lines of text, with `=` where values agree, shares where they differ, and brackets around padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
-            cells = [share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)]
-            rows.append([name, *(f"[{cell}]" if p else cell for cell, p in zip(cells, self._hatched[r], strict=True))])
+            cells = [
+                share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)
+            ]
+            rows.append(
+                [
+                    name,
+                    *(
+                        f"[{cell}]" if p else cell
+                        for cell, p in zip(cells, self._hatched[r], strict=True)
+                    ),
+                ]
+            )
         width = max(7, *map(len, self.columns))
         padding = ", [ ] padding" if self.padding is not None else ""
         head = f"{self.title}  (in % of the row's largest packed value; = agrees{padding})"
@@ -61,21 +72,28 @@ class Grid:
     def sheet(self, theme: str) -> Sheet:
         """Draws the grid.
 
-        A small grid has shares in its cells. In a large grid, a line runs through each cell with a difference.
+        A small grid has shares in its cells. In a large grid, a line runs through each cell with a
+        difference.
         """
         sheet, (many, columns) = Sheet(theme, self.title), self.values.shape
         few, each = max(many, columns) <= FEW, stride(many, _MOST)
         rows = range(0, many, each)
         wide, tall = min(20.0, (WIDTH - LEFT - 8) / columns), min(20.0, _MOST / len(rows))
-        grid = CellGrid(sheet, len(rows), columns, _CELL if few else wide, TALL if few else tall, size=11)
+        grid = CellGrid(
+            sheet, len(rows), columns, _CELL if few else wide, TALL if few else tall, size=11
+        )
         sheet.title(self.title + (f", one in {each} of {many:,} rows" if each > 1 else ""))
         grid.heads(self.columns, "layer" if self.padding is None else "t =")
         grid.names([self.rows[r] for r in rows])
         cells = [self._cells(r, few, sheet.colours.ground) for r in rows]
         grid.draw(cells)
         struck = ""
-        for r, drawn in enumerate(cells if not few else ()):  # a mark that is visible without colour and takes no space
-            for c, cell in zip(accumulate((cell.span for cell in drawn), initial=0), drawn, strict=False):
+        for r, drawn in enumerate(
+            cells if not few else ()
+        ):  # a mark that is visible without colour and takes no space
+            for c, cell in zip(
+                accumulate((cell.span for cell in drawn), initial=0), drawn, strict=False
+            ):
                 if cell.bold:
                     struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.span * wide)}"
         sheet.path(struck, stroke="#000000", width=min(1.5, tall / 8))
@@ -87,8 +105,16 @@ class Grid:
         fills, cells = (*palette.SHADES, ground), []
         for c, (shade, padding) in enumerate(zip(self._shades[r], self._hatched[r], strict=True)):
             label = short_share(self.shares[r, c]) if self.differs[r, c] else "" if padding else "="
-            cells.append(Cell(HATCHED if padding else fills[shade], label if few else "", bold=bool(shade >= 0)))
-        return cells if few else [cell._replace(span=len([*alike])) for cell, alike in groupby(cells)]
+            cells.append(
+                Cell(
+                    HATCHED if padding else fills[shade],
+                    label if few else "",
+                    bold=bool(shade >= 0),
+                )
+            )
+        return (
+            cells if few else [cell._replace(span=len([*alike])) for cell, alike in groupby(cells)]
+        )
 
     @property
     def _hatched(self) -> npt.NDArray[np.bool_]:
@@ -99,7 +125,9 @@ class Grid:
         """`(R, C)` The differences, each as a share of the largest packed value in its row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
-        shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
+        shares: npt.NDArray[np.float64] = np.divide(
+            self.values, scale, out=beyond, where=scale != 0
+        )
         return shares
 
     @cached_property

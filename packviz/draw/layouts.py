@@ -1,7 +1,8 @@
-"""Draws a layout: the padded grid, the packed steps beside or below it, and the packed data at the bottom.
+"""Draws a layout: the padded grid, the packed steps beside or below it, and the packed data at the
+bottom.
 
-A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence is drawn as one bar,
-so that 512 × 512 cells need only a few shapes and a few kilobytes.
+A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence
+is drawn as one bar, so that 512 × 512 cells need only a few shapes and a few kilobytes.
 """
 
 from __future__ import annotations
@@ -22,21 +23,28 @@ from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width fit side by side in a JupyterLab cell
 _TALL = 400  # px: the largest height of a panel of bars
-_WIDEST = 1160  # px: wider panels are placed below each other, and wider data continues on a second line
+_WIDEST = (
+    1160  # px: wider panels are placed below each other, and wider data continues on a second line
+)
 _LINE = 940  # px: cells of data are as wide as fits in this width, or in that of the panels
-_MOST_ROWS = 512  # more sequences than this would share pixels, so some are left out, and a note reports it
+_MOST_ROWS = (
+    512  # more sequences than this would share pixels, so some are left out, and a note reports it
+)
 _STEPS_TITLE = "packed: longest first, no padding"
 _SLOPE = 110  # px: the distance between the panels, where lines show the sort
 _LISTS = 270  # px: the distance between the panels if the lists of indices are there
 _LENGTH = 41  # px: the width of the column of lengths
 _NAME = 110  # px: longer names are cut
 _FALL = 58  # px: from the batch sizes to the data, where lines connect each column to its rows
-_MARGIN = 26 + width_of("batch_sizes")  # px: the space to the left of the steps if this label is there
+_MARGIN = 26 + width_of(
+    "batch_sizes"
+)  # px: the space to the left of the steps if this label is there
 _GAP = 6  # px: between the groups of rows of data
 
 
 def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
-    """Draws the padded batch, the packed steps and the packed data. The `choices` set attributes of `_Batch`.
+    """Draws the padded batch, the packed steps and the packed data. The `choices` set attributes of
+    `_Batch`.
 
     Raises:
         ValueError: the theme is unknown, or `step` is not a time step of the longest sequence.
@@ -53,15 +61,18 @@ class _Batch:
 
     Attributes:
         layout: the batch.
-        labels: the labels of each sequence's cells in a small batch. By default, a cell's label is the name of its
-            sequence and its time step, as in `a0`.
+        labels: the labels of each sequence's cells in a small batch. By default, a cell's label is
+            the name of its sequence and its time step, as in `a0`.
         names: the names of the sequences. Defaults to letters.
-        step: the time step to highlight. Its cells are framed, and in the data, cells of later steps have no fill.
-        mistaken: whether to add the order that people often expect in `data`, which is one sequence after another.
-        indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row if there is room.
+        step: the time step to highlight. Its cells are framed, and in the data, cells of later
+            steps have no fill.
+        mistaken: whether to add the order that people often expect in `data`, which is one sequence
+            after another.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row
+            if there is room.
         explain: whether to add a line about each part.
-        flat: whether to add the flat rows (one sequence after another), with a line from each packed row to its flat
-            row.
+        flat: whether to add the flat rows (one sequence after another), with a line from each
+            packed row to its flat row.
         part: the part to draw, one of `text.PARTS`.
         theme: `"light"`, `"dark"`, or `"live"` for colours that follow the theme of the page.
     """
@@ -91,9 +102,12 @@ class _Batch:
             wide = min(max(least, 8 + self._longest(size)), 100.0, max(26.0, 2 * _PANEL / columns))
             tall, self.name_size, self.beside = 28.0, 13, 22
         grid = CellGrid(self.sheet, len(self.rows), columns, wide, tall, 70.0, size=size)
-        self.name_width = 0 if grid.is_low else ceil(max(width_of(self._name(b), 13) for b in self.rows))
+        self.name_width = (
+            0 if grid.is_low else ceil(max(width_of(self._name(b), 13) for b in self.rows))
+        )
         left = grid.left if grid.is_low else 4 + self.name_width + 12 + _LENGTH + self.beside
-        # The label "batch_sizes" is in the margin if the steps are below the grid; else it is between the panels.
+        # The label "batch_sizes" is in the margin if the steps are below the grid; else it is
+        # between the panels.
         self.stacked = self.part == text.PACKED or left + 2 * columns * wide + _SLOPE > _WIDEST
         self.listed = self.indices and not grid.is_low and not self.stacked
         left = steps_left = max(left, _MARGIN) if self.stacked else left
@@ -111,15 +125,17 @@ class _Batch:
     def _arrange(self) -> None:
         """Computes the width of a row of data, and whether all rows fit on one line (always true in a large batch)."""
         layout, self.gap, self.one_line = self.layout, 0.0, True
-        self.per_row = (self.width - 8) / layout.n_valid
+        self.per_row = (self.width - 8) / layout.n_real
         if not self.few:
             return
-        self.gap = 0.0 if self.flat else _GAP  # a row with the same place in both orders must lie exactly below itself
+        self.gap = (
+            0.0 if self.flat else _GAP
+        )  # a row with the same place in both orders must lie exactly below itself
         gaps, least = self.gap * (layout.batch_sizes.size - 1), min(4 + self._longest(12), 100)
         for wide in () if self.stacked else (max(self.width, _LINE), _WIDEST):
-            self.per_row = min(self.grid.wide, (wide - 8 - gaps) / layout.n_valid)
+            self.per_row = min(self.grid.wide, (wide - 8 - gaps) / layout.n_real)
             if self.per_row >= least:
-                self.width = max(self.width, 8 + layout.n_valid * self.per_row + gaps)
+                self.width = max(self.width, 8 + layout.n_real * self.per_row + gaps)
                 return
         self.per_row, self.one_line = self.grid.wide, False
 
@@ -144,9 +160,12 @@ class _Batch:
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, flat=True)
         y = self.sheet.paragraph(4, y - whole, self._notes(), size=11, ink=self.muted) + whole
-        # In a small batch, notes may be wider than the parts. In a large batch, thin bars may be, but they are cut off.
+        # In a small batch, notes may be wider than the parts. In a large batch, thin bars may be,
+        # but they are cut off.
         if whole or (self.part == text.DATA and not self.few):
-            self.sheet.size(max(self.width, self.sheet.width - 4) if self.few else self.width, y + 6)
+            self.sheet.size(
+                max(self.width, self.sheet.width - 4) if self.few else self.width, y + 6
+            )
         return self.sheet
 
     # The panels.
@@ -156,7 +175,9 @@ class _Batch:
         layout, grid = self.layout, self.grid
         self.sheet.text(grid.left, 14, f"padded: {text.count(layout.n_cells, 'cell')}", bold=True)
         if not self.few:
-            self.sheet.box(grid.left, grid.top, grid.right - grid.left, grid.foot - grid.top, HATCHED)
+            self.sheet.box(
+                grid.left, grid.top, grid.right - grid.left, grid.foot - grid.top, HATCHED
+            )
         self._cells(grid, self.rows, padding=self.few)
         self._names(grid, self.rows)
         self._frame(grid, layout.batch_size)
@@ -182,7 +203,8 @@ class _Batch:
     # The data.
 
     def data(self, top: float) -> float:
-        """Draws the rows of data on one line, with a connection from each time step's column above to its rows.
+        """Draws the rows of data on one line, with a connection from each time step's column above
+        to its rows.
 
         Returns the y-coordinate below the rows.
         """
@@ -199,7 +221,9 @@ class _Batch:
             return y + height + 8
         start, end = self.layout.offsets[self.step : self.step + 2]
         label, (left, right) = f"data[{start}:{end}]", self._place(self.step)
-        middle = min(max((left + right) / 2, 4 + width_of(label) / 2), self.width - 4 - width_of(label) / 2)
+        middle = min(
+            max((left + right) / 2, 4 + width_of(label) / 2), self.width - 4 - width_of(label) / 2
+        )
         self.sheet.text(middle, y + height + 17, label, anchor="middle", bold=True, ink=self.accent)
         return y + height + 26
 
@@ -213,19 +237,24 @@ class _Batch:
             The y-coordinate below the flat rows.
         """
         layout, sheet, y = self.layout, self.sheet, top + _FALL
-        for place, (b, row) in enumerate(zip(layout.source[:, 0].tolist(), layout.flat_rows.tolist(), strict=True)):
+        for place, (b, row) in enumerate(
+            zip(layout.source[:, 0].tolist(), layout.flat_rows.tolist(), strict=True)
+        ):
             x0, x1 = (4 + (i + 0.5) * self.per_row for i in (place, row))
             sheet.curve((x0, top), (x1, y), palette.sequence_colour(b), width=2, down=True)
         self._stretch(4, y, np.argwhere(layout.mask).tolist())
-        for x, label in roomy([(4 + start * self.per_row, str(start)) for start in layout.starts.tolist()]):
+        for x, label in roomy(
+            [(4 + start * self.per_row, str(start)) for start in layout.starts.tolist()]
+        ):
             sheet.text(x, y + 37, label, anchor="middle", size=11, ink=self.muted)
-        end = 4 + layout.n_valid * self.per_row + width_of(str(layout.n_valid))
+        end = 4 + layout.n_real * self.per_row + width_of(str(layout.n_real))
         sheet.text(end, y + 37, "starts", size=11, ink=self.muted)
         sheet.text(4, y + 55, text.flat(layout), bold=True)
         return y + 68
 
     def lines(self, top: float, flat: bool = False) -> float:
-        """Draws the rows of data on as many lines as they need, in a named group for each time step or sequence.
+        """Draws the rows of data on as many lines as they need, in a named group for each time step
+        or sequence.
 
         Args:
             top: the y-coordinate to begin at.
@@ -239,7 +268,9 @@ class _Batch:
             title += "; step {} fills data[{}:{}]".format(self.step, *marks[0])
         elif len(marks) > 1:
             title += f" (the rows of step {self.step} would lie apart)"
-        self.sheet.text(4, top + 12, title, bold=True, ink=self.sheet.colours.wrong if wrong else "")
+        self.sheet.text(
+            4, top + 12, title, bold=True, ink=self.sheet.colours.wrong if wrong else ""
+        )
         if not self.few:
             self._bands(top + 22, flat)
             return top + 22 + 18 + 8
@@ -250,7 +281,9 @@ class _Batch:
                 x, y = 4.0, y + 54
             self.sheet.text(x + 1, y - 13, name, size=11, ink=self.muted)
             while cells:
-                fitting = max(int((right - x) / width + 1e-9), 1)  # a group wider than the picture continues below
+                fitting = max(
+                    int((right - x) / width + 1e-9), 1
+                )  # a group wider than the picture continues below
                 line, cells = cells[:fitting], cells[fitting:]
                 end = x + len(line) * width
                 self._clamp(x, end, y - 3)
@@ -271,9 +304,13 @@ class _Batch:
             left, label = x + i * width, self._label(b, t, width, size)
             if self.step is not None and not wrong and t > self.step:  # not packed yet
                 self.sheet.box(left, y, width, height, stroke=self.muted, thick=1, dash="2 2")
-                self.sheet.text(left + width / 2, y + 16, label, anchor="middle", size=size, ink=self.muted)
+                self.sheet.text(
+                    left + width / 2, y + 16, label, anchor="middle", size=size, ink=self.muted
+                )
             else:
-                self.sheet.cell(left, y, width, height, palette.sequence_colour(b), label, size=size)
+                self.sheet.cell(
+                    left, y, width, height, palette.sequence_colour(b), label, size=size
+                )
             if t == self.step:
                 self.sheet.box(left, y, width, height, stroke=self.accent, thick=3)
 
@@ -285,7 +322,9 @@ class _Batch:
         curve = f"M{n(x)} {n(y)}C{n(x)} {y1} {n(middle)} {y2} {n(middle)} {y3}"
         self._clamp(start, end, foot, curve, here)
 
-    def _clamp(self, start: float, end: float, foot: float, more: str = "", here: bool = False) -> None:
+    def _clamp(
+        self, start: float, end: float, foot: float, more: str = "", here: bool = False
+    ) -> None:
         """Draws a bracket over adjacent rows of data."""
         inset = min(1.0, (end - start) / 4)
         d = f"{more}M{n(start + inset)} {n(foot)}v-6H{n(end - inset)}v6"
@@ -294,7 +333,11 @@ class _Batch:
     def _groups(self, flat: bool) -> Iterator[tuple[str, list[list[int]]]]:
         """Yields the name and the cells `(b, t)` of each time step, or of each sequence if `flat` is true."""
         layout = self.layout
-        cells, sizes = (np.argwhere(layout.mask), layout.lengths) if flat else (layout.source, layout.batch_sizes)
+        cells, sizes = (
+            (np.argwhere(layout.mask), layout.lengths)
+            if flat
+            else (layout.source, layout.batch_sizes)
+        )
         for i, group in enumerate(np.split(cells, np.cumsum(sizes)[:-1])):
             yield self._name(i) if flat else f"t={i}", group.tolist()
 
@@ -312,18 +355,22 @@ class _Batch:
         layout, colours, per_row = self.layout, self.sheet.colours, self.per_row
         sizes = layout.lengths if flat else layout.batch_sizes
         odd = zip(np.cumsum(sizes)[1::2], sizes[1::2], strict=True)
-        stretches = [(0.0, float(layout.n_valid), colours.padding, colours.line)]
-        stretches += [(end - size, end, colours.hatch, "") for end, size in odd if size * per_row >= 1]
+        stretches = [(0.0, float(layout.n_real), colours.padding, colours.line)]
+        stretches += [
+            (end - size, end, colours.hatch, "") for end, size in odd if size * per_row >= 1
+        ]
         stretches += [(start, end, colours.accent, "") for start, end in self._marks(flat)]
         for a, b, fill, stroke in stretches:
-            self.sheet.box(4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1)
+            self.sheet.box(
+                4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1
+            )
 
     # Words.
 
     def _title(self, flat: bool = False) -> str:
         """Returns the title of the rows of data."""
         if not flat:
-            return f"data: {text.count(self.layout.n_valid, 'row')}, from left to right"
+            return f"data: {text.count(self.layout.n_real, 'row')}, from left to right"
         return "✗ wrong: one sequence after another" if self.mistaken else text.flat(self.layout)
 
     def _notes(self) -> list[str]:
@@ -360,7 +407,10 @@ class _Batch:
         grid.draw(
             [
                 *real_cells(layout, b, label if self.few else None),
-                *(Cell(HATCHED, label(b, t) if self.labels else "") for t in behind[layout.lengths[b] :]),
+                *(
+                    Cell(HATCHED, label(b, t) if self.labels else "")
+                    for t in behind[layout.lengths[b] :]
+                ),
             ]
             for b in rows
         )
@@ -370,7 +420,9 @@ class _Batch:
         if grid.is_low:
             grid.names([f"b = {rows[0]}", *map(str, rows[1:])], right=8, size=11)
             return
-        self.sheet.text(grid.left - self.beside, grid.top - 9, "length", anchor="end", size=11, ink=self.muted)
+        self.sheet.text(
+            grid.left - self.beside, grid.top - 9, "length", anchor="end", size=11, ink=self.muted
+        )
         lengths = self.layout.lengths[[*rows]].tolist()
         grid.names([self._name(b) for b in rows], lengths, self.beside, self.name_size)
 
@@ -381,20 +433,30 @@ class _Batch:
         if self.listed:
             # The last time step's number may reach beyond the grid.
             beyond = (width_of(str(self.layout.max_len - 1), 11) - grid.wide) / 2
-            sheet.text(grid.right + max(8, beyond + 4), top - 9, "unsorted_indices", size=11, ink=self.muted)
+            sheet.text(
+                grid.right + max(8, beyond + 4),
+                top - 9,
+                "unsorted_indices",
+                size=11,
+                ink=self.muted,
+            )
             sheet.text(left - 34, top - 9, "sorted_indices", anchor="end", size=11, ink=self.muted)
             start, end = grid.right + 34, end - 28
         self.stepped.names([self._name(b) for b in order], right=6, size=self.name_size)
         for rank, b in enumerate(order):
             row = b // self.stride
-            sheet.curve((start, grid.y(row + 0.5)), (end, grid.y(rank + 0.5)), palette.sequence_colour(b))
+            sheet.curve(
+                (start, grid.y(row + 0.5)), (end, grid.y(rank + 0.5)), palette.sequence_colour(b)
+            )
             if self.listed:
                 sheet.text(grid.right + 28, grid.line(row), str(rank), anchor="end")
                 sheet.text(end + 24, grid.line(rank), str(b), anchor="end")
 
     def _ticks(self, grid: CellGrid) -> list[int]:
         """Returns the time steps that have enough room for a number above and a batch size below."""
-        return grid.ticks(grid.columns, max(str(grid.columns), str(self.layout.batch_size), key=len), self.step)
+        return grid.ticks(
+            grid.columns, max(str(grid.columns), str(self.layout.batch_size), key=len), self.step
+        )
 
     def _frame(self, grid: CellGrid, running: int) -> None:
         """Frames the column of the highlighted step, down to the last sequence that is still running."""

@@ -14,7 +14,9 @@ _STEP = 17.0  # px: from one line to the next
 
 def describe(lines: Sequence[Line]) -> str:
     """Returns the lines as text, each with its mark, its number and its code."""
-    return "\n".join(f"{mark or ' '} {number:3}  {code}".rstrip() for number, code, mark, _ in lines)
+    return "\n".join(
+        f"{mark or ' '} {number:3}  {code}".rstrip() for number, code, mark, _ in lines
+    )
 
 
 def draw(lines: Sequence[Line], theme: str) -> Sheet:

@@ -1,8 +1,10 @@
-"""Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast in both themes.
+"""Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast
+in both themes.
 
-The sequence colours come from Okabe and Ito (2008), with one change: wine, from Paul Tol's palette, replaces black.
-Nothing depends on colour alone. For example, sequences also have letters, and padding is hatched. Some colours are too
-pale on white, so coloured shapes have an outline unless they are very thin.
+The sequence colours come from Okabe and Ito (2008), with one change: wine, from Paul Tol's palette,
+replaces black. Nothing depends on colour alone. For example, sequences also have letters, and
+padding is hatched. Some colours are too pale on white, so coloured shapes have an outline unless
+they are very thin.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "
 
 METHODS = {
     name: SEQUENCES[i]
-    for name, i in {"padded": 4, "packed": 5, "drop-in": 2, "run": 6, "staircase": 0, "split": 1}.items()
+    for name, i in {
+        "padded": 4,
+        "packed": 5,
+        "drop-in": 2,
+        "run": 6,
+        "staircase": 0,
+        "split": 1,
+    }.items()
 }
 """The colour of each method of running an RNN, in all charts that compare methods."""
 
@@ -62,8 +71,11 @@ _LIGHT_AND_DARK = {
     "accent": ("#b3003c", "#ff7fa5"),
     "wrong": ("#b00020", "#ff8a80"),
 }
-LIGHT, DARK = (_Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
-# The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the light theme.
+LIGHT, DARK = (
+    _Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2)
+)
+# The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the
+# light theme.
 LIVE = _Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 

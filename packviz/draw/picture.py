@@ -19,7 +19,8 @@ _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list 
 
 
 class Picture(Drawing):
-    """A drawing of a batch. A notebook shows it, `print` writes its text, and `save` writes it to a file.
+    """A drawing of a batch. A notebook shows it, `print` writes its text, and `save` writes it to a
+    file.
 
     Attributes:
         layout: the `Layout` of the batch.
@@ -37,13 +38,15 @@ class Picture(Drawing):
         batch_sizes      [2, 2, 1]
     """
 
-    def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any) -> None:
+    def __init__(
+        self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any
+    ) -> None:
         """Draws a layout.
 
         Args:
             layout: the batch.
-            labels: the labels of each sequence's cells. By default, a cell's label is the name of its sequence and its
-                time step, as in `a0`.
+            labels: the labels of each sequence's cells. By default, a cell's label is the name of
+                its sequence and its time step, as in `a0`.
             caption: a line of text above the picture; may be empty.
             **choices: further options, as in `show`.
         """
@@ -55,7 +58,9 @@ class Picture(Drawing):
         parts = [self._caption] if self._caption else []
         words = self.layout, chosen("labels"), chosen("names")
         parts.append(text.describe(*words, chosen("part", text.WHOLE)))
-        if chosen("indices") and (self.layout.is_sorted or not text.is_few(self.layout)):  # others have them anyway
+        if chosen("indices") and (
+            self.layout.is_sorted or not text.is_few(self.layout)
+        ):  # others have them anyway
             parts += text.indices(self.layout)
         if chosen("flat"):
             parts += ["", text.describe_flat(*words)]
@@ -80,38 +85,43 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: the padded batch, its packed steps, and the packed data in memory.
+    """Draws a batch of variable-length sequences: the padded batch, its packed steps, and the
+    packed data in memory.
 
     Args:
         what: the batch, in one of these forms:
 
             * `lengths`: `(B,)` whole numbers;
-            * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, passed with its `lengths`;
+            * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, passed with its
+                `lengths`;
             * a `PackedSequence`, made by torch or by hand;
             * a nested tensor with the layout `torch.jagged`, without holes;
             * a list of sequences, each a string, a list or a tensor;
             * a `Layout`.
         lengths: `(B,)` the number of real time steps of each sequence, if `what` is a padded batch.
-        batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
-            warning if `B` equals `T`.
+        batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as
+            in torch, with a warning if `B` equals `T`.
         names: a name for each sequence. Defaults to `a`, `b`, …
-        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its row if there is
-            room. The text of a small batch contains them anyway if the batch is not sorted.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its
+            row if there is room. The text of a small batch contains them anyway if the batch is not
+            sorted.
         explain: whether to add, below the picture, a line about each part.
-        flat: whether to add the flat rows (one sequence after another, the order used for attention), and the place of
-            each packed row among them. The text then contains `starts` and `flat_rows`.
-        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part can't be combined
-            with `indices`, `explain` or `flat`, which apply to the whole picture.
+        flat: whether to add the flat rows (one sequence after another, the order used for
+            attention), and the place of each packed row among them. The text then contains `starts`
+            and `flat_rows`.
+        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part
+            can't be combined with `indices`, `explain` or `flat`, which apply to the whole picture.
 
     Returns:
-        A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes it to a file.
+        A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes
+        it to a file.
 
     Raises:
-        ValueError: the lengths are not valid, are all 0, are missing for a padded batch, or do not fit it; the numbers
-            of names and sequences differ; or `part` is unknown, or is combined with an option that applies only to the
-            whole picture.
-        TypeError: `what` has none of the forms above (for example, it is a nested tensor with a different layout), or
-            `names` is not a list of strings.
+        ValueError: the lengths are not valid, are all 0, are missing for a padded batch, or do not
+            fit it; the numbers of names and sequences differ; or `part` is unknown, or is combined
+            with an option that applies only to the whole picture.
+        TypeError: `what` has none of the forms above (for example, it is a nested tensor with a
+            different layout), or `names` is not a list of strings.
 
     Examples:
         >>> import packviz as pv
@@ -123,22 +133,31 @@ def show(
     """
     one_of("part", part, text.PARTS)
     if part != text.WHOLE and (indices or explain or flat):
-        raise ValueError(f"part={part!r} draws that part alone: leave out indices, explain and flat, or part")
+        raise ValueError(
+            f"part={part!r} draws that part alone: leave out indices, explain and flat, or part"
+        )
     layout, caption, values = _read(what, lengths, batch_first)
-    if not layout.n_valid:
+    if not layout.n_real:
         raise ValueError("lengths are all 0; give at least one time step to draw")
     rows = values() if text.is_few(layout) else None
     labels = None if rows is None else [[text.value(v) for v in row] for row in rows]
     if names is not None:
         names = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(name, str) for name in names):
-            raise TypeError(f"names is {names!r}; give a word for each sequence, as in names=['abc', 'x']")
+            raise TypeError(
+                f"names is {names!r}; give a word for each sequence, as in names=['abc', 'x']"
+            )
         if len(names) != layout.batch_size:
-            raise ValueError(f"names has {len(names)} entries for {layout.batch_size} sequences: give one for each")
-    return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part)
+            raise ValueError(
+                f"names has {len(names)} entries for {layout.batch_size} sequences: give one for each"
+            )
+    return Picture(
+        layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part
+    )
 
 
-# The layout, the caption, and a function that returns the values of each sequence, or `None` to show letters.
+# The layout, the caption, and a function that returns the values of each sequence, or `None` to
+# show letters.
 _Read = tuple[Layout, str, Callable[[], Any]]
 
 
@@ -163,12 +182,16 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
         return _jagged(what)
     if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
-            raise TypeError(f"show() cannot tell whether {what!r} are lengths; give lengths as numbers, words as lists")
+            raise TypeError(
+                f"show() cannot tell whether {what!r} are lengths; give lengths as numbers, words as lists"
+            )
         return _sequences(what)
     if what is None or isinstance(what, (str, dict)):
         raise TypeError(f"show() cannot draw {kind_of(what)}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
-        raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
+        raise ValueError(
+            f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)"
+        )
     return Layout(what), "", lambda: None
 
 

@@ -11,7 +11,8 @@ def whole_percent(share: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Returns a number with at most three significant digits or, from 1,000 upwards, as a whole number.
+    """Returns a number with at most three significant digits or, from 1,000 upwards, as a whole
+    number.
 
     For example, the text is `0.0123`, `12.3` or `12,345`.
     """
@@ -19,10 +20,12 @@ def plain(value: float) -> str:
 
 
 def known(value: float, interval: tuple[float, float]) -> str:
-    """Returns a number with only the digits that are known, such as `2.1` if the interval is 1.87 to 2.13.
+    """Returns a number with only the digits that are known, such as `2.1` if the interval is 1.87
+    to 2.13.
 
-    The number has one to three significant digits. If it has fewer than three, a unit of its last digit is no larger
-    than the width of the interval. If the width is 0, the number is written as in `plain`.
+    The number has one to three significant digits. If it has fewer than three, a unit of its last
+    digit is no larger than the width of the interval. If the width is 0, the number is written as
+    in `plain`.
     """
     width = interval[1] - interval[0]
     if not width:
@@ -34,8 +37,8 @@ def known(value: float, interval: tuple[float, float]) -> str:
 def between(interval: tuple[float, float]) -> str:
     """Returns an interval as text, such as `1.87 to 2.13`, or `–` if an end is not finite.
 
-    The ends are rounded outwards, in steps of at most a tenth of the interval's width or to three significant digits,
-    whichever is coarser.
+    The ends are rounded outwards, in steps of at most a tenth of the interval's width or to three
+    significant digits, whichever is coarser.
     """
     low, high = interval
     if not math.isfinite(high - low):

@@ -1,9 +1,10 @@
-"""Counts, draws and describes the scores that attention computes for documents in rows of a fixed size.
+"""Counts, draws and describes the scores that attention computes for documents in rows of a fixed
+size.
 
-A row of `C` time steps (tokens) has a score for each pair of a query and a key. That makes `C · C` scores, or
-`C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores that a document mask hides are
-computed anyway, so they are wasted. Only a kernel that knows where each document begins computes no more than is
-needed.
+A row of `C` time steps (tokens) has a score for each pair of a query and a key. That makes `C · C`
+scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores
+that a document mask hides are computed anyway, so they are wasted. Only a kernel that knows where
+each document begins computes no more than is needed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,17 @@ NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
 """The masks. In this order, they hide nothing, the future, other documents, or both the future and other documents."""
 
-_WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: the picture, the space to the left of rows, the height of all rows
-_GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # the most grids; px: a grid, its strips, the gap
+_WIDTH, _LEFT, _TALL = (
+    900.0,
+    64.0,
+    260,
+)  # px: the picture, the space to the left of rows, the height of all rows
+_GRIDS, _SIDE, _STRIP, _GAP = (
+    4,
+    194.0,
+    18.0,
+    14.0,
+)  # the most grids; px: a grid, its strips, the gap
 
 
 class _Piece(NamedTuple):
@@ -54,34 +64,40 @@ class Scores(Drawing):
 
     @renamed(way="strategy", room="row_size")
     def __init__(
-        self, lengths: Any, row_size: int | None = None, strategy: str = FIRST_FIT_DECREASING, mask: str = NONE
+        self,
+        lengths: Any,
+        row_size: int | None = None,
+        strategy: str = FIRST_FIT_DECREASING,
+        mask: str = NONE,
     ) -> None:
         """Fills rows with documents.
 
         Args:
             lengths: `(B,)` the lengths of the documents, or a `Layout`.
-            row_size: the number of time steps in a row. By default, all documents are in one row, one after another.
-                With the strategy `"padded"`, each document instead has a row of its own, as in a padded batch, and all
-                rows are as long as the longest document.
+            row_size: the number of time steps in a row. By default, all documents are in one row,
+                one after another. With the strategy `"padded"`, each document instead has a row of
+                its own, as in a padded batch, and all rows are as long as the longest document.
             strategy: the strategy for filling the rows, one of `pv.batches.FILLS`.
             mask: the mask, one of `MASKS`.
 
         Raises:
-            ValueError: a length is not valid; a length exceeds `row_size` and the strategy never cuts documents;
-                `row_size` is less than 1; or the strategy or the mask is unknown.
+            ValueError: a length is not valid; a length exceeds `row_size` and the strategy never
+                cuts documents; `row_size` is less than 1; or the strategy or the mask is unknown.
         """
         layout = Layout(lengths)
         one_of("strategy", strategy, FILLS)
         one_of("mask", mask, MASKS)
         if row_size is None:
-            row_size, strategy = (layout.max_len, strategy) if strategy == PADDED else (layout.n_valid, NEXT_FIT)
+            row_size, strategy = (
+                (layout.max_len, strategy) if strategy == PADDED else (layout.n_real, NEXT_FIT)
+            )
         self.layout, self.row_size, self.strategy, self.mask = layout, row_size, strategy, mask
         self.rows = tuple(_pieces(layout, row_size, strategy))
 
     @property
     def padding(self) -> int:
         """The number of time steps, over all rows, that do not belong to any document."""
-        return len(self.rows) * self.row_size - self.layout.n_valid
+        return len(self.rows) * self.row_size - self.layout.n_real
 
     @property
     def cut(self) -> int:
@@ -118,11 +134,15 @@ class Scores(Drawing):
     def summary(self) -> str:
         """Returns sentences with the numbers of rows, cells and scores, and the number of scores of a padded batch."""
         many, cells = len(self.rows), len(self.rows) * self.row_size
-        cut = f" Cut documents: {self.cut:,} of {self.layout.batch_size:,}." if self.strategy == CUT else ""
+        cut = (
+            f" Cut documents: {self.cut:,} of {self.layout.batch_size:,}."
+            if self.strategy == CUT
+            else ""
+        )
         padded = self.layout.batch_size * self._square(self.layout.max_len)
         return (
             f"{text.count(many, 'row')} of {text.count(self.row_size, 'time step')}: {text.count(cells, 'cell')},"
-            f" {self.layout.n_valid:,} real,"
+            f" {self.layout.n_real:,} real,"
             f" {self.padding:,} padding ({text.percent(self.padding, cells)} wasted).{cut}"
             f" Attention computes {text.count(self.computed, 'score')}: {self.needed:,} needed,"
             f" {self.cross_document:,} across documents, {self.wasted:,} wasted. A padded batch takes {padded:,}."
@@ -134,21 +154,39 @@ class Scores(Drawing):
         for i, row in enumerate(self.rows):
             real, needed = _real(row), f"{self._needed(row):,}"
             pieces = " ".join(f"{sequence_name(b)}[{t}:{t + size}]" for b, t, size in row)
-            table.append([f"row {i}", f"{real} real,", f"{self.row_size - real} padding,", f"{needed} needed:", pieces])
+            table.append(
+                [
+                    f"row {i}",
+                    f"{real} real,",
+                    f"{self.row_size - real} padding,",
+                    f"{needed} needed:",
+                    pieces,
+                ]
+            )
         if len(table) > text.FEW:
             table[8:-3] = [["…"]]
         lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
         if self.row_size <= text.FEW:
             for i in range(min(len(self.rows), _GRIDS)):
-                marks = {"# needed": True, "x another document's": self.cross_document, "· wasted": self.wasted}
+                marks = {
+                    "# needed": True,
+                    "x another document's": self.cross_document,
+                    "· wasted": self.wasted,
+                }
                 names = ", ".join(mark for mark, there in marks.items() if there)
-                lines += ["", f"row {i}: each line is a query, and each column is a key ({names})", *self._marks(i)]
+                lines += [
+                    "",
+                    f"row {i}: each line is a query, and each column is a key ({names})",
+                    *self._marks(i),
+                ]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the rows, with a colour for each document. Grids below them show the scores of the first rows."""
         sheet, many = Sheet(theme, self.to_text()), len(self.rows)
-        computed = f"attention computes {text.count(self.computed, 'score')} and needs {self.needed:,}"
+        computed = (
+            f"attention computes {text.count(self.computed, 'score')} and needs {self.needed:,}"
+        )
         y = sheet.title(f"In {text.count(many, 'row')} of {self.row_size:,}, {computed}") + 10
         y = self._draw_rows(sheet, y) + 56 + _STRIP
         side, left = (_SIDE, _STRIP + 4) if many > 1 else (1.5 * _SIDE, _LEFT)
@@ -173,10 +211,15 @@ class Scores(Drawing):
         """Draws the contents of each row, and returns the y-coordinate below the rows."""
         each = stride(len(self.rows), _TALL)
         rows, wide = self.rows[::each], min(36.0, (_WIDTH - _LEFT - 8) / self.row_size)
-        grid = CellGrid(sheet, len(rows), self.row_size, wide, min(TALL, _TALL / len(rows)), _LEFT, y)
+        grid = CellGrid(
+            sheet, len(rows), self.row_size, wide, min(TALL, _TALL / len(rows)), _LEFT, y
+        )
         grid.names([f"row {i * each}" for i in range(len(rows))])
         grid.draw(
-            [*chain.from_iterable(_cells(piece, grid) for piece in row), Cell(HATCHED, span=self.row_size - _real(row))]
+            [
+                *chain.from_iterable(_cells(piece, grid) for piece in row),
+                Cell(HATCHED, span=self.row_size - _real(row)),
+            ]
             for row in rows
         )
         return grid.foot
@@ -200,7 +243,9 @@ class Scores(Drawing):
             middles += [at + own / 2] if own >= 12 else []
             at += own
         for query, key in permutations(middles if self.cross_document else [], 2):
-            sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=sheet.colours.ground)
+            sheet.text(
+                x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=sheet.colours.ground
+            )
 
     def _lines(self, sheet: Sheet, x: float, y: float, side: float) -> None:
         """Draws lines between cells if the cells are large enough, and blanks out the future if the mask is causal."""
@@ -208,11 +253,15 @@ class Scores(Drawing):
         each = side / steps
         if each >= 6:
             ends = [i * each for i in range(1, steps)]
-            d = "".join(f"M{n(x)} {n(y + end)}h{n(side)}M{n(x + end)} {n(y)}v{n(side)}" for end in ends)
+            d = "".join(
+                f"M{n(x)} {n(y + end)}h{n(side)}M{n(x + end)} {n(y)}v{n(side)}" for end in ends
+            )
             sheet.path(d, stroke=sheet.colours.line, width=0.5)
         if self.is_causal and steps > 1:
             some = ceil(2 / each)  # time steps per stair, which is at least 2 px wide
-            stairs = "".join(f"V{n(y + i * each)}H{n(x + (i + 1) * each)}" for i in range(some, steps, some))
+            stairs = "".join(
+                f"V{n(y + i * each)}H{n(x + (i + 1) * each)}" for i in range(some, steps, some)
+            )
             d = f"M{n(x + side)} {n(y)}H{n(x + each)}{stairs}V{n(y + side - each)}H{n(x + side)}z"
             sheet.path(d, fill=sheet.colours.ground, stroke=sheet.colours.ground, width=2)
             sheet.path(d, stroke=sheet.colours.muted, dash="2 3")
@@ -220,7 +269,11 @@ class Scores(Drawing):
     def _key(self, sheet: Sheet, y: float) -> None:
         hides = self.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in self.rows)
         why = " or ".join(["padding"] * bool(self.padding) + ["hidden by the mask"] * hides)
-        parts = [(palette.REAL, "needed"), (sheet.colours.wrong, "✗ another document's"), (HATCHED, f"wasted: {why}")]
+        parts = [
+            (palette.REAL, "needed"),
+            (sheet.colours.wrong, "✗ another document's"),
+            (HATCHED, f"wasted: {why}"),
+        ]
         x = sheet.key(4, y, compress(parts, (True, self.cross_document, self.wasted)))
         if self.is_causal:
             sheet.box(x, y, 14, 12, stroke=sheet.colours.muted, thick=1, dash="2 3")
@@ -236,14 +289,20 @@ class Scores(Drawing):
 
     def _marks(self, i: int) -> list[str]:
         """Returns the grid of a row's scores as lines of text."""
-        owners = [f"{sequence_name(b)}{t}" for b, first, size in self.rows[i] for t in range(first, first + size)]
+        owners = [
+            f"{sequence_name(b)}{t}"
+            for b, first, size in self.rows[i]
+            for t in range(first, first + size)
+        ]
         which = [j for j, (_, _, size) in enumerate(self.rows[i]) for _ in range(size)]
         which += [-1] * (self.row_size - len(which))
         hidden = "·" if self.mask in (DOCUMENT, BOTH) else "x"
         table = []
         for q, own in enumerate(which):
             keys = which[: q + 1] if self.is_causal else which
-            cells = ["·" if -1 in (own, other) else "#" if other == own else hidden for other in keys]
+            cells = [
+                "·" if -1 in (own, other) else "#" if other == own else hidden for other in keys
+            ]
             table.append([owners[q] if q < len(owners) else "·", " ".join(cells)])
         return text.table(table, "  >  <")
 

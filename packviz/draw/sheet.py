@@ -1,8 +1,8 @@
 """Renders all SVG pictures: a sheet collects boxes, lines and words, and writes them as one string.
 
-A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on another sheet. In each
-layer, shapes of the same style become one path, which keeps pictures small. The same calls always produce the same
-string.
+A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on
+another sheet. In each layer, shapes of the same style become one path, which keeps pictures small.
+The same calls always produce the same string.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Sheet:
     """A drawing in progress.
 
-    Shapes and words are painted in layers. In each layer, words are painted over shapes. Shapes of the same style are
-    painted together, in the order in which their styles were first used. `layer` starts the next layer, which is
-    painted over the earlier ones.
+    Shapes and words are painted in layers. In each layer, words are painted over shapes. Shapes of
+    the same style are painted together, in the order in which their styles were first used. `layer`
+    starts the next layer, which is painted over the earlier ones.
 
     Attributes:
         theme: the name of the theme, one of the keys in `palette.THEMES`.
@@ -63,7 +63,9 @@ class Sheet:
         self._layers: list[str] = []
         self._paths: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}
-        self._hatched: dict[str, list[tuple[float, float, float, float]]] = {}  # boxes, by their SVG attributes
+        self._hatched: dict[
+            str, list[tuple[float, float, float, float]]
+        ] = {}  # boxes, by their SVG attributes
         self._right = self._foot = 0.0
         self._size: tuple[float, float] | None = None
 
@@ -108,8 +110,8 @@ class Sheet:
             width: the width of the rectangle in px.
             height: the height of the rectangle in px.
             fill: a colour, `"none"`, or `HATCHED`.
-            stroke: the colour of the outline. Defaults to the theme's colour for lines. An empty string means no
-                outline.
+            stroke: the colour of the outline. Defaults to the theme's colour for lines. An empty
+                string means no outline.
             thick: the width of the outline in px.
             dash: the dashes of the outline as in SVG; may be empty.
         """
@@ -121,11 +123,20 @@ class Sheet:
             self._hatched.setdefault(look, []).append((x, y, width, height))
         self.reach(x + width, y + height)
 
-    def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
+    def cell(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str,
+        label: str = "",
+        **look: Any,
+    ) -> None:
         """Draws a box with a label in it. `look` contains options of `text` for the label.
 
-        By default, the label's colour contrasts with the fill. A thin box has no outline, because the outline would
-        hide its colour.
+        By default, the label's colour contrasts with the fill. A thin box has no outline, because
+        the outline would hide its colour.
         """
         self.box(x, y, width, height, fill, stroke=None if min(width, height) >= _THIN else "")
         if label:
@@ -144,7 +155,8 @@ class Sheet:
         dash: str = "",
         outlined: bool = False,
     ) -> None:
-        """Draws a line through points. The line is interrupted at each NaN, and a point on its own becomes a dot.
+        """Draws a line through points. The line is interrupted at each NaN, and a point on its own
+        becomes a dot.
 
         Args:
             points: the points, each as `(x, y)` in px. A `y` may be NaN.
@@ -163,11 +175,17 @@ class Sheet:
             self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined=joined)
         self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined=joined)
 
-    def curve(self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False) -> None:
+    def curve(
+        self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False
+    ) -> None:
         """Draws an outlined curve that is horizontal at both ends, or vertical if `down` is true."""
         (x0, y0), (x1, y1) = start, end
         middle = n((y0 + y1) / 2 if down else (x0 + x1) / 2)
-        near, far = (f"{n(x0)} {middle}", f"{n(x1)} {middle}") if down else (f"{middle} {n(y0)}", f"{middle} {n(y1)}")
+        near, far = (
+            (f"{n(x0)} {middle}", f"{n(x1)} {middle}")
+            if down
+            else (f"{middle} {n(y0)}", f"{middle} {n(y1)}")
+        )
         d = f"M{n(x0)} {n(y0)}C{near} {far} {n(x1)} {n(y1)}"
         self.path(d, stroke=self.colours.line, width=width + 1)
         self.path(d, stroke=stroke, width=width)
@@ -192,7 +210,8 @@ class Sheet:
             x: the x-coordinate of the line's start, middle or end in px, depending on `anchor`.
             y: the y-coordinate of the baseline in px.
             text: the text to write.
-            anchor: the point of the line that is at `x`: `"middle"`, `"end"`, or empty for the start.
+            anchor: the point of the line that is at `x`: `"middle"`, `"end"`, or empty for the
+                start.
             size: the font size in px.
             bold: whether the letters are bold, as in titles and names.
             ink: the colour of the letters. Defaults to the theme's colour for text.
@@ -209,12 +228,22 @@ class Sheet:
         self.text(4, 16, text, bold=True)
         return 24.0
 
-    def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
+    def paragraph(
+        self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = ""
+    ) -> float:
         """Writes lines of text with their indentation from `y` downwards, and returns the y-coordinate below them."""
         for line in lines:
             words = line.lstrip(" ")
-            columns = words.replace("  ", "\xa0\xa0")  # because a browser draws several blanks as one
-            self.text(x + CHAR * size / 12 * (len(line) - len(words)), y + size, columns, size=size, ink=ink)
+            columns = words.replace(
+                "  ", "\xa0\xa0"
+            )  # because a browser draws several blanks as one
+            self.text(
+                x + CHAR * size / 12 * (len(line) - len(words)),
+                y + size,
+                columns,
+                size=size,
+                ink=ink,
+            )
             y += size + 5
         return y
 
@@ -239,7 +268,9 @@ class Sheet:
         for look, d in self._paths.items():
             self._layers.append(f'<path d="{"".join(d)}" {look}/>')
             if look in self._hatched:
-                self._layers.append(f'<path d="{_diagonals(self._hatched[look])}" stroke="{self.colours.hatch}"/>')
+                self._layers.append(
+                    f'<path d="{_diagonals(self._hatched[look])}" stroke="{self.colours.hatch}"/>'
+                )
         for look, words in self._words.items():
             if len(words) == 1:
                 self._layers.append(f"<text{look} {words[0]}")
@@ -314,7 +345,11 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
 
 def width_of(text: str, size: float = 12) -> float:
     """Returns an upper bound, in px, for the width of text. A wide character, such as a Chinese one, counts as two."""
-    columns = len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+    columns = (
+        len(text)
+        if text.isascii()
+        else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+    )
     return CHAR * size / 12 * columns
 
 
@@ -344,9 +379,9 @@ def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
     """Returns the diagonal lines that hatch boxes `(x, y, width, height)`, as an SVG path.
 
-    An SVG pattern would need a name. If two pictures on a page used the same name, a browser might take the pattern
-    from the wrong picture, which might be hidden. All lines belong to one evenly spaced set for the whole sheet, so
-    they continue through boxes that touch.
+    An SVG pattern would need a name. If two pictures on a page used the same name, a browser might
+    take the pattern from the wrong picture, which might be hidden. All lines belong to one evenly
+    spaced set for the whole sheet, so they continue through boxes that touch.
     """
     x, y, width, height = np.array(boxes).T
     right, foot = x + width, y + height
@@ -354,7 +389,8 @@ def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
     counts = np.maximum(np.floor((right + foot) / _APART).astype(int) - first + 1, 0)
     box = np.repeat(np.arange(len(boxes)), counts)
     line = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    # On line i, x + y = i * _APART. In a box, the line runs from the left or lower side to the top or right side.
+    # On line i, x + y = i * _APART. In a box, the line runs from the left or lower side to the top
+    # or right side.
     starts = np.maximum(x[box], line * _APART - foot[box])
     ends = np.minimum(right[box], line * _APART - y[box])
     inside = np.flatnonzero(ends > starts)
@@ -363,9 +399,15 @@ def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
         return ""
     line, starts, ends = line[inside], starts[inside], ends[inside]
     new = np.flatnonzero(np.r_[True, (line[1:] != line[:-1]) | (starts[1:] > ends[:-1] + 0.05)])
-    starts, tops, ends = starts[new], line[new] * _APART - starts[new], np.maximum.reduceat(ends, new)
+    starts, tops, ends = (
+        starts[new],
+        line[new] * _APART - starts[new],
+        np.maximum.reduceat(ends, new),
+    )
     return "".join(
         f"M{a:g} {b:g}l{d:g}-{d:g}"
-        for a, b, d in zip(*(np.round(v, 1).tolist() for v in (starts, tops, ends - starts)), strict=True)
+        for a, b, d in zip(
+            *(np.round(v, 1).tolist() for v in (starts, tops, ends - starts)), strict=True
+        )
         if d
     )

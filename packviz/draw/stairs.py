@@ -1,4 +1,5 @@
-"""Draws a staircase of rectangles over the real cells of a batch, and plots its cost against the number of rectangles.
+"""Draws a staircase of rectangles over the real cells of a batch, and plots its cost against the
+number of rectangles.
 
 `packviz.core.cuts` computes the best cuts.
 """
@@ -18,7 +19,12 @@ from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, n, row
 
-_LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and its largest size
+_LEFT, _TOP, _WIDE, _TALL = (
+    70.0,
+    46.0,
+    460.0,
+    330.0,
+)  # px: the margins of the grid, and its largest size
 
 
 class Stairs(Drawing):
@@ -26,7 +32,8 @@ class Stairs(Drawing):
 
     Attributes:
         layout: the batch.
-        cuts: ascending time steps from 0 to `max(lengths)`. A rectangle begins at each cut except the last.
+        cuts: ascending time steps from 0 to `max(lengths)`. A rectangle begins at each cut except
+            the last.
         rectangles: the `(first step, step after the last, number of sequences)` of each rectangle.
     """
 
@@ -56,14 +63,14 @@ class Stairs(Drawing):
     @property
     def wasted(self) -> int:
         """The number of padding cells that are computed."""
-        return self.cells - self.layout.n_valid
+        return self.cells - self.layout.n_real
 
     def summary(self) -> str:
         """Returns a sentence with the numbers of rectangles and of computed, real and padding cells."""
         share = text.percent(self.wasted, self.cells)
         return (
             f"{text.count(self.calls, 'rectangle')}: {text.count(self.cells, 'cell')} computed,"
-            f" {self.layout.n_valid:,} real, {self.wasted:,} padding ({share} wasted)."
+            f" {self.layout.n_real:,} real, {self.wasted:,} padding ({share} wasted)."
         )
 
     def to_text(self) -> str:
@@ -81,18 +88,31 @@ class Stairs(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the batch, longest sequence first. Padding is hatched if it is computed, and empty if it is not."""
-        sheet, layout, each = Sheet(theme, self.to_text()), self.layout, stride(self.layout.batch_size, int(_TALL))
+        sheet, layout, each = (
+            Sheet(theme, self.to_text()),
+            self.layout,
+            stride(self.layout.batch_size, int(_TALL)),
+        )
         order, muted = layout.sorted_indices[::each].tolist(), sheet.colours.muted
         wide, tall = min(30.0, _WIDE / layout.max_len), min(22.0, _TALL / len(order))
         grid = CellGrid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, 11)
-        what = "one rectangle, the padded batch," if self.calls == 1 else f"{self.calls:,} rectangles"
+        what = (
+            "one rectangle, the padded batch," if self.calls == 1 else f"{self.calls:,} rectangles"
+        )
         sheet.title(f"{text.percent(self.wasted, self.cells)} of the cells in {what} are padding")
-        sheet.box(_LEFT, _TOP, grid.right - _LEFT, grid.foot - _TOP, stroke=muted, thick=1, dash="2 3")
-        boxes = [(grid.x(a), _TOP, (b - a) * wide, -(-many // each) * tall) for a, b, many in self.rectangles]
+        sheet.box(
+            _LEFT, _TOP, grid.right - _LEFT, grid.foot - _TOP, stroke=muted, thick=1, dash="2 3"
+        )
+        boxes = [
+            (grid.x(a), _TOP, (b - a) * wide, -(-many // each) * tall)
+            for a, b, many in self.rectangles
+        ]
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
         label = partial(text.cell_label, None) if text.is_few(layout) else None
-        fill = palette.REAL if grid.is_low else ""  # a sequence has its own colour only if its name is shown
+        fill = (
+            palette.REAL if grid.is_low else ""
+        )  # a sequence has its own colour only if its name is shown
         grid.draw(real_cells(layout, b, label, fill) for b in order)
         spacing, accent = (grid.right - _LEFT) / self.calls, sheet.colours.accent
         if spacing < 6:  # too narrow to be outlined one by one
@@ -105,10 +125,14 @@ class Stairs(Drawing):
             grid.names([sequence_name(b) for b in order], layout.lengths[order].tolist(), 8)
         sheet.layer()
         y = grid.foot + 24
-        x = sheet.key(4, y, [(fill or palette.sequence_colour(0), "real"), (HATCHED, "padding, computed")])
+        x = sheet.key(
+            4, y, [(fill or palette.sequence_colour(0), "real"), (HATCHED, "padding, computed")]
+        )
         sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
-        foot = sheet.paragraph(4, y + 19, [one_in(each, layout.batch_size)] if each > 1 else [], size=11, ink=muted)
+        foot = sheet.paragraph(
+            4, y + 19, [one_in(each, layout.batch_size)] if each > 1 else [], size=11, ink=muted
+        )
         sheet.size(_LEFT + _WIDE + 24, foot + 3)
         return sheet
 
@@ -121,20 +145,23 @@ class Stairs(Drawing):
         sizes = [(a, b, f"{many}×{b - a}") for a, b, many in self.rectangles]
         if all((b - a) * grid.wide >= 6.4 * len(label) for a, b, label in sizes):
             for a, b, label in sizes:
-                sheet.text(grid.x((a + b) / 2), grid.foot + 14, label, anchor="middle", size=10, ink=muted)
+                sheet.text(
+                    grid.x((a + b) / 2), grid.foot + 14, label, anchor="middle", size=10, ink=muted
+                )
 
 
 @dataclass(frozen=True, repr=False)
 class TradeOff(Drawing):
-    """The trade-off between wasted cells and calls, from padding (one rectangle) to packing (one per distinct length).
+    """The trade-off between wasted cells and calls, from padding (one rectangle) to packing (one
+    per distinct length).
 
     Attributes:
         calls: `(S,)` the numbers of rectangles, in ascending order from 1.
         wasted: `(S,)` the number of padding cells computed with each number of rectangles.
         seconds: `(S,)` the predicted time with each number of rectangles, in seconds.
         at: the highlighted number of rectangles.
-        measured: for each number of rectangles that was measured, the median and the quartiles of its times, as
-            multiples of the time with one rectangle.
+        measured: for each number of rectangles that was measured, the median and the quartiles of
+            its times, as multiples of the time with one rectangle.
     """
 
     calls: Sequence[int]
@@ -178,7 +205,9 @@ class TradeOff(Drawing):
             cursor = {"": ((self.at, 0.0), (self.at, values[at]))}
             plots.append([Plot(f"{what}: {label}", curves, [self.at], cursor, "", log_x=True)])
         title = f"The predicted time is lowest with {text.count(self.best, 'rectangle')}"
-        axis = f"rectangles (1: padded, {calls[-1]:,}: no padding)" if calls[-1] > 1 else "rectangles"
+        axis = (
+            f"rectangles (1: padded, {calls[-1]:,}: no padding)" if calls[-1] > 1 else "rectangles"
+        )
         whole = Sweep(title, plots, (), (), "", axis, 230).sheet(theme)
         whole.description = self.to_text()
         return whole

@@ -50,7 +50,10 @@ class Tabled(HasText):
             OSError: the file cannot be written.
         """
         page = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
-        files.write(path, {".html": lambda: page.format(self.to_html()), ".txt": lambda: f"{self.to_text()}\n"})
+        files.write(
+            path,
+            {".html": lambda: page.format(self.to_html()), ".txt": lambda: f"{self.to_text()}\n"},
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
@@ -61,11 +64,13 @@ class Table(Tabled):
     """A table of words and numbers. The first cell of each row is the name of the row.
 
     Attributes:
-        rows: the cells of each row. A cell that begins with a sign in `LOOKS` has the look of that sign.
+        rows: the cells of each row. A cell that begins with a sign in `LOOKS` has the look of that
+            sign.
         head: the headings of the columns; may be empty.
         title: the title above the table; may be empty.
         notes: lines of text below the table.
-        folded: a summary, followed by lines that a notebook shows when the summary is clicked; may be empty.
+        folded: a summary, followed by lines that a notebook shows when the summary is clicked; may
+            be empty.
         form: the alignment of the columns, as in `text.table`, except that `.` is not allowed.
     """
 
@@ -96,7 +101,10 @@ class Table(Tabled):
         sides = [_SIDES[sign] for sign in signs]
         parts = [f'<caption style="{_CAPTION}">{_html(self.title)}</caption>'] if self.title else []
         if self.head:
-            heads = (_cell(_COLUMN if head else "td", head, side) for head, side in zip(self.head, sides, strict=False))
+            heads = (
+                _cell(_COLUMN if head else "td", head, side)
+                for head, side in zip(self.head, sides, strict=False)
+            )
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
         for name, *rest in self.rows:
             cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))

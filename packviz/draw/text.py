@@ -36,12 +36,15 @@ def summary(layout: Layout) -> str:
     sequences = count(layout.batch_size, "sequence")
     return (
         f"{sequences} padded to {count(layout.max_len, 'time step')}: {count(layout.n_cells, 'cell')},"
-        f" {layout.n_valid:,} real, {layout.n_padding:,} padding ({percent(layout.n_padding, layout.n_cells)} wasted)."
+        f" {layout.n_real:,} real, {layout.n_padding:,} padding ({percent(layout.n_padding, layout.n_cells)} wasted)."
     )
 
 
 def describe(
-    layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None, part: str = WHOLE
+    layout: Layout,
+    labels: Labels | None = None,
+    names: Sequence[str] | None = None,
+    part: str = WHOLE,
 ) -> str:
     """Describes the padded batch and the packed data, or only one `part`. Small batches are described cell by cell."""
     if not is_few(layout):
@@ -52,7 +55,7 @@ def describe(
     if part in (WHOLE, PACKED):
         lines += ["", *_packed(layout, labels, names)]
     if part == DATA:
-        lines += ["", f"data: {count(layout.n_valid, 'row')}, step by step"]
+        lines += ["", f"data: {count(layout.n_real, 'row')}, step by step"]
         lines += table([[row[0], *row[3:]] for row in _steps(layout, labels, names)], "  <4  <12 <")
     return "\n".join(lines)
 
@@ -79,16 +82,23 @@ def mistaken_order(layout: Layout, t: int) -> str:
 
 def flat(layout: Layout) -> str:
     """Returns a line that describes the flat rows, in which the sequences follow one another."""
-    return f"flat: {count(layout.n_valid, 'row')}, one sequence after another"
+    return f"flat: {count(layout.n_real, 'row')}, one sequence after another"
 
 
-def describe_flat(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
+def describe_flat(
+    layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None
+) -> str:
     """Describes the flat rows. A small batch is described cell by cell."""
     rows = []
-    for b, (start, length) in enumerate(zip(layout.starts, layout.lengths, strict=False) if is_few(layout) else ()):
+    for b, (start, length) in enumerate(
+        zip(layout.starts, layout.lengths, strict=False) if is_few(layout) else ()
+    ):
         cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
         rows.append([name(names, b), _rows(start, length), cells])
-    lists = [f"starts           {numbers(layout.starts)}", f"flat_rows        {numbers(layout.flat_rows)}"]
+    lists = [
+        f"starts           {numbers(layout.starts)}",
+        f"flat_rows        {numbers(layout.flat_rows)}",
+    ]
     return "\n".join([flat(layout), *table(rows, "  <  <12 <"), *lists])
 
 
@@ -130,24 +140,34 @@ def share(value: float) -> str:
 
     The percentage has at most two significant digits or, from 99.5 % upwards, at most three.
     """
-    return "NaN" if math.isnan(value) else f"{100 * value:.2g}%" if 100 * value < 99.5 else f"{100 * value:.3g}%"
+    return (
+        "NaN"
+        if math.isnan(value)
+        else f"{100 * value:.2g}%"
+        if 100 * value < 99.5
+        else f"{100 * value:.3g}%"
+    )
 
 
 def short_share(value: float) -> str:
     """Returns a share as a percentage in at most five characters, such as `0.43%`, `17%`, `<.1%` or `3e12%`."""
     if 100 * value < 0.095:
         return "<.1%"
-    return f"{100 * value:.0e}%".replace("+0", "").replace("+", "") if value >= 9.995 else share(value)
+    return (
+        f"{100 * value:.0e}%".replace("+0", "").replace("+", "") if value >= 9.995 else share(value)
+    )
 
 
 def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     """Returns the lines of a table, without trailing blanks.
 
     Args:
-        rows: the cells of each row, including the head. If a row ends early, its last cell spans the remaining columns.
-        form: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at the decimal point), followed
-            by a minimum width if there is one, as in `<24>9`. Any other characters are written between the cells.
-            Columns beyond those in `form` are aligned like its last column.
+        rows: the cells of each row, including the head. If a row ends early, its last cell spans
+            the remaining columns.
+        form: the alignment of each column: `<`, `>`, `^` or `.` (left, right, centred, at the
+            decimal point), followed by a minimum width if there is one, as in `<24>9`. Any other
+            characters are written between the cells. Columns beyond those in `form` are aligned
+            like its last column.
     """
     columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
     many = max(map(len, rows), default=0)
@@ -170,13 +190,18 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
 
 
 def _decimals(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[list[str]]:
-    """Returns the cells, padded so that decimal points are aligned in columns whose alignment is `.`.
+    """Returns the cells, padded so that decimal points are aligned in columns whose alignment is
+    `.`.
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
     aligned = [[*row] for row in rows]
     for i, side in enumerate(sides):
-        found = {r: _NUMBER.fullmatch(row[i]) for r, row in enumerate(rows) if side == "." and i < len(row)}
+        found = {
+            r: _NUMBER.fullmatch(row[i])
+            for r, row in enumerate(rows)
+            if side == "." and i < len(row)
+        }
         most = max((len(match[2]) for match in found.values() if match), default=0)
         for r, match in found.items():
             if match:
@@ -184,7 +209,9 @@ def _decimals(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[list[
     return aligned
 
 
-_NUMBER = re.compile(r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL)  # whole part, decimals, and what follows
+_NUMBER = re.compile(
+    r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL
+)  # whole part, decimals, and what follows
 
 
 def name(names: Sequence[str] | None, b: int) -> str:
@@ -202,8 +229,9 @@ def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | Non
 def value(value: Any) -> str:
     """Returns the contents of a cell as text.
 
-    Integers and printable words stay as they are. Other numbers have at most two significant digits, except that whole
-    numbers below a million keep all their digits. Lists and vectors become `…`.
+    Integers and printable words stay as they are. Other numbers have at most two significant
+    digits, except that whole numbers below a million keep all their digits. Lists and vectors
+    become `…`.
     """
     if isinstance(value, (float, np.floating)):
         number = float(value)
@@ -237,15 +265,22 @@ def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
     wide = max(2, *(len(name(names, b)) for b in range(layout.batch_size)))
     for b, length in enumerate(layout.lengths):
         real = [cell_label(labels, b, t, names) for t in range(length)]
-        padding = ["·" + ("" if labels is None else cell_label(labels, b, t)) for t in range(length, layout.max_len)]
+        padding = [
+            "·" + ("" if labels is None else cell_label(labels, b, t))
+            for t in range(length, layout.max_len)
+        ]
         rows.append([f"{name(names, b):>{wide}}  length {length:>2} ", *real, *padding])
     return table(rows)
 
 
 def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
-    lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
+    lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
     lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
-    return [*lines, f"batch_sizes      {numbers(layout.batch_sizes)}", *([] if layout.is_sorted else indices(layout))]
+    return [
+        *lines,
+        f"batch_sizes      {numbers(layout.batch_sizes)}",
+        *([] if layout.is_sorted else indices(layout)),
+    ]
 
 
 def indices(layout: Layout) -> list[str]:
@@ -259,7 +294,9 @@ def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -
     rows = []
     for t, size in enumerate(layout.batch_sizes):
         cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
-        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(layout.offsets[t], size), cells])
+        rows.append(
+            [f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(layout.offsets[t], size), cells]
+        )
     return rows
 
 
@@ -272,7 +309,7 @@ def _outline(layout: Layout, part: str) -> list[str]:
     spread = f"shortest {n.min()}, median {np.median(n):g}, longest {n.max()}; {np.unique(n).size} distinct"
     padded = [f"lengths          {spread}", f"                 {numbers(n)}"]
     packed = [
-        f"packed           {count(layout.n_valid, 'row')} of data in {steps}, longest sequence first",
+        f"packed           {count(layout.n_real, 'row')} of data in {steps}, longest sequence first",
         f"batch_sizes      {numbers(layout.batch_sizes)}",
     ]
     return {WHOLE: padded + packed, PADDED: padded, PACKED: packed, DATA: packed}[part]

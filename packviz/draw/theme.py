@@ -1,7 +1,7 @@
 """Stores the theme of the reader's page, light or dark, and calls functions when it changes.
 
-A widget on the page (`explorers.panel.Companion`) announces the theme. Plotly charts need this, because a style sheet
-cannot change their colours.
+A widget on the page (`panels.panel.Companion`) announces the theme. Plotly charts need this,
+because a style sheet cannot change their colours.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable
 
 _dark = False
-_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # only the latest: a cell that runs again makes new ones
+_followers: deque[Callable[[bool], None]] = deque(
+    maxlen=64
+)  # only the latest: a cell that runs again makes new ones
 
 
 def is_dark() -> bool:
@@ -28,7 +30,8 @@ def announce(dark: bool) -> None:
 
 
 def follow(notify: Callable[[bool], None]) -> None:
-    """Registers a function to call at every change of theme. The function gets True if the new theme is dark.
+    """Registers a function to call at every change of theme. The function gets True if the new
+    theme is dark.
 
     Only the 64 functions that were registered last are called.
     """

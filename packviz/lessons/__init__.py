@@ -1,6 +1,6 @@
 """Provides the parts of a lesson: quizzes, checks of the exercises, and real sentences to use as data."""
 
-import packviz.explorers  # noqa: F401 - first, because its error says what to install
+import packviz.panels
 from packviz.core.sentences import sentences
 from packviz.lessons import checks
 from packviz.lessons.exercise import NotSolvedError, Verdict

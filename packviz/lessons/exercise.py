@@ -53,7 +53,8 @@ class Verdict(Drawing):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Drawing):
-    """A row of the reader's entries above a row of the right ones, with a frame around each entry that differs.
+    """A row of the reader's entries above a row of the right ones, with a frame around each entry
+    that differs.
 
     Attributes:
         title: a name for the entries that are compared.
@@ -75,7 +76,9 @@ class Comparison(Drawing):
         """Returns both rows as text, with a caret below every entry of the reader's that differs."""
         width = max(map(len, [*self.yours, *self.target]), default=1)
         rows = [" ".join(entry.rjust(width) for entry in row) for row in (self.yours, self.target)]
-        carets = " ".join(("^" if self._differs(i) else "").rjust(width) for i in range(len(self.yours)))
+        carets = " ".join(
+            ("^" if self._differs(i) else "").rjust(width) for i in range(len(self.yours))
+        )
         lines = [self.title, f"  yours   {rows[0]}", f"          {carets}", f"  target  {rows[1]}"]
         return "\n".join(line.rstrip() for line in lines if line.strip())
 
@@ -105,8 +108,9 @@ def hint_for(answer: Any, mistakes: Iterable[tuple[Any, str]], otherwise: str) -
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     """Wraps a check so that it returns a verdict for every answer.
 
-    If the answer is still a stub, returns nothing or raises an error, the verdict says so. In strict mode, which the
-    environment variable `PACKVIZ_STRICT=1` switches on, an exercise that is not solved raises `NotSolvedError`.
+    If the answer is still a stub, returns nothing or raises an error, the verdict says so. In
+    strict mode, which the environment variable `PACKVIZ_STRICT=1` switches on, an exercise that is
+    not solved raises `NotSolvedError`.
     """
     judge: Callable[..., Verdict] = check
 
@@ -115,8 +119,12 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
         cause: Exception | None = None
         try:
             if _is_stub([*args, *kwargs.values()]):
-                raise _UnsolvedError("Not solved yet: replace the … with your own answer and run the cell again.")
-            verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
+                raise _UnsolvedError(
+                    "Not solved yet: replace the … with your own answer and run the cell again."
+                )
+            verdict = judge(
+                *map(answering, args), **{name: answering(value) for name, value in kwargs.items()}
+            )
         except Exception as error:
             cause, verdict = error, Verdict(False, _describe(error))
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
@@ -151,7 +159,9 @@ def _describe(error: Exception) -> str:
     """Returns a text that says what is missing or what went wrong, with the line if it is in the reader's own code."""
     if isinstance(error, _UnsolvedError):
         return str(error)
-    theirs = next((line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None)
+    theirs = next(
+        (line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None
+    )
     if theirs is not None:
         return f"Your answer raised {type(error).__name__} in line {theirs}: {error}"
     return f"Your answer does not fit: {error}"

@@ -12,11 +12,12 @@ from typing import Any, cast
 import ipywidgets as widgets
 
 from packviz.draw import palette
-from packviz.explorers.panel import Companion
+from packviz.panels.panel import Companion
 
 
 class Quiz(widgets.VBox):
-    """A question with a few choices, and a button that shows why the reader's choice is right or wrong.
+    """A question with a few choices, and a button that shows why the reader's choice is right or
+    wrong.
 
     Without a kernel, a quiz is shown as text: the question and the choices, without the answer.
 
@@ -31,18 +32,23 @@ class Quiz(widgets.VBox):
 
         Args:
             question: the question.
-            choices: each choice with its feedback, which explains why the choice is right, or what it overlooks.
+            choices: each choice with its feedback, which explains why the choice is right, or what
+                it overlooks.
             answer: the right choice.
 
         Raises:
             ValueError: `answer` is not among the choices.
         """
         if answer not in choices:
-            raise ValueError(f"answer is {answer!r}; it must be one of the choices: {', '.join(map(repr, choices))}")
+            raise ValueError(
+                f"answer is {answer!r}; it must be one of the choices: {', '.join(map(repr, choices))}"
+            )
         self.question = question
         self.answer = answer
         self._feedback_to = dict(choices)
-        self.choices = widgets.RadioButtons(options=list(choices), value=None, layout=widgets.Layout(width="auto"))
+        self.choices = widgets.RadioButtons(
+            options=list(choices), value=None, layout=widgets.Layout(width="auto")
+        )
         self.check = widgets.Button(description="Check my answer", disabled=True)
         self.feedback = widgets.HTML()
         self.feedback.add_class("packviz-summary")
@@ -60,7 +66,9 @@ class Quiz(widgets.VBox):
 
     def to_text(self) -> str:
         """Returns the question and its choices, without the answer."""
-        return "\n".join([*wrap(self.question, 100), *(f"  ( ) {choice}" for choice in self._feedback_to)])
+        return "\n".join(
+            [*wrap(self.question, 100), *(f"  ( ) {choice}" for choice in self._feedback_to)]
+        )
 
     def _choose(self, change: Any) -> None:
         self.check.disabled = change["new"] is None
@@ -82,9 +90,13 @@ def ask(name: str) -> Quiz:
     Raises:
         ValueError: the name is unknown.
     """
-    quizzes = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
+    quizzes = tomllib.loads(
+        resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8")
+    )
     if name not in quizzes:
-        raise ValueError(f"there is no quiz {name!r}; choose one of {', '.join(map(repr, quizzes))}")
+        raise ValueError(
+            f"there is no quiz {name!r}; choose one of {', '.join(map(repr, quizzes))}"
+        )
     return Quiz(**quizzes[name])
 
 

@@ -13,15 +13,19 @@ from packviz.core.validation import kind_of
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
-    """Returns the largest difference between two tensors, relative to the largest finite absolute value in `theirs`.
+    """Returns the largest difference between two tensors, relative to the largest finite absolute
+    value in `theirs`.
 
-    The result is infinite if either tensor contains NaN, or contains an infinity where the other has a different value.
+    The result is infinite if either tensor contains NaN, or contains an infinity where the other
+    has a different value.
     """
     if not theirs.numel():
         return 0.0
     ours, theirs = ours.detach().double(), theirs.detach().double()
     gap = (ours - theirs).abs().masked_fill(ours == theirs, 0.0)  # equal infinities do not differ
-    found = float(gap.max()) / max(float(theirs.abs().masked_fill(theirs.isinf(), 0.0).max()), 1e-300)
+    found = float(gap.max()) / max(
+        float(theirs.abs().masked_fill(theirs.isinf(), 0.0).max()), 1e-300
+    )
     return found if math.isfinite(found) else math.inf
 
 
@@ -33,24 +37,29 @@ def relative_error(
     Args:
         ours: the results to check.
         theirs: the results that `ours` should equal.
-        allowed: a function that takes a dtype and returns the largest error that rounding can explain.
+        allowed: a function that takes a dtype and returns the largest error that rounding can
+            explain.
 
     Returns:
         A difference and an index. If no pair differs by more than is allowed, these are the largest
-        `relative_difference` of all pairs and `None`. Otherwise, they are the largest difference among the pairs that
-        differ by more, and the index of the first of these pairs. The difference between results of different shapes is
-        infinite.
+        `relative_difference` of all pairs and `None`. Otherwise, they are the largest difference
+        among the pairs that differ by more, and the index of the first of these pairs. The
+        difference between results of different shapes is infinite.
     """
     pairs = list(zip(ours, theirs, strict=True))
     errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
     wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
-    return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(iter(wrong), None)
+    return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(
+        iter(wrong), None
+    )
 
 
 def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
-    """Returns CPU copies of the tensors in nested tuples, lists and dicts, under names such as `result[0]['loss']`.
+    """Returns CPU copies of the tensors in nested tuples, lists and dicts, under names such as
+    `result[0]['loss']`.
 
-    Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is left out.
+    Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is
+    left out.
 
     Raises:
         TypeError: `nested` contains something that cannot become a tensor.
@@ -61,29 +70,37 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
         nested = nested.unbind()
     if isinstance(nested, (Mapping, tuple, list)):
         parts = nested.items() if isinstance(nested, Mapping) else enumerate(nested)
-        return {key: leaf for i, part in parts for key, leaf in leaves(part, f"{name}[{i!r}]").items()}
+        return {
+            key: leaf for i, part in parts for key, leaf in leaves(part, f"{name}[{i!r}]").items()
+        }
     try:
         leaf = torch.as_tensor(nested).detach().to("cpu", copy=True)
     except (TypeError, ValueError, RuntimeError):
         kind = kind_of(nested)
-        raise TypeError(f"{name} is {kind}; return tensors, numbers, or tuples, lists and dicts of these") from None
+        raise TypeError(
+            f"{name} is {kind}; return tensors, numbers, or tuples, lists and dicts of these"
+        ) from None
     leaf = leaf if leaf.layout == torch.strided else leaf.to_dense()
     return {name: torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf}
 
 
-def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]) -> float:
+def require_same(
+    results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]
+) -> float:
     """Checks that several functions return the same results as the first of them.
 
     Args:
-        results: the result of each function, by the function's name, in the form that `leaves` returns.
-        allowed: a function that takes a dtype and returns the largest error that rounding can explain.
+        results: the result of each function, by the function's name, in the form that `leaves`
+            returns.
+        allowed: a function that takes a dtype and returns the largest error that rounding can
+            explain.
 
     Returns:
         The largest `relative_difference` from the results of the first function.
 
     Raises:
-        ValueError: the results of two functions disagree. The message names the first part that differs, and describes
-            the difference.
+        ValueError: the results of two functions disagree. The message names the first part that
+            differs, and describes the difference.
     """
     (first, right), *others = results.items()
     largest = 0.0
@@ -97,8 +114,12 @@ def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[
         if wrong is not None:
             part, wanted = [*right.items()][wrong]
             if found[part].shape != wanted.shape:
-                raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, not {tuple(wanted.shape)}")
+                raise ValueError(
+                    f"{said}{part} has shape {tuple(found[part].shape)}, not {tuple(wanted.shape)}"
+                )
             off, most = relative_difference(found[part], wanted), allowed(wanted.dtype)
-            raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value; only {most:.2g} is allowed")
+            raise ValueError(
+                f"{said}{part} differs by {off:.2g} of its largest value; only {most:.2g} is allowed"
+            )
         largest = max(largest, error)
     return largest

@@ -26,16 +26,20 @@ def require_padded(x: Any) -> None:
     """Checks that `x` is a tensor.
 
     Raises:
-        TypeError: `x` is not a tensor. If it is a packed batch, the message explains how to unpack it.
+        TypeError: `x` is not a tensor. If it is a packed batch, the message explains how to unpack
+            it.
     """
     if isinstance(x, PackedSequence):
-        raise TypeError("x is a PackedSequence: unpack it with pad_packed_sequence, and give the tensor and lengths")
+        raise TypeError(
+            "x is a PackedSequence: unpack it with pad_packed_sequence, and give the tensor and lengths"
+        )
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
 
 
 def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
-    """Checks that a shape has three dimensions, and that the last one equals the RNN's `input_size`.
+    """Checks that a shape has three dimensions, and that the last one equals the RNN's
+    `input_size`.
 
     Raises:
         ValueError: the shape does not fit.
@@ -51,7 +55,8 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
     """Checks that an initial state fits the RNN, the batch `x` and the number of sequences.
 
     Raises:
-        ValueError: the state does not fit. torch itself may accept, and partly ignore, a state for too many sequences.
+        ValueError: the state does not fit. torch itself may accept, and partly ignore, a state for
+            too many sequences.
     """
     rows = rnn.num_layers * (1 + rnn.bidirectional), batch
     shapes = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
@@ -60,10 +65,14 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
     states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
     if [getattr(state, "shape", None) for state in states] != list(shapes.values()):
         expected = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
-        got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
+        got = " and ".join(
+            str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states
+        )
         raise ValueError(f"hx must be {expected}, got {got}")
     for state in states:
         if state.device != x.device:
-            raise ValueError(f"hx is on {state.device}, but x is on {x.device}; move hx to {x.device}")
+            raise ValueError(
+                f"hx is on {state.device}, but x is on {x.device}; move hx to {x.device}"
+            )
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}; convert hx to {x.dtype}")

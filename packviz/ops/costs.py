@@ -1,11 +1,12 @@
 """Uses a small model to predict how long each method takes to run a batch, and chooses a method.
 
-A run spends time on each layer and direction, and within these on every kernel call, time step and cell. Some of these
-times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures these times. On a CPU, it
-does so separately for each number of torch threads, because two threads halve the time of a large matrix product but
-not the time of a step or a copy. The measurements yield the constants of the model, which uses those for the number of
-threads that is nearest to the current one. The constants come from files in `packviz/ops`, until `Costs.use` replaces
-them. Without measured constants, nothing is predicted.
+A run spends time on each layer and direction, and within these on every kernel call, time step and
+cell. Some of these times are constant, and some grow with the layer's sizes.
+`packviz.measure.calibration` measures these times. On a CPU, it does so separately for each number
+of torch threads, because two threads halve the time of a large matrix product but not the time of a
+step or a copy. The measurements yield the constants of the model, which uses those for the number
+of threads that is nearest to the current one. The constants come from files in `packviz/ops`, until
+`Costs.use` replaces them. Without measured constants, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
 
 Term = tuple[str, Callable[[Spec], int]]
-"""The two factors by which a constant of the model is multiplied. The first is a count, given by the name of a field of
-`Rates`: 1 for the whole run, or the number of calls, of steps, of cells, or of steps times cells. The second is a
-function of the RNN's sizes. It returns 1, the number of layers times directions, the number of weights, or the number
-of gates, which is `G · H` for each layer and direction."""
+"""The two factors by which a constant of the model is multiplied. The first is a count, given by
+the name of a field of
+`Rates`: 1 for the whole run, or the number of calls, of steps, of cells, or of steps times cells.
+The second is a function of the RNN's sizes. It returns 1, the number of layers times directions,
+the number of weights, or the number of gates, which is `G · H` for each layer and direction."""
 
 
 def _layers(spec: Spec) -> int:
@@ -55,14 +57,15 @@ TERMS: Mapping[str, Term] = MappingProxyType(
         "step of all": ("step", lambda spec: 1),
     }
 )
-"""The terms of the model, by name. The last two describe torch's packed backward pass on the CPU, which goes through
-all cells at every step, and cuDNN, which works on several layers and directions at the same time if it is given all of
-them."""
+"""The terms of the model, by name. The last two describe torch's packed backward pass on the CPU,
+which goes through all cells at every step, and cuDNN, which works on several layers and directions
+at the same time if it is given all of them."""
 
 NEAR = 1.05
-"""The factor within which predicted times count as equal, because predictions are off by a few per cent. If several
-methods are this close to the fastest, the simplest of them is chosen. From simple to complex, the methods are
-`"packed"`, `"padded"`, `"staircase"` and `"split"`. But if all lengths are equal, `"padded"` is the simplest."""
+"""The factor within which predicted times count as equal, because predictions are off by a few per
+cent. If several methods are this close to the fastest, the simplest of them is chosen. From simple
+to complex, the methods are `"packed"`, `"padded"`, `"staircase"` and `"split"`. But if all lengths
+are equal, `"padded"` is the simplest."""
 
 _VERSION = 1
 
@@ -73,9 +76,10 @@ class Costs(HasText):
 
     Attributes:
         device: `"cpu"` or `"cuda"`.
-        seconds: for each key, such as `"fused LSTM training"`, the constants by the names in `TERMS`; a constant that
-            is left out is 0. A key consists of the way in which the RNN runs (see `key`), the RNN's mode, and
-            `training` if there is a backward pass, or `forward` otherwise.
+        seconds: for each key, such as `"fused LSTM training"`, the constants by the names in
+            `TERMS`; a constant that is left out is 0. A key consists of the way in which the RNN
+            runs (see `key`), the RNN's mode, and `training` if there is a backward pass, or
+            `forward` otherwise.
         provenance: the machine and conditions of the measurement; empty if nothing was measured.
     """
 
@@ -91,16 +95,19 @@ class Costs(HasText):
     def measured_on(self, mode: str) -> Mapping[str, Any]:
         """Returns the provenance of the constants for an RNN's mode, such as `"LSTM"`.
 
-        It differs from `provenance` if `calibrate` did not measure this mode, but copied older constants.
+        It differs from `provenance` if `calibrate` did not measure this mode, but copied older
+        constants.
         """
-        taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(mode, self.provenance)
+        taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(
+            mode, self.provenance
+        )
         return taken_over
 
     def use(self) -> None:
         """Makes `method="auto"` use these constants for the rest of this process.
 
-        They replace the constants measured with the same number of threads. If the number of threads does not matter,
-        they replace all constants for this kind of device.
+        They replace the constants measured with the same number of threads. If the number of
+        threads does not matter, they replace all constants for this kind of device.
         """
         known = _known(self.device)
         if not self.threads:
@@ -117,7 +124,12 @@ class Costs(HasText):
             OSError: the file cannot be written.
         """
         rows = {name: [row.get(term, 0.0) for term in TERMS] for name, row in self.seconds.items()}
-        data = {"terms": [*TERMS], "device": self.device, "seconds": rows, "provenance": dict(self.provenance)}
+        data = {
+            "terms": [*TERMS],
+            "device": self.device,
+            "seconds": rows,
+            "provenance": dict(self.provenance),
+        }
         results.save(path, "costs", _VERSION, data)
 
     @classmethod
@@ -129,8 +141,14 @@ class Costs(HasText):
         """
         data = results.load(path, "costs", _VERSION)
         try:
-            named = {str(name): dict(zip(data["terms"], row, strict=True)) for name, row in data["seconds"].items()}
-            seconds = {name: {term: float(row.get(term, 0)) for term in TERMS} for name, row in named.items()}
+            named = {
+                str(name): dict(zip(data["terms"], row, strict=True))
+                for name, row in data["seconds"].items()
+            }
+            seconds = {
+                name: {term: float(row.get(term, 0)) for term in TERMS}
+                for name, row in named.items()
+            }
             if set(data["terms"]) <= set(TERMS):
                 return cls(data["device"], MappingProxyType(seconds), data["provenance"])
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -141,15 +159,23 @@ class Costs(HasText):
         """Returns a heading, the non-zero constants of each key in nanoseconds, and the origin of the constants."""
         lines = [f"{self.device}, constants in nanoseconds"]
         for name, row in self.seconds.items():
-            lines.append(f"{name}: {'; '.join(f'{term} {1e9 * row[term]:.3g}' for term in row if row[term])}")
+            lines.append(
+                f"{name}: {'; '.join(f'{term} {1e9 * row[term]:.3g}' for term in row if row[term])}"
+            )
         return "\n".join([*lines, origin(self.provenance) if self.provenance else "not measured"])
 
 
 def origin(provenance: Mapping[str, Any]) -> str:
     """Names the machine on which constants were measured, and says if this machine has a different processor."""
     on_cpu = not str(provenance.get("device", "cpu")).startswith("cuda")
-    name, threads, date = (str(provenance.get(name, "")) for name in ("device_name", "threads", "date"))
-    parts = [f"constants measured on {name}", f"torch threads: {threads}" if on_cpu else "", date[:10]]
+    name, threads, date = (
+        str(provenance.get(name, "")) for name in ("device_name", "threads", "date")
+    )
+    parts = [
+        f"constants measured on {name}",
+        f"torch threads: {threads}" if on_cpu else "",
+        date[:10],
+    ]
     here = cpu_name() if on_cpu else _gpu_name()
     other = f"; this machine has a different processor, {here}" if here and here != name else ""
     return ", ".join(filter(None, parts)) + other
@@ -167,10 +193,12 @@ class Plan(HasText):
 
     Attributes:
         method: the method to use.
-        cuts: the time steps at which the method cuts the batch, including 0 and `T`; `(0, T)` if it does not cut the
-            batch.
-        seconds: the predicted time, in seconds, of each method that may be the fastest; empty if a rule decides.
-        reason: the rule that decides, or the machine on which the constants behind the predictions were measured.
+        cuts: the time steps at which the method cuts the batch, including 0 and `T`; `(0, T)` if it
+            does not cut the batch.
+        seconds: the predicted time, in seconds, of each method that may be the fastest; empty if a
+            rule decides.
+        reason: the rule that decides, or the machine on which the constants behind the predictions
+            were measured.
     """
 
     method: str
@@ -182,19 +210,28 @@ class Plan(HasText):
         """Returns the predicted times (shortest first), the method and the reason."""
         times = sorted(self.seconds.items(), key=lambda pair: pair[1])
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
-        lines = [f"{method:9} {float(f'{1e3 * seconds:.2g}'):8g} ms predicted" for method, seconds in times]
-        near = f", simpler and within {NEAR - 1:.0%} of the fastest" if times and self.method != times[0][0] else ""
-        return "\n".join([*lines, f"auto takes: {self.method}{stairs}{near}", f"reason: {self.reason}"])
+        lines = [
+            f"{method:9} {float(f'{1e3 * seconds:.2g}'):8g} ms predicted"
+            for method, seconds in times
+        ]
+        near = (
+            f", simpler and within {NEAR - 1:.0%} of the fastest"
+            if times and self.method != times[0][0]
+            else ""
+        )
+        return "\n".join(
+            [*lines, f"auto takes: {self.method}{stairs}{near}", f"reason: {self.reason}"]
+        )
 
 
 def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu") -> str:
     """Returns the key of a method's constants in `Costs.seconds`.
 
     Args:
-        method: the name of the method. `"packed"` and `"split"` have their own constants, and so does `"whole"`, which
-            stands for a padded batch without any padding. `"padded"` and `"staircase"` share their constants. The key
-            of these constants begins with `fused` if a kernel that accepts only padded data can run the RNN, and with
-            `rectangles` otherwise.
+        method: the name of the method. `"packed"` and `"split"` have their own constants, and so
+            does `"whole"`, which stands for a padded batch without any padding. `"padded"` and
+            `"staircase"` share their constants. The key of these constants begins with `fused` if a
+            kernel that accepts only padded data can run the RNN, and with `rectangles` otherwise.
         spec: the RNN.
         training: whether there is a backward pass.
         fused: whether torch has a kernel that accepts only padded data (see `rates`).
@@ -209,21 +246,23 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 def rates(
     spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
 ) -> Mapping[str, Rates]:
-    """Returns what calls, steps and cells cost with each method, summed over all layers and directions of an RNN.
+    """Returns what calls, steps and cells cost with each method, summed over all layers and
+    directions of an RNN.
 
     Args:
         spec: the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: whether torch has a kernel that accepts only padded data, even if the RNN's sizes do not suit it. On a
-            CPU, this kernel is oneDNN's LSTM in float32; on CUDA, it is cuDNN's kernel for small `H`, in any dtype but
-            float64.
+        fused: whether torch has a kernel that accepts only padded data, even if the RNN's sizes do
+            not suit it. On a CPU, this kernel is oneDNN's LSTM in float32; on CUDA, it is cuDNN's
+            kernel for small `H`, in any dtype but float64.
         threads: number of torch threads; it matters only on a CPU.
 
     Returns:
-        The rates by method, under the names that `key` accepts. For `"padded"` and `"staircase"`, each rectangle is a
-        call. For `"packed"` and `"split"`, each distinct length counts as a call, because the number of sequences
-        changes after it. The result is empty if the constants of any method have not been measured.
+        The rates by method, under the names that `key` accepts. For `"padded"` and `"staircase"`,
+        each rectangle is a call. For `"packed"` and `"split"`, each distinct length counts as a
+        call, because the number of sequences changes after it. The result is empty if the constants
+        of any method have not been measured.
     """
     known, found, one = in_force(device, threads), {}, amounts(spec, 1, 1, 1)
     names = {name: key(name, spec, training, fused, device) for name in _METHODS}
@@ -245,20 +284,22 @@ def choose(
     fused: bool = True,
     threads: int = 1,
 ) -> Plan:
-    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that is about as fast.
+    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that
+    is about as fast.
 
-    The choice is deterministic, and nothing is measured. In three cases, torch's own kernel runs the batch, and nothing
-    is predicted:
+    The choice is deterministic, and nothing is measured. In three cases, torch's own kernel runs
+    the batch, and nothing is predicted:
 
-    * All lengths are equal, so there is nothing to pack, and either there is no backward pass or oneDNN's LSTM runs the
-      batch on a CPU.
-    * A GRU runs on a CPU without a backward pass. The method `"split"` would gain nothing: on 23 ragged batches, it
-      took 0.92 to 1.27 times as long as torch's kernel for packed data, with a median of 1.00.
+    * All lengths are equal, so there is nothing to pack, and either there is no backward pass or
+      oneDNN's LSTM runs the batch on a CPU.
+    * A GRU runs on a CPU without a backward pass. The method `"split"` would gain nothing: on 23
+      ragged batches, it took 0.92 to 1.27 times as long as torch's kernel for packed data, with a
+      median of 1.00.
     * No constants have been measured for this kind of RNN on this kind of device.
 
     Args:
-        rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may grow without bound in
-            the padding.
+        rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may
+            grow without bound in the padding.
         lengths: `(B,)` lengths in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
@@ -270,7 +311,9 @@ def choose(
     if steps == min(lengths) and (on_fused or not training):
         return _by_rule("padded", steps, "all lengths are equal, so there is nothing to pack")
     if rnn.mode == "GRU" and device == "cpu" and not training:
-        return _by_rule("packed", steps, "in a GRU's forward pass on a CPU, no other method is faster")
+        return _by_rule(
+            "packed", steps, "in a GRU's forward pass on a CPU, no other method is faster"
+        )
     return weighed(Spec.of(rnn), lengths, training, device, fused, threads, rnn.mode == "RNN_RELU")
 
 
@@ -281,7 +324,13 @@ def _by_rule(method: str, steps: int, rule: str) -> Plan:
 
 @functools.lru_cache(maxsize=64)
 def weighed(
-    spec: Spec, lengths: tuple[int, ...], training: bool, device: str, fused: bool, threads: int, relu: bool
+    spec: Spec,
+    lengths: tuple[int, ...],
+    training: bool,
+    device: str,
+    fused: bool,
+    threads: int,
+    relu: bool,
 ) -> Plan:
     """Chooses a method by its predicted time, if there are measured constants. See `choose`."""
     steps, equal = max(lengths), max(lengths) == min(lengths)
@@ -291,17 +340,24 @@ def weighed(
         rule = f"no constants have been measured on {_PLACE[device]} for this kind of RNN; {remedy}"
         return _by_rule("padded" if equal else "packed", steps, rule)
     real, changes = sum(lengths), len(set(lengths))
-    packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
+    packed, split = (
+        each["packed"].seconds(changes, steps, real),
+        each["split"].seconds(changes, steps, real),
+    )
     seconds = {"packed": packed}  # the simplest methods come first
     uncut: tuple[int, ...] = (0, steps)
     cuts = uncut
     if equal:
         method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
-    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # otherwise, never pad
+    elif (
+        (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu
+    ):  # otherwise, never pad
         padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
-        if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # otherwise a staircase cannot be fastest
+        if min(split, *seconds.values()) > padded.seconds(
+            2, steps, real
+        ):  # otherwise a staircase cannot be fastest
             cuts = best_cuts(lengths, padded)
             if len(cuts) > 2:
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
@@ -316,8 +372,8 @@ def weighed(
 def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, ...]:
     """Returns the cuts of the staircase that should be fastest.
 
-    If no constants have been measured, the staircase has at most four rectangles, with as few cells as possible.
-    `place` stands for the arguments of `choose` that follow `lengths`.
+    If no constants have been measured, the staircase has at most four rectangles, with as few cells
+    as possible. `place` stands for the arguments of `choose` that follow `lengths`.
     """
     if each := rates(spec, *place):
         return best_cuts(lengths, each["staircase"])
@@ -326,18 +382,21 @@ def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, .
 
 @functools.lru_cache(maxsize=64)
 def in_force(device: str, threads: int = 1) -> Costs:
-    """Returns the constants that `choose` uses for a kind of device: the shipped ones, or those set by `Costs.use`.
+    """Returns the constants that `choose` uses for a kind of device: the shipped ones, or those set
+    by `Costs.use`.
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        threads: number of torch threads; it matters only on a CPU. If there are no constants for this number, those for
-            the nearest number, by ratio, are used.
+        threads: number of torch threads; it matters only on a CPU. If there are no constants for
+            this number, those for the nearest number, by ratio, are used.
 
     Returns:
         The constants; if nothing was measured, an empty `Costs`.
     """
     known = _known(device)
-    nearest = min(known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0)
+    nearest = min(
+        known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0
+    )
     return known.get(nearest, Costs(device, {}))
 
 
@@ -357,7 +416,7 @@ def _known(device: str) -> dict[int, Costs]:
 
 def _gpu_name() -> str:
     """Returns the name of the GPU in use, or an empty string if there is none."""
-    import torch  # noqa: PLC0415 - nothing else here needs it
+    import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 
@@ -366,15 +425,18 @@ def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
     """Returns whether an RNN's mode and sizes suit the kernel that accepts only padded data."""
     if spec.proj_size:
         return False
-    return spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
+    return (
+        spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
+    )
 
 
 _METHODS = ("packed", "padded", "staircase", "split", "whole")
 _PLACE = {"cpu": "a CPU", "cuda": "a GPU"}
 
-# For each mode, the largest `H` for which torch uses cuDNN's kernel for small weights: first without a backward pass,
-# then with one. This kernel keeps the weights on a GPU's cores from step to step, and takes a fraction of the time that
-# the other kernels take. See `use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`.
+# For each mode, the largest `H` for which torch uses cuDNN's kernel for small weights: first
+# without a backward pass, then with one. This kernel keeps the weights on a GPU's cores from step
+# to step, and takes a fraction of the time that the other kernels take. See
+# `use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`.
 _SMALL = {"RNN": (384, 256), "GRU": (192, 128), "LSTM": (192, 128)}
 
 

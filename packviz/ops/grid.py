@@ -25,8 +25,9 @@ class _Cells:
         """Stores the rectangles, and the number of rows of the tensor.
 
         Args:
-            rectangles: for each rectangle, the number of time steps `t`, the number of sequences `n`, the tensor rows
-                that its cells occupy (`t · n` different numbers), and the indices of the padding among these cells.
+            rectangles: for each rectangle, the number of time steps `t`, the number of sequences
+                `n`, the tensor rows that its cells occupy (`t · n` different numbers), and the
+                indices of the padding among these cells.
             n_rows: number of rows of the tensor.
         """
         self._rectangles, self._n_rows = rectangles, n_rows
@@ -44,8 +45,9 @@ class _Cells:
         """Returns a tensor of the given shape with the real cells in their places, and `padding_value` elsewhere."""
         padding = values[0].new_full((1, values[0].shape[-1]), padding_value)
         cells = torch.cat([*(value.flatten(0, 1) for value in values), padding])
-        # A gather is faster than a scatter, because it writes in order and fills the padding in the same pass.
-        # Autograd lets nobody change a view made here in place, so the result gets its shape first.
+        # A gather is faster than a scatter, because it writes in order and fills the padding in the
+        # same pass. Autograd lets nobody change a view made here in place, so the result gets its
+        # shape first.
         out = cells.new_empty(shape)
         torch.index_select(cells, 0, self._origin, out=out.view(self._n_rows, -1))
         return out
@@ -63,21 +65,28 @@ class _Cells:
 
 
 class _Whole:
-    """Rectangles that are slices of a padded batch, because each contains every sequence, in the caller's order.
+    """Rectangles that are slices of a padded batch, because each contains every sequence, in the
+    caller's order.
 
-    The methods are the same as those of `_Cells`. If there is only one rectangle, a tensor may contain the features of
-    two directions side by side.
+    The methods are the same as those of `_Cells`. If there is only one rectangle, a tensor may
+    contain the features of two directions side by side.
     """
 
     def __init__(
-        self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]
+        self,
+        shape: Padded,
+        spans: Sequence[tuple[int, int]],
+        padding: IntArray,
+        waste: Sequence[Tensor],
     ) -> None:
-        """Stores the shape of the batch, the time steps of each rectangle, and the places of the padding.
+        """Stores the shape of the batch, the time steps of each rectangle, and the places of the
+        padding.
 
         Args:
             shape: the shape of the batch.
             spans: for each rectangle, its first time step and the step after its last one.
-            padding: the indices of the padding among the cells `(t, B)`, where `t` is the longest length.
+            padding: the indices of the padding among the cells `(t, B)`, where `t` is the longest
+                length.
             waste: for each rectangle, the indices of the padding among its cells.
         """
         self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
@@ -116,26 +125,32 @@ class _Whole:
 class Grid:
     """The cells of a staircase, rectangle by rectangle.
 
-    Each rectangle is time-major, with the longest sequences first. However, if every rectangle contains all sequences,
-    nothing has to be sorted, so the sequences stay in the caller's order.
+    Each rectangle is time-major, with the longest sequences first. However, if every rectangle
+    contains all sequences, nothing has to be sorted, so the sequences stay in the caller's order.
 
     Attributes:
         rectangles: for each rectangle, `(first step, step after the last, number of sequences)`.
         waste: for each rectangle, the indices of the padding among its cells.
-        ends: for each rectangle, the indices (among its cells) of the last cells of the sequences that end in it, and
-            the number of sequences that continue.
-        order: `(B,)` the caller's index of each sequence, longest sequence first; `None` if the sequences stay in the
-            caller's order.
-        rank: `(B,)` the position of each of the caller's sequences in `order`; `None` if `order` is `None`.
+        ends: for each rectangle, the indices (among its cells) of the last cells of the sequences
+            that end in it, and the number of sequences that continue.
+        order: `(B,)` the caller's index of each sequence, longest sequence first; `None` if the
+            sequences stay in the caller's order.
+        rank: `(B,)` the position of each of the caller's sequences in `order`; `None` if `order` is
+            `None`.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
         """Computes the staircase of a batch with these lengths and cuts. See `packviz.core.cuts.rectangles`."""
         self.rectangles, n = rectangles(lengths, cuts), np.array(lengths)
         is_ordered = self.rectangles[-1][2] < len(n)
-        self._device, self._order = device, np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n))
+        self._device, self._order = (
+            device,
+            np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n)),
+        )
         self._lengths = n[self._order]
-        self._masks = [np.arange(a, b)[:, None] >= self._lengths[:n] for a, b, n in self.rectangles]  # True at padding
+        self._masks = [
+            np.arange(a, b)[:, None] >= self._lengths[:n] for a, b, n in self.rectangles
+        ]  # True at padding
         left = [n for _, _, n in self.rectangles[1:]] + [0]
         ends = [
             (self._lengths[k:n] - 1 - a) * n + np.arange(k, n)
@@ -152,10 +167,13 @@ class Grid:
     def mark(self, i: int, like: Tensor) -> Tensor:
         """Returns a column `(t, n, 1)` that is 1 at the padding of rectangle `i` and 0 elsewhere.
 
-        The column has the same `t`, `n`, dtype and device as `like`, which is the input of the rectangle.
+        The column has the same `t`, `n`, dtype and device as `like`, which is the input of the
+        rectangle.
         """
         return (
-            like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
+            like.new_zeros(like.shape[0] * like.shape[1], 1)
+            .index_fill_(0, self.waste[i], 1)
+            .view(*like.shape[:2], 1)
         )
 
     def source(self, shape: Padded, direction: int) -> _Cells | _Whole:
@@ -191,9 +209,14 @@ class Grid:
                 if directions > 1:
                     rows = rows * directions + d
                 found.append(rows.ravel())
-        each = [(b - a, n, waste) for (a, b, n), waste in zip(self.rectangles, self.waste, strict=True)] * len(which)
+        each = [
+            (b - a, n, waste) for (a, b, n), waste in zip(self.rectangles, self.waste, strict=True)
+        ] * len(which)
         placed_rows = placed(self._device, *found)
-        cells = [(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
+        cells = [
+            (steps, n, rows, waste)
+            for (steps, n, waste), rows in zip(each, placed_rows, strict=True)
+        ]
         return _Cells(cells, shape.batch * shape.steps * directions)
 
 
@@ -204,7 +227,9 @@ def taken(x: Tensor, features: int, cells: _Cells | _Whole) -> Sequence[Tensor]:
     return found
 
 
-def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: _Cells | _Whole, padding_value: float) -> Tensor:
+def put(
+    values: Sequence[Tensor], shape: tuple[int, ...], cells: _Cells | _Whole, padding_value: float
+) -> Tensor:
     """Calls `cells.put` so that the result can be differentiated any number of times."""
     features = values[0].shape[-1]
     found: Tensor = mapped(

@@ -1,8 +1,8 @@
 """Finds the places that hold a function, and replaces the function in attributes and dicts.
 
-`from module import function` creates another reference to the function. Attributes, default arguments, closures and
-containers hold references, too. The garbage collector helps to find these references. A place is named after the
-module, class, function or object that leads to it.
+`from module import function` creates another reference to the function. Attributes, default
+arguments, closures and containers hold references, too. The garbage collector helps to find these
+references. A place is named after the module, class, function or object that leads to it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,21 @@ from typing import Any, NamedTuple
 
 from packviz.core.validation import kind_of
 
-_LEVELS = 6  # how many references to follow from a function to a module or another object with a name
-# The attributes through which functions, methods, partials and cells refer to other objects. The search names these
-# places but never changes them.
-_PARTS = ("__defaults__", "__kwdefaults__", "__closure__", "cell_contents", "__func__", "func", "args", "keywords")
+_LEVELS = (
+    6  # how many references to follow from a function to a module or another object with a name
+)
+# The attributes through which functions, methods, partials and cells refer to other objects. The
+# search names these places but never changes them.
+_PARTS = (
+    "__defaults__",
+    "__kwdefaults__",
+    "__closure__",
+    "cell_contents",
+    "__func__",
+    "func",
+    "args",
+    "keywords",
+)
 
 
 class _Place(NamedTuple):
@@ -28,9 +39,10 @@ class _Place(NamedTuple):
 
     Attributes:
         name: the name of the place, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
-        owner: a callable that returns the object or dict that holds the function. If possible, it does not keep that
-            object alive.
-        key: the name of the attribute, or the key of the entry; `None` if the function cannot be replaced.
+        owner: a callable that returns the object or dict that holds the function. If possible, it
+            does not keep that object alive.
+        key: the name of the attribute, or the key of the entry; `None` if the function cannot be
+            replaced.
     """
 
     name: str
@@ -72,9 +84,11 @@ def thawed() -> Iterator[None]:
 
 
 def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
-    """Returns the places outside packviz that hold the functions, each as a pair of a function and a place.
+    """Returns the places outside packviz that hold the functions, each as a pair of a function and
+    a place.
 
-    In torch itself, only attributes of modules are found. Local variables of running functions are not found.
+    In torch itself, only attributes of modules are found. Local variables of running functions are
+    not found.
     """
     gc.collect()  # the result must not contain garbage
     search = _Search(functions)
@@ -83,7 +97,9 @@ def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
 
 class _Search:
     def __init__(self, functions: list[FunctionType]) -> None:
-        self._above: dict[int, list[Any]] = {}  # for the id of each object, the objects that hold it
+        self._above: dict[
+            int, list[Any]
+        ] = {}  # for the id of each object, the objects that hold it
         self._known: dict[int, list[str]] = {}
         frontier: list[Any] = functions
         holders: list[Any] = []
@@ -92,7 +108,11 @@ class _Search:
             self._above |= {one: [] for one in wanted}
             ours = {id(one) for one in (functions, frontier, holders, *self._above.values())}
             holders = gc.get_referrers(*frontier) if frontier else []
-            holders = [h for h in holders if id(h) not in ours and not isinstance(h, (FrameType, GeneratorType))]
+            holders = [
+                h
+                for h in holders
+                if id(h) not in ours and not isinstance(h, (FrameType, GeneratorType))
+            ]
             for holder in holders:
                 for held in wanted & {id(each) for each in gc.get_referents(holder)}:
                     self._above[held].append(holder)
@@ -120,19 +140,27 @@ class _Search:
 
 
 def _root(one: Any) -> str | None:
-    """Returns the name of a module, class, function or object, or an empty string if the search leaves it out.
+    """Returns the name of a module, class, function or object, or an empty string if the search
+    leaves it out.
 
-    The result is `None` for containers, and for functions and objects that torch or the standard library creates for
-    other code. All of these are named after the objects that hold them.
+    The result is `None` for containers, and for functions and objects that torch or the standard
+    library creates for other code. All of these are named after the objects that hold them.
     """
     if isinstance(one, dict):
-        module = name = str(one["__name__"]) if "__name__" in one and {"__builtins__", "__spec__"} & one.keys() else ""
+        module = name = (
+            str(one["__name__"])
+            if "__name__" in one and {"__builtins__", "__spec__"} & one.keys()
+            else ""
+        )
     elif isinstance(one, FunctionType):  # functools.wraps changes its __module__ and __qualname__
         module = str(one.__globals__.get("__name__"))
         name = f"{module}.{one.__code__.co_qualname}"
     else:
         kind = one if isinstance(one, type) else type(one)
-        module, name = str(kind.__module__), f"{kind.__module__}.{kind.__qualname__}"  # __module__ may be anything
+        module, name = (
+            str(kind.__module__),
+            f"{kind.__module__}.{kind.__qualname__}",
+        )  # __module__ may be anything
         name = name if kind is one else f"<{name} object>"
     package, is_scope = module.partition(".")[0], isinstance(one, (dict, type))
     if package == "packviz" or (package == "torch" and isinstance(one, type)):
@@ -144,8 +172,9 @@ def _root(one: Any) -> str | None:
 def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
     """Returns the ways in which an object holds a value.
 
-    Each way is a pair: the text to append to the object's name, and the key (`None` if the value cannot be replaced).
-    The search never runs properties or the `__getattr__` of the user's classes.
+    Each way is a pair: the text to append to the object's name, and the key (`None` if the value
+    cannot be replaced). The search never runs properties or the `__getattr__` of the user's
+    classes.
     """
     if isinstance(owner, (list, tuple)):
         return [(f"[{i}]", None) for i, each in enumerate(owner) if each is value]

@@ -1,8 +1,8 @@
 """Converts between a padded batch and its packed data, using a linear map and its transpose.
 
-torch copies block by block, with a kernel for each distinct length. A `Route` needs one gather in each direction, with
-an index tensor that also puts the sequences in order. An `Index` builds the routes of a batch, and is kept for the next
-function that handles the batch.
+torch copies block by block, with a kernel for each distinct length. A `Route` needs one gather in
+each direction, with an index tensor that also puts the sequences in order. An `Index` builds the
+routes of a batch, and is kept for the next function that handles the batch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether a tensor is on the CPU, or on a supported accelerator while no CUDA graph is being captured.
+    """Returns whether a tensor is on the CPU, or on a supported accelerator while no CUDA graph is
+    being captured.
 
     A captured graph would keep reading indices from memory that is reused after a few batches.
     """
-    return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
+    return x.is_cpu or (
+        x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing()
+    )
 
 
 def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
@@ -38,13 +41,16 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
         if device.type == "cpu":
             return [torch.from_numpy(each) for each in values]
         sizes = [len(each) for each in values]
-        every = torch.empty(sum(sizes), dtype=torch.int64, device="cpu", pin_memory=device.type == "cuda")
+        every = torch.empty(
+            sum(sizes), dtype=torch.int64, device="cpu", pin_memory=device.type == "cuda"
+        )
         np.concatenate(values, out=every.numpy())
         return every.to(device, non_blocking=True).split(sizes)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Route:
-    """A gather in each direction, between packed rows `(N, …)` and the cells of a flat tensor `(n_cells, …)`.
+    """A gather in each direction, between packed rows `(N, …)` and the cells of a flat tensor
+    `(n_cells, …)`.
 
     Attributes:
         rows: `(N,)` the index of the cell that belongs to each packed row.
@@ -89,13 +95,19 @@ def needs_grad(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
-def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Callable[..., Any], *inputs: Tensor) -> Any:
+def mapped(
+    call: Callable[..., Any],
+    linear: Callable[..., Any],
+    transpose: Callable[..., Any],
+    *inputs: Tensor,
+) -> Any:
     """Calls an affine map so that the result can be differentiated any number of times.
 
     Args:
         call: the map.
         linear: the linear part of the map.
-        transpose: the transpose of `linear`. It computes the gradients of the inputs from the gradient of the result.
+        transpose: the transpose of `linear`. It computes the gradients of the inputs from the
+            gradient of the result.
         inputs: the tensors that the map takes.
 
     Returns:
@@ -113,26 +125,34 @@ def packed_rows(cells: Tensor, route: Route) -> Tensor:
 
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
     """Calls `route.pad` so that the result can be differentiated any number of times."""
-    found: Tensor = mapped(lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows)
+    found: Tensor = mapped(
+        lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows
+    )
     return found
 
 
 class Index:
-    """A ragged batch on one device, and the routes to its cells. Building a route never waits for the device.
+    """A ragged batch on one device, and the routes to its cells. Building a route never waits for
+    the device.
 
-    The *rank* of a sequence is its position in the packed batch, where the longest sequence comes first.
+    The *rank* of a sequence is its position in the packed batch, where the longest sequence comes
+    first.
 
     Attributes:
         sizes: `(max(lengths),)` number of sequences at each time step.
         lengths: `(B,)` length of each sequence, in the caller's order, on the CPU.
-        order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are already sorted,
-            longest first.
+        order: `(B,)` the caller's index of the sequence at each rank; `None` if the sequences are
+            already sorted, longest first.
         device: the device of `order` and of the routes.
         n_rows: `N`, the number of real cells.
     """
 
     def __init__(
-        self, sizes: npt.NDArray[np.int64], lengths: Tensor, order: Tensor | None, device: torch.device
+        self,
+        sizes: npt.NDArray[np.int64],
+        lengths: Tensor,
+        order: Tensor | None,
+        device: torch.device,
     ) -> None:
         self.sizes, self.lengths, self.order, self.device = sizes, lengths, order, device
         self.n_rows = int(sizes.sum())
@@ -143,7 +163,9 @@ class Index:
         key, batch = (steps, batch_major), len(self.lengths)
         if key not in self._padded:
             step, sequence = self._steps_and_sequences()
-            rows = sequence.mul(steps).add_(step) if batch_major else step.mul_(batch).add_(sequence)
+            rows = (
+                sequence.mul(steps).add_(step) if batch_major else step.mul_(batch).add_(sequence)
+            )
             self._padded[key] = Route(rows, steps * batch)
         return self._padded[key]
 
@@ -181,13 +203,15 @@ def is_moved(order: Tensor | None, batch_size: int) -> bool:
     return order is not None and order.tolist() != list(range(batch_size))
 
 
-def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | None, device: torch.device) -> Index:
+def of_lengths(
+    ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | None, device: torch.device
+) -> Index:
     """Returns the `Index` of a batch that is to be packed.
 
     Args:
         ranked: `(B,)` lengths on the CPU, longest first (see `is_falling`).
-        order: `(B,)` the caller's index of each sequence in `ranked`, on the CPU; `None` if the caller's sequences are
-            already sorted.
+        order: `(B,)` the caller's index of each sequence in `ranked`, on the CPU; `None` if the
+            caller's sequences are already sorted.
         sorted_indices: the same indices as `order`, but on `device`.
         device: the device of the batch.
     """
@@ -199,16 +223,19 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, or builds a new one. The `batch_sizes` must never increase.
+    """Returns the index that was kept for a packed batch, or builds a new one. The `batch_sizes`
+    must never increase.
 
-    The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is not on the same device as
-    the data.
+    The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is not on
+    the same device as the data.
     """
     if (index := kept(packed)) is not None:
         return index
     sizes, ranks, device = packed.batch_sizes, packed.unsorted_indices, packed.data.device
     values = sizes.numpy().copy()
-    lengths = torch.from_numpy(np.searchsorted(-values, -np.arange(values[0])))  # the number of steps at each rank
+    lengths = torch.from_numpy(
+        np.searchsorted(-values, -np.arange(values[0]))
+    )  # the number of steps at each rank
     order = None
     if ranks is not None:
         there = ranks.cpu()  # torch waits for the device, too
@@ -235,7 +262,9 @@ def keep(index: Index, packed: PackedSequence) -> None:
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
     """Returns numbers that grow when a batch's indices are changed in place, or `None` if torch keeps no count."""
-    found = tuple(0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices))
+    found = tuple(
+        0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices)
+    )
     return None if None in found else found
 
 

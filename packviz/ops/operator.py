@@ -1,7 +1,7 @@
 """Provides a module that runs an RNN on a padded batch, and that compilers see as one operator.
 
-The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile everything around it, so
-the code inside may depend on the lengths.
+The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile
+everything around it, so the code inside may depend on the lengths.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ _TAKEN = (
 
 
 class Ragged(nn.Module):
-    """An RNN that takes a padded batch and its lengths, and returns what `run` returns, without a graph break.
+    """An RNN that takes a padded batch and its lengths, and returns what `run` returns, without a
+    graph break.
 
-    To use this module, write `self.lstm = pv.Ragged(nn.LSTM(…))`, and replace pack → RNN → pad with `self.lstm(x,
-    lengths)`. Its parameters are those of the RNN and have the same names, so a checkpoint of either module loads into
-    the other. It also has the RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
+    To use this module, write `self.lstm = pv.Ragged(nn.LSTM(…))`, and replace pack → RNN → pad with
+    `self.lstm(x, lengths)`. Its parameters are those of the RNN and have the same names, so a
+    checkpoint of either module loads into the other. It also has the RNN's attributes and methods,
+    such as `hidden_size` and `flatten_parameters()`.
 
-    Under `torch.compile` and `torch.export`, the module is one operator, or one per layer if there is dropout between
-    layers in training mode. A model that contains a `Ragged` can be compiled with `fullgraph=True`, and exported with
-    dynamic batch and time dimensions. Once compiled, the module always uses the method `"auto"`, and under autocast it
-    computes in the dtype of its weights. The compiled backward pass repeats the forward pass, and cannot be
-    differentiated again. Import `packviz.ops.operator` before you load an exported program.
+    Under `torch.compile` and `torch.export`, the module is one operator, or one per layer if there
+    is dropout between layers in training mode. A model that contains a `Ragged` can be compiled
+    with `fullgraph=True`, and exported with dynamic batch and time dimensions. Once compiled, the
+    module always uses the method `"auto"`, and under autocast it computes in the dtype of its
+    weights. The compiled backward pass repeats the forward pass, and cannot be differentiated
+    again. Import `packviz.ops.operator` before you load an exported program.
 
     Attributes:
         rnn: the RNN.
@@ -56,7 +59,9 @@ class Ragged(nn.Module):
         True
     """
 
-    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Sequence[int] = "auto") -> None:
+    def __init__(
+        self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Sequence[int] = "auto"
+    ) -> None:
         """Wraps an RNN without copying it.
 
         Raises:
@@ -66,11 +71,13 @@ class Ragged(nn.Module):
         super().__init__()
         require_rnn(rnn)
         check_method(method)
-        # The RNN is not a submodule, because its parameters must keep their names. A compiler cannot trace through it,
-        # so this module shares its parameters and copies its settings.
+        # The RNN is not a submodule, because its parameters must keep their names. A compiler
+        # cannot trace through it, so this module shares its parameters and copies its settings.
         self.__dict__["rnn"] = rnn
         self.method, self.training, self._plain = method, rnn.training, is_plain(rnn)
-        self._settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
+        self._settings = {name: getattr(rnn, name) for name in _SETTINGS} | {
+            "names": flat_names(rnn)
+        }
         share_names(self, rnn)
 
     def forward(
@@ -85,24 +92,37 @@ class Ragged(nn.Module):
     ) -> tuple[Any, State]:
         """Runs the RNN. The arguments, results and errors are the same as those of `run`.
 
-        While compiling or exporting, the width of the output must be known, so by default it is `T`. The compiled
-        program then raises a ValueError for a batch whose longest sequence is shorter than `T`. To avoid this, pass
-        `total_length`, such as `x.shape[1]`. The results are then the same with and without a compiler.
+        While compiling or exporting, the width of the output must be known, so by default it is
+        `T`. The compiled program then raises a ValueError for a batch whose longest sequence is
+        shorter than `T`. To avoid this, pass `total_length`, such as `x.shape[1]`. The results are
+        then the same with and without a compiler.
 
         Raises:
-            RuntimeError: the module is exported to ONNX, which has no such operator; or the module is compiled, but the
-                RNN has hooks or its own `forward`.
+            RuntimeError: the module is exported to ONNX, which has no such operator; or the module
+                is compiled, but the RNN has hooks or its own `forward`.
         """
-        how: Any = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
+        how: Any = {
+            "batch_first": batch_first,
+            "total_length": total_length,
+            "padding_value": padding_value,
+        }
         if not torch.compiler.is_compiling():
             return run(self.rnn, x, lengths, hx, **how, method=self.method)
         return self._compiled(x, lengths, hx, **how)
 
     def _compiled(
-        self, x: Tensor, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: float
+        self,
+        x: Tensor,
+        lengths: Any,
+        hx: Any,
+        batch_first: Any,
+        total_length: Any,
+        padding_value: float,
     ) -> tuple[Tensor, State]:
         if not self._plain:
-            raise RuntimeError("rnn has hooks or its own forward, which a compiler cannot trace: remove them")
+            raise RuntimeError(
+                "rnn has hooks or its own forward, which a compiler cannot trace: remove them"
+            )
         require_padded(x)
         require_dense("x", x)
         lengths, own = whole_numbers(lengths), self._settings
@@ -120,8 +140,22 @@ class Ragged(nn.Module):
         for i in range(parts):
             h_0, c_0 = [*(one[i * rows : (i + 1) * rows] for one in states), None, None][:2]
             x, *final = _ragged_rnn(
-                *(x, lengths, h_0, c_0, weights[i * each : (i + 1) * each], own["mode"], own["bias"], first),
-                *(own["bidirectional"], width if i == parts - 1 else steps, is_longest and not i, float(padding_value)),
+                *(
+                    x,
+                    lengths,
+                    h_0,
+                    c_0,
+                    weights[i * each : (i + 1) * each],
+                    own["mode"],
+                    own["bias"],
+                    first,
+                ),
+                *(
+                    own["bidirectional"],
+                    width if i == parts - 1 else steps,
+                    is_longest and not i,
+                    float(padding_value),
+                ),
             )
             x = nn.functional.dropout(x, own["dropout"]) if i < parts - 1 else x
             finals.append(final)
@@ -171,7 +205,9 @@ class Ragged(nn.Module):
 _SETTINGS = ("mode", "num_layers", "bias", "batch_first", "bidirectional", "dropout")
 
 
-def _run(x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tensor], *settings: Any) -> list[Tensor]:
+def _run(
+    x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tensor], *settings: Any
+) -> list[Tensor]:
     """Runs an RNN with these weights. Returns the output, `h_n` and, for an LSTM, `c_n`."""
     *kind, total_length, is_longest, padding_value = settings
     n, width = lengths.cpu(), int(total_length)
@@ -183,7 +219,9 @@ def _run(x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tenso
     state: Any = h_0 if c_0 is None else (h_0, c_0)
     with (
         _holding(weights, *kind) as rnn,
-        torch.autocast(x.device.type, enabled=False),  # the compiler relies on the dtypes of the fake operator
+        torch.autocast(
+            x.device.type, enabled=False
+        ),  # the compiler relies on the dtypes of the fake operator
     ):
         output, states = run(rnn, x, n, state, total_length=width, padding_value=padding_value)
     return [output, *states] if isinstance(states, tuple) else [output, states]
@@ -201,7 +239,9 @@ def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) 
     names = flat_names(rnn)
     for name, weight in zip(names, weights, strict=True):
         setattr(rnn, name, weight)
-    rnn.train(any(weight.requires_grad for weight in weights))  # cuDNN's backward pass needs training mode
+    rnn.train(
+        any(weight.requires_grad for weight in weights)
+    )  # cuDNN's backward pass needs training mode
     try:
         yield rnn
     finally:
@@ -238,9 +278,14 @@ def _ragged_rnn(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
 @_ragged_rnn.register_fake
 def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     if torch.onnx.is_in_onnx_export():
-        raise RuntimeError("ONNX has no operator for pv.Ragged: export with dynamo=False, which packs and pads")
+        raise RuntimeError(
+            "ONNX has no operator for pv.Ragged: export with dynamo=False, which packs and pads"
+        )
     x, _, _, _, weights, mode, bias, batch_first, bidirectional, total_length, *_ = taken
-    batch, directions = Padded.of(x.shape, batch_first)._replace(steps=total_length), 2 if bidirectional else 1
+    batch, directions = (
+        Padded.of(x.shape, batch_first)._replace(steps=total_length),
+        2 if bidirectional else 1,
+    )
     hidden, state = weights[0].shape[0] // GATES.get(mode, 1), weights[1].shape[1]
     rows = len(weights) // (2 + 2 * bias + (state != hidden))
     return (
@@ -264,7 +309,9 @@ def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
 
     def differentiated() -> Sequence[Tensor]:
         made = _run(x, lengths, h_0, c_0, weights, *settings)
-        return torch.autograd.grad(made, leaves, gradients[: len(made)], allow_unused=True, materialize_grads=True)
+        return torch.autograd.grad(
+            made, leaves, gradients[: len(made)], allow_unused=True, materialize_grads=True
+        )
 
     return _separate(recorded(differentiated), [*gradients, *leaves])
 

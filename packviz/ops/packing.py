@@ -1,16 +1,20 @@
-"""Packs and unpacks as torch does, but with a backward pass whose time is proportional to the amount of data.
+"""Packs and unpacks as torch does, but with a backward pass whose time is proportional to the
+amount of data.
 
-Four functions take the same arguments as their namesakes in `torch.nn.utils.rnn`, and return the same results, bit for
-bit. The `PackedSequence` is torch's own, so you can mix packviz's functions and torch's. There is **one difference**: a
-length greater than the input's number of time steps raises a ValueError. torch accepts such a length and returns fewer
-rows of data than `batch_sizes` promises, which leads to various errors later.
+Four functions take the same arguments as their namesakes in `torch.nn.utils.rnn`, and return the
+same results, bit for bit. The `PackedSequence` is torch's own, so you can mix packviz's functions
+and torch's. There is **one difference**: a length greater than the input's number of time steps
+raises a ValueError. torch accepts such a length and returns fewer rows of data than `batch_sizes`
+promises, which leads to various errors later.
 
-torch's own functions do the work if they are faster (usually on a CPU without gradients, or for a small batch). They
-are also used for input that they reject, so that the error is torch's, and in cases that the functions here don't
-support: tracing, scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of `Tensor`, complex
-numbers, CUDA graph capture, and devices other than CPU and CUDA. Nothing here waits for a GPU, except unpacking a batch
-that was not packed here. Under `torch.compile` each of the four functions causes a graph break, as torch's own
-functions do. A fifth function, `unpack_to_length`, unpacks to any number of time steps.
+torch's own functions do the work if they are faster (usually on a CPU without gradients, or for a
+small batch). They are also used for input that they reject, so that the error is torch's, and in
+cases that the functions here don't
+support: tracing, scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of
+`Tensor`, complex numbers, CUDA graph capture, and devices other than CPU and CUDA. Nothing here
+waits for a GPU, except unpacking a batch that was not packed here. Under `torch.compile` each of
+the four functions causes a graph break, as torch's own functions do. A fifth function,
+`unpack_to_length`, unpacks to any number of time steps.
 """
 
 from __future__ import annotations
@@ -35,7 +39,10 @@ R = TypeVar("R")
 
 
 def pack_padded_sequence(
-    input: Tensor, lengths: Tensor | list[int], batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor,
+    lengths: Tensor | list[int],
+    batch_first: bool = False,
+    enforce_sorted: bool = True,
 ) -> PackedSequence:
     """Packs a padded batch, as `torch.nn.utils.rnn.pack_padded_sequence` does.
 
@@ -43,16 +50,16 @@ def pack_padded_sequence(
         input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
         lengths: `(B,)` whole numbers from 1 to `T`, in a list or in a tensor on the CPU.
         batch_first: whether the batch is the first dimension of `input`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own sort puts them in
-            this order.
+        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own
+            sort puts them in this order.
 
     Returns:
         What torch's function returns, bit for bit.
 
     Raises:
         ValueError: a length is greater than `T`; torch accepts such a length.
-        RuntimeError: torch rejects the input. All errors except the ValueError above are torch's own, with the same
-            text.
+        RuntimeError: torch rejects the input. All errors except the ValueError above are torch's
+            own, with the same text.
 
     Examples:
         >>> import packviz as pv, torch
@@ -68,23 +75,29 @@ def pack_padded_sequence(
 
 
 def pad_packed_sequence(
-    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+    sequence: PackedSequence,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Unpacks a packed batch into a padded one, as `torch.nn.utils.rnn.pad_packed_sequence` does.
 
     Args:
-        sequence: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
+        sequence: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built
+            by hand.
         batch_first: whether the batch is the first dimension of the result.
         padding_value: value that fills the padding.
-        total_length: number of time steps in the result. Defaults to the length of the longest sequence.
+        total_length: number of time steps in the result. Defaults to the length of the longest
+            sequence.
 
     Returns:
-        What torch's function returns, bit for bit: the padded batch, `(T, B, …)`, or `(B, T, …)` with `batch_first`;
-        and the lengths, `(B,)`, on the CPU. The sequences are in the order that they had before packing.
+        What torch's function returns, bit for bit: the padded batch, `(T, B, …)`, or `(B, T, …)`
+        with `batch_first`; and the lengths, `(B,)`, on the CPU. The sequences are in the order that
+        they had before packing.
 
     Raises:
-        ValueError: `total_length` is less than the length of the longest sequence, as in torch. Other errors are also
-            torch's own.
+        ValueError: `total_length` is less than the length of the longest sequence, as in torch.
+            Other errors are also torch's own.
 
     Examples:
         >>> import packviz as pv, torch
@@ -105,8 +118,8 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
     Args:
         sequences: tensors `(L, …)`, each with its own length `L`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own sort puts them in
-            this order.
+        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own
+            sort puts them in this order.
 
     Returns:
         What torch's function returns, bit for bit.
@@ -132,10 +145,12 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     Unlike torch's function, this function builds a padded batch in between only if that is faster.
 
     Args:
-        packed_sequences: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
+        packed_sequences: a `PackedSequence` from packviz, from torch or from an RNN, or one that
+            was built by hand.
 
     Returns:
-        What torch's function returns, bit for bit: tensors `(L, …)` in the order that they had before packing.
+        What torch's function returns, bit for bit: tensors `(L, …)` in the order that they had
+        before packing.
 
     Examples:
         >>> import packviz as pv, torch
@@ -156,27 +171,33 @@ def unpack_to_length(
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks a packed batch to exactly `total_length` time steps, for code that needs a fixed shape.
+    """Unpacks a packed batch to exactly `total_length` time steps, for code that needs a fixed
+    shape.
 
-    The result is the same as `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]`, but this
-    function can also truncate. It checks only the number of time steps, so nothing waits for the device. Under
-    `torch.compile(fullgraph=True)`, the batch must have been packed with `enforce_sorted=False`.
+    The result is the same as `pad_packed_sequence(packed, batch_first, padding_value,
+    total_length)[0]`, but this function can also truncate. It checks only the number of time steps,
+    so nothing waits for the device. Under `torch.compile(fullgraph=True)`, the batch must have been
+    packed with `enforce_sorted=False`.
 
     Args:
-        packed: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by hand.
-        total_length: number of time steps in the result. Beyond the longest sequence, the result is padding.
+        packed: a `PackedSequence` from packviz, from torch or from an RNN, or one that was built by
+            hand.
+        total_length: number of time steps in the result. Beyond the longest sequence, the result is
+            padding.
         batch_first: whether the batch is the first dimension of the result, as in torch.
         padding_value: value that fills the padding.
-        truncate: whether `total_length` may be less than the longest length, in which case later steps are dropped. By
-            default, this is an error, because a loss over a truncated output ignores the end of long sequences.
+        truncate: whether `total_length` may be less than the longest length, in which case later
+            steps are dropped. By default, this is an error, because a loss over a truncated output
+            ignores the end of long sequences.
 
     Returns:
-        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, with the sequences in the caller's order.
+        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, with the sequences in
+        the caller's order.
 
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `total_length` is not a whole number of at least 0, or it is less than the longest length and
-            `truncate` is False.
+        ValueError: `total_length` is not a whole number of at least 0, or it is less than the
+            longest length and `truncate` is False.
 
     Examples:
         >>> import packviz as pv, torch
@@ -186,7 +207,9 @@ def unpack_to_length(
                 [5, 0, 0, 0]])
     """
     if not isinstance(packed, PackedSequence):
-        raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the RNN")
+        raise TypeError(
+            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the RNN"
+        )
     width, longest = time_steps(total_length, "total_length"), len(packed.batch_sizes)
     if width < longest and not truncate:
         raise ValueError(
@@ -205,14 +228,19 @@ def unpack_to_length(
     return padded_rows(data, index, real, padding_value)
 
 
-# An index is faster from these sizes on. They were measured with one thread of a server CPU, and affect only the time.
+# An index is faster from these sizes on. They were measured with one thread of a server CPU, and
+# affect only the time.
 _MANY_STEPS = 16  # torch's gradient of packing makes a copy per time step
-_MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient, 16 times this size applies
+_MANY_NUMBERS = (
+    2**16
+)  # torch moves whole sequences to sort them; without a gradient, 16 times this size applies
 _MANY_SEQUENCES = 16  # torch packs and unpacks a list one sequence at a time
 _PLAIN = (Tensor, nn.Parameter)
 
 
-def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
+def _pack_padded(
+    x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool
+) -> PackedSequence:
     if (not isinstance(lengths, Tensor) and is_tracing()) or type(x) not in _PLAIN or x.ndim < 2:  # type: ignore[no-untyped-call]
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
@@ -227,7 +255,9 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         except RuntimeError:
             pass  # torch may run out of memory for a length far beyond T
         else:
-            if type(steps) is not int or packed[1].shape[0] <= steps:  # a tracer's numbers cannot be compared
+            if (
+                type(steps) is not int or packed[1].shape[0] <= steps
+            ):  # a tracer's numbers cannot be compared
                 return packed
     batch = x.shape[0 if batch_first else 1]
     if not isinstance(lengths, Tensor):
@@ -236,13 +266,16 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     order = None
     fits = x.numel() and n.ndim == 1 and n.is_cpu and 0 < n.shape[0] <= batch
     if fits and not enforce_sorted:
-        # torch's own sort, with the same arguments, gives the same order of equal lengths. It is not stable.
+        # torch's own sort, with the same arguments, gives the same order of equal lengths. It is
+        # not stable.
         ranked, order = torch.sort(n, descending=True)
     elif fits:
         fits = n.shape[0] == batch
     values = ranked.tolist() if fits else []
     if not indices.is_falling(values):
-        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)  # which raises an error
+        return original.pack_padded_sequence(
+            x, lengths, batch_first, enforce_sorted
+        )  # which raises an error
     if values[0] > steps:
         b = int(n.argmax())
         raise ValueError(
@@ -253,20 +286,24 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     return _packed_in_order(x, ranked, order, batch_first)
 
 
-def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool) -> PackedSequence:
+def _packed_in_order(
+    x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool
+) -> PackedSequence:
     """Packs a batch whose lengths are known to be valid.
 
     Args:
         x: the padded batch.
         ranked: `(B,)` the lengths, longest first.
-        order: `(B,)` the caller's index of each sequence in `ranked`; `None` if the caller's sequences are already
-            sorted.
+        order: `(B,)` the caller's index of each sequence in `ranked`; `None` if the caller's
+            sequences are already sorted.
         batch_first: whether the batch is the first dimension of `x`.
     """
     batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
     sorted_indices = None if order is None else _moved(order, x.device)
     if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
-        data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
+        data = (
+            _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
+        )
         packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
         if not x.is_cpu:  # so that padding need not read an order from the device
             indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
@@ -294,13 +331,20 @@ def _pad_packed(
         return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
     longest = sizes.shape[0]
     steps = longest if total_length is None else total_length
-    fits = longest > 1 and type(steps) is int and steps >= longest and isinstance(padding_value, (int, float))
+    fits = (
+        longest > 1
+        and type(steps) is int
+        and steps >= longest
+        and isinstance(padding_value, (int, float))
+    )
     values = indices.falling_sizes(sequence) if fits else []
     if not values:
         return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
 
     if padding_value:
-        data.new_full((2,), padding_value)  # as in torch, a value that does not fit the dtype is always an error
+        data.new_full(
+            (2,), padding_value
+        )  # as in torch, a value that does not fit the dtype is always an error
     batch = values[0]
     is_batch_major = batch_first and ranks is not None  # the memory layout of torch's result
     if batch * steps == len(data) and not _is_moved(sequence, batch):
@@ -329,7 +373,9 @@ def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
     joined = torch.cat(sequences)
     sorted_indices = None if order is None else _moved(order, joined.device)
     index = indices.of_lengths(ranked, order, sorted_indices, joined.device)
-    packed = PackedSequence(packed_rows(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices)
+    packed = PackedSequence(
+        packed_rows(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices
+    )
     indices.keep(index, packed)
     return packed
 
@@ -360,7 +406,9 @@ def _is_moved(packed: PackedSequence, batch: int) -> bool:
     if (index := indices.kept(packed)) is not None:
         return index.order is not None
     ranks = packed.unsorted_indices
-    return indices.is_moved(None if ranks is None else ranks.cpu(), batch)  # torch waits for them, too
+    return indices.is_moved(
+        None if ranks is None else ranks.cpu(), batch
+    )  # torch waits for them, too
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
@@ -405,15 +453,18 @@ def _wants_index(x: Tensor) -> bool:
 def _pays_to_join(sequences: Any) -> bool:
     """Returns whether an index is faster for packing a list of sequences.
 
-    An index is faster on a GPU, and on a CPU for many sequences with gradients. The result is False if the sequences
-    differ in dtype, device or features.
+    An index is faster on a GPU, and on a CPU for many sequences with gradients. The result is False
+    if the sequences differ in dtype, device or features.
     """
     if not isinstance(sequences, (list, tuple)) or not sequences:
         return False
     first = sequences[0]
     return (
         all(isinstance(s, Tensor) and s.ndim for s in sequences)
-        and (not first.is_cpu or (len(sequences) >= _MANY_SEQUENCES and any(map(needs_grad, sequences))))
+        and (
+            not first.is_cpu
+            or (len(sequences) >= _MANY_SEQUENCES and any(map(needs_grad, sequences)))
+        )
         and all(map(_is_plain, sequences))
         and all(s.dtype == first.dtype and s.device == first.device for s in sequences)
         and all(s.shape[1:] == first.shape[1:] for s in sequences)

@@ -21,10 +21,10 @@ class Patch(HasText):
         everywhere: whether the patch also replaces torch's functions in places outside torch.
         replaced: the places in which this patch put one of packviz's functions, such as
             `torch.nn.utils.rnn.pack_sequence`.
-        foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor packviz's, and were left
-            unchanged.
-        unreached: places outside torch that still refer to one of torch's functions, such as `train.Tagger.pack` or
-            `train.forward.__defaults__[0]`.
+        foreign: names in `torch.nn.utils.rnn` that referred to neither torch's function nor
+            packviz's, and were left unchanged.
+        unreached: places outside torch that still refer to one of torch's functions, such as
+            `train.Tagger.pack` or `train.forward.__defaults__[0]`.
     """
 
     def __init__(self, everywhere: bool = False) -> None:
@@ -32,7 +32,9 @@ class Patch(HasText):
         with _lock, holders.thawed():
             self.everywhere = everywhere
             done: dict[str, bool] = {}  # by name, which several places may share
-            for function, place in holders.find([getattr(original, name) for name in original.NAMES]):
+            for function, place in holders.find(
+                [getattr(original, name) for name in original.NAMES]
+            ):
                 undo = None
                 if everywhere or place.name.startswith("torch."):
                     undo = place.replace(getattr(packing, function.__name__))
@@ -41,7 +43,9 @@ class Patch(HasText):
                 done[place.name] = done.get(place.name, True) and undo is not None
             self.replaced = tuple(sorted(name for name in done if done[name]))
             self.unreached = tuple(sorted(name for name in done if not done[name]))
-            left = [name for name in original.NAMES if getattr(rnn, name) is not getattr(packing, name)]
+            left = [
+                name for name in original.NAMES if getattr(rnn, name) is not getattr(packing, name)
+            ]
             self.foreign = tuple(f"{rnn.__name__}.{name}" for name in left)
             _in_force.append(self)
 
@@ -53,8 +57,8 @@ class Patch(HasText):
     def undo(self) -> None:
         """Ends the patch. When the last of several patches ends, torch's functions are restored.
 
-        If the patch was already undone, this does nothing. If other code has replaced one of packviz's functions in the
-        meantime, its replacement stays.
+        If the patch was already undone, this does nothing. If other code has replaced one of
+        packviz's functions in the meantime, its replacement stays.
         """
         with _lock:
             if self.is_in_force:
@@ -78,7 +82,11 @@ class Patch(HasText):
 
     def to_text(self) -> str:
         """Returns the names of the changed and the unchanged places, one per line."""
-        before = ("(an earlier patch put them there)",) if len(self.foreign) < len(original.NAMES) else ()
+        before = (
+            ("(an earlier patch put them there)",)
+            if len(self.foreign) < len(original.NAMES)
+            else ()
+        )
         lines = []
         for head, names in (
             ("packviz's functions replace torch's in these places:", self.replaced or before),
@@ -88,7 +96,9 @@ class Patch(HasText):
             lines += [head, *(f"  {name}" for name in names)] if names else []
         if self.unreached:
             lines.append(self._advice)
-        return "\n".join(lines if self.is_in_force else ["This patch was undone. While it was in force:", *lines])
+        return "\n".join(
+            lines if self.is_in_force else ["This patch was undone. While it was in force:", *lines]
+        )
 
     @property
     def _advice(self) -> str:
@@ -103,39 +113,44 @@ _FEW = 12
 def patch_torch(*, everywhere: bool = False) -> Patch:
     """Replaces torch's packing and padding with packviz's, for code that calls torch's functions.
 
-    From then on, `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and
-    `unpack_sequence` are packviz's functions. These return the same results as torch's, and their backward pass takes
-    linear time (see `packviz.ops.packing`). Call `patch_torch` first, before your own modules are imported:
+    From then on, `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence`
+    and `unpack_sequence` are packviz's functions. These return the same results as torch's, and
+    their backward pass takes linear time (see `packviz.ops.packing`). Call `patch_torch` first,
+    before your own modules are imported:
 
         import packviz as pv
         pv.patch_torch()  # import the model after this line
 
-    To patch only temporarily, use `with pv.patch_torch(): …`. For a program that you don't want to change, use the
-    command `packviz patched train.py`.
+    To patch only temporarily, use `with pv.patch_torch(): …`. For a program that you don't want to
+    change, use the command `packviz patched train.py`.
 
-    Code that ran earlier may have its own reference to one of torch's functions, for example after `from
-    torch.nn.utils.rnn import pack_padded_sequence`. `patch_torch` finds such references in attributes of modules,
-    classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. It names their
-    places in `.unreached` and in a warning. With `everywhere=True`, the references in attributes and dicts are replaced
-    as well, and `.unreached` and the warning name only the other places. Local variables of running functions are
-    neither found nor replaced. Code that imports the functions while the patch is in force keeps packviz's functions
-    afterwards. If you pickle an object that refers to one of packviz's functions, such as a whole model with an
-    attribute `pack`, it can be loaded only where packviz is installed. A `state_dict` contains no such reference.
+    Code that ran earlier may have its own reference to one of torch's functions, for example after
+    `from torch.nn.utils.rnn import pack_padded_sequence`. `patch_torch` finds such references in
+    attributes of modules, classes and objects, default arguments, closures, partials, and entries
+    of dicts, lists and tuples. It names their places in `.unreached` and in a warning. With
+    `everywhere=True`, the references in attributes and dicts are replaced as well, and `.unreached`
+    and the warning name only the other places. Local variables of running functions are neither
+    found nor replaced. Code that imports the functions while the patch is in force keeps packviz's
+    functions afterwards. If you pickle an object that refers to one of packviz's functions, such as
+    a whole model with an attribute `pack`, it can be loaded only where packviz is installed. A
+    `state_dict` contains no such reference.
 
-    A patch applies to the whole process. A thread that packs while a patch begins or ends gets either torch's function
-    or packviz's. Both return the same results, and can be mixed. A patch does not apply to other processes, so a
-    spawned worker has to call `patch_torch` itself. Several patches can be in force at once. torch's functions are
-    restored once every patch has been undone.
+    A patch applies to the whole process. A thread that packs while a patch begins or ends gets
+    either torch's function or packviz's. Both return the same results, and can be mixed. A patch
+    does not apply to other processes, so a spawned worker has to call `patch_torch` itself. Several
+    patches can be in force at once. torch's functions are restored once every patch has been
+    undone.
 
     Args:
         everywhere: whether to replace torch's functions in attributes and dicts outside torch, too.
 
     Returns:
-        A `Patch`, whose attributes `.replaced`, `.foreign` and `.unreached` contain names of places, and whose method
-        `.undo()` ends the patch. A `Patch` is also a context manager.
+        A `Patch`, whose attributes `.replaced`, `.foreign` and `.unreached` contain names of
+        places, and whose method `.undo()` ends the patch. A `Patch` is also a context manager.
 
     Warns:
-        UserWarning: some places outside torch still refer to torch's functions. The warning names them.
+        UserWarning: some places outside torch still refer to torch's functions. The warning names
+            them.
 
     Examples:
         >>> import packviz as pv, torch
@@ -149,7 +164,9 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     patch = Patch(everywhere)
     if patch.unreached:
         more = f" and {len(patch.unreached) - _FEW} more" if len(patch.unreached) > _FEW else ""
-        warnings.warn(f"{_STILL}: {', '.join(patch.unreached[:_FEW])}{more}. {patch._advice}", stacklevel=2)
+        warnings.warn(
+            f"{_STILL}: {', '.join(patch.unreached[:_FEW])}{more}. {patch._advice}", stacklevel=2
+        )
     return patch
 
 

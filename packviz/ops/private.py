@@ -1,8 +1,10 @@
-"""Wraps every private or undocumented name of torch that packviz uses, and handles releases that lack one.
+"""Wraps every private or undocumented name of torch that packviz uses, and handles releases that
+lack one.
 
-torch may change these names in any release. No other file of packviz uses them, and each is looked up only when it is
-needed. On a release that was not tested, `run` calls the RNN itself, which needs almost none of these names. If a name
-is missing, packing takes longer, or a function raises an error, but no result is wrong.
+torch may change these names in any release. No other file of packviz uses them, and each is looked
+up only when it is needed. On a release that was not tested, `run` calls the RNN itself, which needs
+almost none of these names. If a name is missing, packing takes longer, or a function raises an
+error, but no result is wrong.
 """
 
 from __future__ import annotations
@@ -44,21 +46,27 @@ def kernel(mode: str) -> Callable[..., Any]:
 
 @functools.cache
 def _hush() -> None:
-    """Triggers and hides torch's warning, shown once per process, that oneDNN has no LSTM with projections.
+    """Triggers and hides torch's warning, shown once per process, that oneDNN has no LSTM with
+    projections.
 
-    torch shows this warning only for padded data, but `run` may use a padded kernel for data that its caller expects to
-    be packed.
+    torch shows this warning only for padded data, but `run` may use a padded kernel for data that
+    its caller expects to be packed.
     """
 
     def call() -> None:
         x, c, weight, bias = (
-            torch.zeros(n, dtype=torch.float32, device="cpu") for n in ((1, 1, 1), (1, 1, 2), (8, 1), 8)
+            torch.zeros(n, dtype=torch.float32, device="cpu")
+            for n in ((1, 1, 1), (1, 1, 2), (8, 1), 8)
         )
         with catch_warnings():
             simplefilter("ignore")
-            torch.lstm(x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False)
+            torch.lstm(
+                x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False
+            )
 
-    with ThreadPoolExecutor(1) as thread:  # in a thread, no mode sees the call, and its errors are ignored
+    with ThreadPoolExecutor(
+        1
+    ) as thread:  # in a thread, no mode sees the call, and its errors are ignored
         thread.submit(call)
 
 
@@ -91,7 +99,12 @@ def may_have_hooks(module: nn.Module) -> bool:
     If torch lacks a private name used here, the result is True, so `run` calls the module.
     """
     try:
-        own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        own = (
+            module._forward_hooks
+            or module._forward_pre_hooks
+            or module._backward_hooks
+            or module._backward_pre_hooks
+        )
         return bool(
             own
             or nn.modules.module._global_forward_hooks
@@ -106,7 +119,8 @@ def may_have_hooks(module: nn.Module) -> bool:
 def may_derive_otherwise() -> bool:
     """Returns whether `torch.func` or forward-mode differentiation is active.
 
-    If torch lacks a private name used here, the result is True, so packing and `run` use torch's own functions.
+    If torch lacks a private name used here, the result is True, so packing and `run` use torch's
+    own functions.
     """
     try:
         return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -118,9 +132,11 @@ VERSION = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
-    """Returns a number that grows when a tensor is changed in place, or `None` if torch does not count such changes.
+    """Returns a number that grows when a tensor is changed in place, or `None` if torch does not
+    count such changes.
 
-    If torch lacks the private name used here, the result is `None`, so every use of a packed batch rebuilds its index.
+    If torch lacks the private name used here, the result is `None`, so every use of a packed batch
+    rebuilds its index.
     """
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
@@ -128,13 +144,15 @@ def version(tensor: Tensor) -> int | None:
 def parameters(module: nn.Module) -> Mapping[str, Any]:
     """Returns the module's own parameters by name, without those of its submodules.
 
-    If torch lacks the private name used here, the result is empty, so `run` asks the module for each parameter.
+    If torch lacks the private name used here, the result is empty, so `run` asks the module for
+    each parameter.
     """
     return getattr(module, "_parameters", {})
 
 
 def share_names(module: nn.Module, other: nn.Module) -> None:
-    """Gives a module the parameters, buffers and submodules of another module, under the same names.
+    """Gives a module the parameters, buffers and submodules of another module, under the same
+    names.
 
     If torch lacks a private name used here, this function raises an error.
     """
@@ -151,13 +169,20 @@ def is_compiler_loaded() -> bool:
 
 
 def recorded(call: Callable[[], Result]) -> Result:
-    """Makes a call inside an operator so that autograd records it; `enable_grad` alone has no effect there.
+    """Makes a call inside an operator so that autograd records it; `enable_grad` alone has no
+    effect there.
 
-    There is no public alternative, because `torch.func.vjp` rejects the modes under which `opcheck` runs. If torch
-    lacks a private name used here, the backward pass of `pv.Ragged` in a compiled program raises an error.
+    There is no public alternative, because `torch.func.vjp` rejects the modes under which `opcheck`
+    runs. If torch lacks a private name used here, the backward pass of `pv.Ragged` in a compiled
+    program raises an error.
     """
     keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
-    for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
+    for key in (
+        keys.AutogradFunctionality,
+        keys.AutogradOther,
+        keys.AutogradCPU,
+        keys.AutogradCUDA,
+    ):
         off = off.remove(key)
     off = off.remove(keys.ADInplaceOrView)
     guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
@@ -165,12 +190,13 @@ def recorded(call: Callable[[], Result]) -> Result:
         return call()
 
 
-# Counting operators. If torch lacks one of these names, counting raises an error and never returns a wrong number.
+# Counting operators. If torch lacks one of these names, counting raises an error and never returns
+# a wrong number.
 
 
 def operator_mode() -> Any:
     """Returns the base class of modes that intercept every operator."""
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - only counting needs it
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     return TorchDispatchMode
 
@@ -182,7 +208,9 @@ def schema(function: Any) -> Any:
 
 def consists_of_others(function: Any) -> bool:
     """Returns whether an operator is implemented in terms of other operators."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeExplicitAutograd")
+    return torch._C._dispatch_has_kernel_for_dispatch_key(
+        function.name(), "CompositeExplicitAutograd"
+    )
 
 
 def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
@@ -200,11 +228,12 @@ def storage(tensor: Tensor) -> int:
 
 
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
-    """Makes a call, and returns the size in bytes of each allocation that torch makes on the CPU, in order.
+    """Makes a call, and returns the size in bytes of each allocation that torch makes on the CPU,
+    in order.
 
-    Memory that is freed has a negative size. The public profiler uses the same counts, but in torch 2.13 it writes to
-    stderr whenever it starts. If torch lacks a private name used here, the result is `None` and the call is not made,
-    so no peak memory is reported.
+    Memory that is freed has a negative size. The public profiler uses the same counts, but in torch
+    2.13 it writes to stderr whenever it starts. If torch lacks a private name used here, the result
+    is `None` and the call is not made, so no peak memory is reported.
     """
     autograd: Any = torch.autograd
     try:

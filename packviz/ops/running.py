@@ -55,73 +55,82 @@ def run(
 
     If the batch is already packed, the output is packed, too.
 
-    The method affects the time but not the result, apart from rounding errors, which differ because the methods add up
-    the same numbers in different orders. Between any two methods, values and gradients differ by at most 1e-4 of the
-    largest value in float32 (usually 1e-6), and by at most 1e-10 in float64. By default, cuDNN multiplies float32
-    values in TF32 on GPUs that support it. TF32 has a 10-bit mantissa, so differences are then around 1e-3. To avoid
-    this, set `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks between
-    layers. At real cells, these masks have the same distribution as torch's.
+    The method affects the time but not the result, apart from rounding errors, which differ because
+    the methods add up the same numbers in different orders. Between any two methods, values and
+    gradients differ by at most 1e-4 of the largest value in float32 (usually 1e-6), and by at most
+    1e-10 in float64. By default, cuDNN multiplies float32 values in TF32 on GPUs that support it.
+    TF32 has a 10-bit mantissa, so differences are then around 1e-3. To avoid this, set
+    `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks
+    between layers. At real cells, these masks have the same distribution as torch's.
 
     * `"packed"` packs the batch, runs torch's kernel for packed data, and pads the result.
-    * `"padded"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is frozen during the
-      padding.
-    * `"staircase"` cuts the time axis, and runs the same kernel on several rectangles, each of which contains only the
-      sequences that are still running. See `packviz.ops.staircase`.
-    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It can pay off for training on
-      a CPU. See `packviz.ops.split`.
-    * `"auto"` picks the method that should be fastest. If several methods come within 5 % of the fastest, it picks the
-      simplest of them.
+    * `"padded"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is
+      frozen during the padding.
+    * `"staircase"` cuts the time axis, and runs the same kernel on several rectangles, each of
+      which contains only the sequences that are still running. See `packviz.ops.staircase`.
+    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It can pay
+      off for training on a CPU. See `packviz.ops.split`.
+    * `"auto"` picks the method that should be fastest. If several methods come within 5 % of the
+      fastest, it picks the simplest of them.
 
-    `"padded"` and `"staircase"` can pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
-    that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding,
-    `"split"` replaces `"padded"` and `"staircase"`, unless their rectangles contain no padding.
+    `"padded"` and `"staircase"` can pay off for an LSTM on a CPU and for small layers on a GPU,
+    where torch has kernels that accept only padded data. For an `nn.RNN` with ReLU, whose state
+    could grow without bound in the padding, `"split"` replaces `"padded"` and `"staircase"`, unless
+    their rectangles contain no padding.
 
-    `"auto"` uses torch's own kernel in the cases where nothing can be gained: for a GRU on a CPU without gradients, and
-    for equal lengths, either without gradients or with oneDNN's LSTM. Otherwise the choice depends only on the lengths,
-    the RNN, the device, whether gradients are needed, and constants measured for the current number of torch threads,
-    or for the nearest number that was measured. The constants shipped with packviz were measured on one server CPU with
-    1 and 2 threads. Until constants have been measured on a GPU, `"auto"` uses `"packed"` there or, if all lengths are
-    equal, torch's kernel without packing. Use `plan` to see the choice and its reason, and `calibrate` to measure
-    constants on your machine.
+    `"auto"` uses torch's own kernel in the cases where nothing can be gained: for a GRU on a CPU
+    without gradients, and for equal lengths, either without gradients or with oneDNN's LSTM.
+    Otherwise the choice depends only on the lengths, the RNN, the device, whether gradients are
+    needed, and constants measured for the current number of torch threads, or for the nearest
+    number that was measured. The constants shipped with packviz were measured on one server CPU
+    with 1 and 2 threads. Until constants have been measured on a GPU, `"auto"` uses `"packed"`
+    there or, if all lengths are equal, torch's kernel without packing. Use `plan` to see the choice
+    and its reason, and `calibrate` to measure constants on your machine.
 
-    Weights are looked up by name at each call, so parametrised weights and `torch.func.functional_call` work. A module
-    with hooks or its own `forward` has to be called itself, so `run` always uses `"packed"` for it. `run` also uses
-    `"packed"` in cases that the other methods don't support: autocast, tracing, `torch.func`, forward-mode
-    differentiation, devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and releases of torch
-    that packviz was not tested on.
+    Weights are looked up by name at each call, so parametrised weights and
+    `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
+    itself, so `run` always uses `"packed"` for it. `run` also uses `"packed"` in cases that the
+    other methods don't support: autocast, tracing, `torch.func`, forward-mode differentiation,
+    devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and releases of
+    torch that packviz was not tested on.
 
-    `run` never waits for a GPU. Under `torch.compile` it causes a graph break. As with any call that needs gradients,
-    don't modify `x` before the backward pass.
+    `run` never waits for a GPU. Under `torch.compile` it causes a graph break. As with any call
+    that needs gradients, don't modify `x` before the backward pass.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
-        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
-            NaN, have no effect, and their gradient is 0. `x` can also be a `PackedSequence`. In that case, pass only
-            `hx` and `method` with it.
-        lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Unlike
-            torch, `run` accepts empty sequences. The output of an empty sequence is padding, and its final state is its
-            initial state.
-        hx: the initial state in the format that the module expects, with the sequences in the same order as in `x`. The
-            second dimension of a state is the batch, whatever `batch_first` is. Defaults to zeros.
-        batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
-            own `batch_first`.
-        total_length: number of time steps in the output. It defaults to the longest length, and cannot be less.
+        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in
+            the padding, including NaN, have no effect, and their gradient is 0. `x` can also be a
+            `PackedSequence`. In that case, pass only `hx` and `method` with it.
+        lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a
+            CPU tensor. Unlike torch, `run` accepts empty sequences. The output of an empty sequence
+            is padding, and its final state is its initial state.
+        hx: the initial state in the format that the module expects, with the sequences in the same
+            order as in `x`. The second dimension of a state is the batch, whatever `batch_first`
+            is. Defaults to zeros.
+        batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`.
+            Defaults to the module's own `batch_first`.
+        total_length: number of time steps in the output. It defaults to the longest length, and
+            cannot be less.
         padding_value: value that fills the padding of the output.
-        method: one of the methods above, or the cuts of a staircase, which are increasing time steps from 0 to the
-            longest length.
+        method: one of the methods above, or the cuts of a staircase, which are increasing time
+            steps from 0 to the longest length.
 
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
-        `pad_packed_sequence(…, batch_first)` return if they are called in turn: the output, `(T, B, D·P)`, or
-        `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. `D` is the number of
-        directions, and `P` is the `proj_size` or, without a projection, the `hidden_size`. For a `PackedSequence`,
-        `run` returns the same as `rnn(x, hx)`.
+        `pad_packed_sequence(…, batch_first)` return if they are called in turn: the output, `(T, B,
+        D·P)`, or `(B, T, D·P)` with `batch_first`; and the final state, `h_n`, or `(h_n, c_n)` for
+        an LSTM. `D` is the number of directions, and `P` is the `proj_size` or, without a
+        projection, the `hidden_size`. For a `PackedSequence`, `run` returns the same as `rnn(x,
+        hx)`.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is neither a dense tensor nor packed; `x` is packed, but an
-            argument for padded batches is passed; or `padding_value` is not a number.
-        ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
-            greater than `T`, lengths that are not whole numbers, and an `hx` for more sequences than `x` contains.
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a dense tensor nor packed; `x`
+            is packed, but an argument for padded batches is passed; or `padding_value` is not a
+            number.
+        ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run`
+            also rejects lengths greater than `T`, lengths that are not whole numbers, and an `hx`
+            for more sequences than `x` contains.
         RuntimeError: the lengths are on an accelerator, as in torch.
 
     Examples:
@@ -131,9 +140,16 @@ def run(
         >>> output.shape, h_n.shape
         (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
-    others = lengths is not None or batch_first is not None or total_length is not None or padding_value != 0
+    others = (
+        lengths is not None
+        or batch_first is not None
+        or total_length is not None
+        or padding_value != 0
+    )
     if isinstance(x, PackedSequence) and others:
-        raise TypeError("x is packed, so it has its own lengths and stays packed; pass only hx and method with it")
+        raise TypeError(
+            "x is packed, so it has its own lengths and stays packed; pass only hx and method with it"
+        )
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run(*arguments)
@@ -143,25 +159,31 @@ def run(
 
 
 def plan(
-    rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True, device: Any = None
+    rnn: nn.RNN | nn.GRU | nn.LSTM | Spec,
+    lengths: Any,
+    *,
+    training: bool = True,
+    device: Any = None,
 ) -> costs.Plan:
-    """Returns the method that `run` would use for a batch with `method="auto"`, and the reason. Nothing is measured.
+    """Returns the method that `run` would use for a batch with `method="auto"`, and the reason.
+    Nothing is measured.
 
     The plan applies to torch's current number of threads.
 
     Args:
-        rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`. For a `Spec`, `plan`
-            assumes float32, tanh rather than ReLU, and, on a CPU, a build of torch with oneDNN.
+        rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`. For
+            a `Spec`, `plan` assumes float32, tanh rather than ReLU, and, on a CPU, a build of torch
+            with oneDNN.
         lengths: `(B,)` whole numbers of at least 0, in any form that `Layout` accepts.
         training: whether gradients will be needed.
-        device: the device on which the batch will run, such as `"cuda"`. This machine need not have such a device.
-            Defaults to the RNN's own device, or to the CPU for a `Spec`.
+        device: the device on which the batch will run, such as `"cuda"`. This machine need not have
+            such a device. Defaults to the RNN's own device, or to the CPU for a `Spec`.
 
     Returns:
-        A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds` of each method that
-        may be the fastest; and the `.reason`. The reason is a rule, or it names the machine on which the constants
-        behind the predictions were measured, and says if this machine has a different processor. `print` shows the plan
-        as text.
+        A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds`
+        of each method that may be the fastest; and the `.reason`. The reason is a rule, or it names
+        the machine on which the constants behind the predictions were measured, and says if this
+        machine has a different processor. `print` shows the plan as text.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -226,8 +248,12 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
     hx = tuple(hx) if isinstance(hx, list) else hx
     if is_tracing():  # type: ignore[no-untyped-call]
         source = Padded.of(x.shape, rnn.batch_first if batch_first is None else batch_first)
-        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
-        return _packed(_Batch(rnn, x, lengths, hx, source, width, padding_value, ()))  # the trace needs the lengths
+        lengths = (
+            lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
+        )
+        return _packed(
+            _Batch(rnn, x, lengths, hx, source, width, padding_value, ())
+        )  # the trace needs the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, width, padding_value, method)
     width = max(n) if width is None else operator.index(width)
     batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
@@ -239,20 +265,29 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
         return _packed(batch._replace(n=lengths if as_given else list(n)))
-    if hx is not None:  # the caller's tensor may be a buffer for the next states, and have any strides
+    if (
+        hx is not None
+    ):  # the caller's tensor may be a buffer for the next states, and have any strides
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in batch.states)
         batch = batch._replace(hx=own_hx if rnn.mode == "LSTM" else own_hx[0])
     if method == "split":
         return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)), False)
-    # torch can differentiate its fused kernel only once, but `rectangle` makes it differentiable again.
+    # torch can differentiate its fused kernel only once, but `rectangle` makes it differentiable
+    # again.
     once = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
     if len(cuts) == 2 and max(n) == min(n) and not once:
         return _as_it_is(batch)
     grid = _grid(n, _apart(rnn, n) if method == "padded" else cuts, x.device)
-    return _through(batch, functools.partial(staircase.run, grid=grid, from_zero=hx is None), not rnn.bidirectional)
+    return _through(
+        batch,
+        functools.partial(staircase.run, grid=grid, from_zero=hx is None),
+        not rnn.bidirectional,
+    )
 
 
-def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
+def _run_packed(
+    rnn: Any, packed: PackedSequence, hx: Any, method: Any
+) -> tuple[PackedSequence, State]:
     """Runs an RNN on a packed batch. For every method except `"packed"`, the batch is padded first."""
     require_rnn(rnn)
     check_method(method)
@@ -262,12 +297,16 @@ def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple
         in_order = PackedSequence(data, sizes)
         n = tuple(Layout.from_packed(in_order).lengths.tolist())
         hx = tuple(hx) if isinstance(hx, list) else hx
-        batch = _Batch(rnn, data, n, hx, Padded(len(n), max(n), False), None, 0.0, _weights(rnn, data))
+        batch = _Batch(
+            rnn, data, n, hx, Padded(len(n), max(n), False), None, 0.0, _weights(rnn, data)
+        )
         if _decided(batch, method)[0] != "packed":
             x, _ = packing.pad_packed_sequence(in_order)
             if hx is not None:
                 require_states(rnn, hx, x, len(n))
-            out, final = _run(rnn, x, n, hx if hx is None else _selected(hx, order), method, False, None, 0.0)
+            out, final = _run(
+                rnn, x, n, hx if hx is None else _selected(hx, order), method, False, None, 0.0
+            )
             data = packing.pack_padded_sequence(out, list(n)).data
             return PackedSequence(data, sizes, order, rank), _selected(final, rank)
     return rnn(packed, hx)  # type: ignore[no-any-return]
@@ -276,13 +315,17 @@ def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple
 def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
     """Runs a batch with empty sequences.
 
-    Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and its final state
-    with its initial state.
+    Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and
+    its final state with its initial state.
     """
     rnn, x, n, hx, source, width, padding_value, _ = batch
     at, time = (0, 1) if source.batch_first else (1, 0)
     (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
-    x = x.index_fill(at, empty, 0) if source.steps else nn.functional.pad(x, (0, 0) * (2 - time) + (0, 1))
+    x = (
+        x.index_fill(at, empty, 0)
+        if source.steps
+        else nn.functional.pad(x, (0, 0) * (2 - time) + (0, 1))
+    )
     how = source.batch_first, max(1, width), padding_value
     out, final = _run(rnn, x, tuple(max(1, k) for k in n), hx, method, *how)
     out = out.index_fill(at, empty, padding_value).narrow(time, 0, width)
@@ -291,7 +334,9 @@ def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
         finals = tuple(s.index_fill(1, empty, 0) for s in finals)
     else:
         pairs = zip(finals, batch.states, strict=True)
-        finals = tuple(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)) for s, h in pairs)
+        finals = tuple(
+            s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)) for s, h in pairs
+        )
     return out, (finals[0], finals[1]) if len(finals) > 1 else finals[0]
 
 
@@ -307,7 +352,9 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
     rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:
-        return torch.is_grad_enabled() and any(t.requires_grad for t in (batch.x, *batch.states, *weights))
+        return torch.is_grad_enabled() and any(
+            t.requires_grad for t in (batch.x, *batch.states, *weights)
+        )
 
     if method == "auto" or not weights:
         planned = _planned(rnn, weights, n, needs_gradient())
@@ -325,7 +372,11 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _planned(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
+    rnn: nn.RNNBase,
+    weights: Sequence[Tensor],
+    n: tuple[int, ...],
+    training: bool,
+    device: str | None = None,
 ) -> costs.Plan:
     """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree."""
     if not weights:
@@ -336,12 +387,22 @@ def _planned(
 
 
 def _place(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
+    rnn: nn.RNNBase,
+    weights: Sequence[Tensor],
+    n: tuple[int, ...],
+    training: bool,
+    device: str | None = None,
 ) -> tuple[Any, ...]:
     """Returns the arguments of `costs.choose` that follow the RNN. Any supported device other than the CPU is a GPU."""
     one = weights[0]
     device = device or ("cpu" if one.is_cpu else "cuda")
-    return n, training, device, has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device), torch.get_num_threads()
+    return (
+        n,
+        training,
+        device,
+        has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device),
+        torch.get_num_threads(),
+    )
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
@@ -356,10 +417,16 @@ def _packed(batch: _Batch) -> tuple[Tensor, State]:
     first = source.batch_first
     if _is_direct(rnn, weights):
         module = _packing(x)
-        data, sizes, order, rank = module.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
+        data, sizes, order, rank = module.pack_padded_sequence(
+            x, lengths, first, enforce_sorted=False
+        )
         hx = _zeros(rnn, data, source.batch) if hx is None else _selected(hx, order)
         data, final = _kernel(rnn, weights, data, hx, sizes)
-        packed, final, module = PackedSequence(data, sizes, order, rank), _selected(final, rank), _packing(data)
+        packed, final, module = (
+            PackedSequence(data, sizes, order, rank),
+            _selected(final, rank),
+            _packing(data),
+        )
         return module.pad_packed_sequence(packed, first, padding_value, width)[0], final
     out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
     return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
@@ -373,12 +440,15 @@ def _packing(x: Tensor) -> Any:
 def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
     """Returns whether the kernel is called without the module.
 
-    On a CPU, this is so whenever packviz has the weights, because for a few short sequences the module's own Python
-    code takes as long as packing. On a GPU, it is so if all weights are in one piece of memory, as cuDNN needs them,
-    and also in eval mode with gradients, because cuDNN has a backward pass only in training mode.
+    On a CPU, this is so whenever packviz has the weights, because for a few short sequences the
+    module's own Python code takes as long as packing. On a GPU, it is so if all weights are in one
+    piece of memory, as cuDNN needs them, and also in eval mode with gradients, because cuDNN has a
+    backward pass only in training mode.
     """
     if weights and not weights[0].is_cpu:
-        return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)
+        return len(set(map(storage, weights))) == 1 or (
+            torch.is_grad_enabled() and not rnn.training
+        )
     return bool(weights)
 
 
@@ -429,13 +499,18 @@ def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tup
     for i, layer in enumerate(own):
         last = layer is own[-1]
         h_0, c_0 = (s if s is None else s[i * each : (i + 1) * each] for s in (h, c))
-        how: Any = {"source": between if i else source, "target": source._replace(steps=width) if last else between}
+        how: Any = {
+            "source": between if i else source,
+            "target": source._replace(steps=width) if last else between,
+        }
         rows, *final = layer_run(layer, rows, h_0, c_0, **how, padding_value=padding_value)
         finals.append(final)
         if rnn.dropout and not last:
             drop = functools.partial(nn.functional.dropout, p=rnn.dropout, training=rnn.training)
             rows = [*map(drop, rows)] if chained else drop(rows)  # type: ignore[assignment]
-    h_n, c_n = (s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True))
+    h_n, c_n = (
+        s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True)
+    )
     return rows, h_n if c_n is None else (h_n, c_n)
 
 
@@ -488,7 +563,10 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
 
 def is_plain(rnn: nn.RNNBase) -> bool:
     """Returns whether calling the module runs only torch's own `forward`."""
-    own = type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward) and "forward" not in rnn.__dict__
+    own = (
+        type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
+        and "forward" not in rnn.__dict__
+    )
     return own and not may_have_hooks(rnn)
 
 
@@ -507,7 +585,14 @@ def check_method(method: Any) -> None:
 
 
 def _checked(
-    rnn: Any, x: Any, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: Any, method: Any
+    rnn: Any,
+    x: Any,
+    lengths: Any,
+    hx: Any,
+    batch_first: Any,
+    total_length: Any,
+    padding_value: Any,
+    method: Any,
 ) -> tuple[tuple[int, ...], Padded]:
     """Checks that all arguments fit together. Returns the lengths, and the order and sizes of the dimensions of `x`."""
     require_rnn(rnn)
@@ -525,7 +610,9 @@ def _checked(
     if min(n) < 0 or max(n) > steps:
         b = next(i for i, value in enumerate(n) if not 0 <= value <= steps)
         read = reading(shape, batch_first, features=", I")
-        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}")
+        raise ValueError(
+            f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}"
+        )
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     if total_length is not None:
@@ -536,7 +623,9 @@ def _checked(
 
 
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
-    usual = type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.layout == torch.strided
+    usual = (
+        type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.layout == torch.strided
+    )
     if usual and lengths.is_cpu and lengths.ndim == 1:
         return tuple(lengths.tolist())  # the most common case
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):

@@ -15,16 +15,18 @@ from packviz.core.validation import at_least
 class BucketSampler(Sampler[list[int]]):
     """A sampler that yields batches of sequences with similar lengths, in random order.
 
-    Pass the sampler to a `torch.utils.data.DataLoader` as the argument `batch_sampler`. In every epoch, all sequences
-    are shuffled and divided into windows of `window` batches. Each window is sorted by length and cut into batches.
-    Then all batches are shuffled. Within a batch, the longest sequence comes first.
+    Pass the sampler to a `torch.utils.data.DataLoader` as the argument `batch_sampler`. In every
+    epoch, all sequences are shuffled and divided into windows of `window` batches. Each window is
+    sorted by length and cut into batches. Then all batches are shuffled. Within a batch, the
+    longest sequence comes first.
 
-    With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker must make a sampler
-    with its own `rank` and otherwise the same arguments. In each step, the workers then get batches of similar lengths,
-    so no worker waits long for the others.
+    With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker
+    must make a sampler with its own `rank` and otherwise the same arguments. In each step, the
+    workers then get batches of similar lengths, so no worker waits long for the others.
 
     Attributes:
-        epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass has a different order.
+        epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass has a different
+            order.
 
     Examples:
         >>> import packviz as pv
@@ -49,17 +51,19 @@ class BucketSampler(Sampler[list[int]]):
         Args:
             lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
             batch_size: number of sequences per batch and worker.
-            window: number of batches (of all workers together) that are sorted together. A window of 1 gains nothing.
-            drop_last: whether to drop the batch that is smaller than the others, if there is one. If such a batch is
-                kept and has fewer sequences than there are workers, some sequences are repeated, so that each worker
-                gets one.
+            window: number of batches (of all workers together) that are sorted together. A window
+                of 1 gains nothing.
+            drop_last: whether to drop the batch that is smaller than the others, if there is one.
+                If such a batch is kept and has fewer sequences than there are workers, some
+                sequences are repeated, so that each worker gets one.
             seed: seed of epoch 0. All workers need the same seed.
             num_replicas: number of workers.
             rank: index of this worker, from 0.
 
         Raises:
-            ValueError: a length is not valid; `batch_size`, `window` or `num_replicas` is not a whole number of at
-                least 1; `seed` or `rank` is negative; or `rank` is not below `num_replicas`.
+            ValueError: a length is not valid; `batch_size`, `window` or `num_replicas` is not a
+                whole number of at least 1; `seed` or `rank` is negative; or `rank` is not below
+                `num_replicas`.
         """
         self.lengths = Layout(lengths).lengths
         self.batch_size = at_least("batch_size", batch_size)
@@ -69,7 +73,9 @@ class BucketSampler(Sampler[list[int]]):
         self.num_replicas = at_least("num_replicas", num_replicas)
         self.rank = at_least("rank", rank, 0)
         if self.rank >= self.num_replicas:
-            raise ValueError(f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below num_replicas")
+            raise ValueError(
+                f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below num_replicas"
+            )
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -82,11 +88,15 @@ class BucketSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         together = self.batch_size * self.num_replicas
-        return self.lengths.size // together if self.drop_last else -(-self.lengths.size // together)
+        return (
+            self.lengths.size // together if self.drop_last else -(-self.lengths.size // together)
+        )
 
     def __iter__(self) -> Iterator[list[int]]:
         together, workers = self.batch_size * self.num_replicas, self.num_replicas
-        found = batches(self.lengths, together, BUCKETED, window=self.window, seed=self.seed + self.epoch)
+        found = batches(
+            self.lengths, together, BUCKETED, window=self.window, seed=self.seed + self.epoch
+        )
         self.epoch += 1
         for batch in found:
             if self.drop_last and batch.size < together:

@@ -1,11 +1,13 @@
 """Runs a layer on packed data one time step at a time, with its own backward pass.
 
-Each step computes only the sequences that are still running, so no cell is wasted. The input's share of all gates is a
-single matrix product over all real cells, and so is the gradient of each weight. Only the work that depends on the
+Each step computes only the sequences that are still running, so no cell is wasted. The input's
+share of all gates is a single matrix product over all real cells, and so is the gradient of each
+weight. Only the work that depends on the
 state stays in the loop: one matrix product per step, and a few in-place element-wise operations.
 
-The gates and their order are the same as in torch. In the backward pass, the gradient that arrives at a step's state
-`h` is multiplied by factors that are known in advance, so these factors are computed for many steps at once.
+The gates and their order are the same as in torch. In the backward pass, the gradient that arrives
+at a step's state `h` is multiplied by factors that are known in advance, so these factors are
+computed for many steps at once.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ Gradients = list[Tensor | None]
 class Steps:
     """The rows of each time step in the packed data of a ragged batch.
 
-    The *rank* of a sequence is its position in the packed batch, where the longest sequence comes first. All tensors
-    except `batch_sizes` are on the same device.
+    The *rank* of a sequence is its position in the packed batch, where the longest sequence comes
+    first. All tensors except `batch_sizes` are on the same device.
 
     Attributes:
         batch_sizes: `(max(lengths),)` number of sequences at each time step, on the CPU.
@@ -46,8 +48,8 @@ class Steps:
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
         first: for each direction, `(B,)` the packed row at which the sequence at each rank begins.
-        route: a function that takes the shape of a padded tensor, and returns the `Route` between the rows of that
-            tensor and the packed rows.
+        route: a function that takes the shape of a padded tensor, and returns the `Route` between
+            the rows of that tensor and the packed rows.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
@@ -98,8 +100,8 @@ def run(
 ) -> Result:
     """Runs a layer on a padded tensor.
 
-    The arguments and results are the same as those of `staircase.run`, except that `steps` replaces `grid`, that there
-    is no `from_zero`, and that both the input and the output are padded tensors.
+    The arguments and results are the same as those of `staircase.run`, except that `steps` replaces
+    `grid`, that there is no `from_zero`, and that both the input and the output are padded tensors.
     """
     data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
@@ -110,7 +112,9 @@ def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tenso
     layer, steps, target, padding_value = how
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
-    data, *final = kernel(layer.mode)(data, steps.batch_sizes, hx if c is not None else hx[0], weights, *options)
+    data, *final = kernel(layer.mode)(
+        data, steps.batch_sizes, hx if c is not None else hx[0], weights, *options
+    )
     out = data.new_full(target.shape(data.shape[1]), padding_value).view(-1, data.shape[1])
     out = out.index_copy(0, steps.route(target).rows, data).view(target.shape(data.shape[1]))
     h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
@@ -119,7 +123,9 @@ def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tenso
 
 class _Split(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
+    def forward(
+        ctx: Any, how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor
+    ) -> Result:
         layer, steps, target, padding_value = how
         ctx.set_materialize_grads(False)
         directions, size = layer.directions, layer.output_size
@@ -130,7 +136,9 @@ class _Split(torch.autograd.Function):
             first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
             y, *kept = _PASSES[layer.mode][0](walk, data, *first)
             out.view(-1, size).index_copy_(0, _of(d, directions, steps.route(target).rows), y)
-            last = steps.first[1 - d].index_select(0, steps.rank)  # a direction ends where the other one begins
+            last = steps.first[1 - d].index_select(
+                0, steps.rank
+            )  # a direction ends where the other one begins
             h_n.append(y.index_select(0, last))
             if c is not None:
                 c_n.append(kept[0].index_select(0, last))
@@ -147,7 +155,9 @@ class _Split(torch.autograd.Function):
             return _backward(ctx.how, saved, ctx.needs_input_grad[1], gradients)
 
 
-def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Sequence[Tensor | None]) -> Any:
+def _backward(
+    how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Sequence[Tensor | None]
+) -> Any:
     layer, steps, target, _ = how
     inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
     if torch.is_grad_enabled():
@@ -157,21 +167,34 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
     d_data: Tensor | None = None
     states: list[tuple[Tensor, Tensor | None]] = []
     dw: Gradients = []
-    # After a single step, c_n does not depend on the projection, so torch gives it no gradient. (cuDNN returns 0.)
-    unprojected = gradients[0] is None and gradients[1] is None and len(steps.sizes) == 1 and data.is_cpu
+    # After a single step, c_n does not depend on the projection, so torch gives it no gradient.
+    # (cuDNN returns 0.)
+    unprojected = (
+        gradients[0] is None and gradients[1] is None and len(steps.sizes) == 1 and data.is_cpu
+    )
     for d, own in enumerate(layer.holding(weights).weights):
         walk = _Walk(steps, d == 1, own, layer.bias)
         first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
         # The gradients of the final states become, step by step, those of the initial states.
         running = [
-            s if s is None else torch.zeros_like(s) if g is None else g[d].index_select(0, steps.order)
+            s
+            if s is None
+            else torch.zeros_like(s)
+            if g is None
+            else g[d].index_select(0, steps.order)
             for s, g in zip(first, gradients[1:], strict=True)
         ]
         if gradients[0] is None:
             dy = data.new_zeros(len(data), size)
         else:
-            dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.route(target).rows))
-        gates, found = _PASSES[layer.mode][1](walk, data, *first, saved[d * each : (d + 1) * each], dy, *running)
+            dy = (
+                gradients[0]
+                .reshape(-1, size)
+                .index_select(0, _of(d, directions, steps.route(target).rows))
+            )
+        gates, found = _PASSES[layer.mode][1](
+            walk, data, *first, saved[d * each : (d + 1) * each], dy, *running
+        )
         if needs_data:
             d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
         states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
@@ -203,10 +226,11 @@ class _Walk:
         return zip(*(map(reversed, every) if self.reverse else every), strict=True)
 
     def back(self, numbers: int, *tensors: Tensor) -> Iterator[tuple[slice, list[Any]]]:
-        """Yields blocks of rows, from the direction's last step to its first, each with its steps as in `along`.
+        """Yields blocks of rows, from the direction's last step to its first, each with its steps
+        as in `along`.
 
-        Each row counts as `numbers` elements. On a CPU, a block ends once it has at least `BLOCK` elements; on a GPU,
-        there is a single block.
+        Each row counts as `numbers` elements. On a CPU, a block ends once it has at least `BLOCK`
+        elements; on a GPU, there is a single block.
         """
         every = list(zip(self.sizes, *(t.split(self.sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
         ends = list(accumulate(self.sizes))
@@ -222,7 +246,8 @@ class _Walk:
     def start(self, first: Tensor) -> tuple[int, Tensor]:
         """Returns the number of sequences with a state before the first step, and these states.
 
-        In the reverse direction, there are none, because each sequence begins at a step of its own (see `_on`).
+        In the reverse direction, there are none, because each sequence begins at a step of its own
+        (see `_on`).
         """
         return (0, first[:0]) if self.reverse else (len(first), first)
 
@@ -232,11 +257,13 @@ class _Walk:
             0, self._steps.first[self.reverse], first
         )
 
-    def gradients(self, data: Tensor, before: Tensor, gates: Tensor, inner: Tensor | None = None) -> Gradients:
+    def gradients(
+        self, data: Tensor, before: Tensor, gates: Tensor, inner: Tensor | None = None
+    ) -> Gradients:
         """Computes the gradients of the weights and biases from those of the gates.
 
-        If `inner` is passed, it is the gradient of the input's share of the last gate, and overwrites that gate in
-        `gates`.
+        If `inner` is passed, it is the gradient of the input's share of the last gate, and
+        overwrites that gate in `gates`.
         """
         of_state, state_bias = gates.t() @ before, gates.sum(0)
         bias = state_bias.clone()
@@ -253,10 +280,11 @@ class _Walk:
 
 
 def _on(state: Tensor, before: int, first: Tensor, n: int) -> Tensor:
-    """Returns the states of the `n` sequences that run now, given those of the `before` sequences at the step before.
+    """Returns the states of the `n` sequences that run now, given those of the `before` sequences
+    at the step before.
 
-    In the forward direction, some of those sequences may have ended. In the reverse direction, others may begin, with
-    the states in `first`.
+    In the forward direction, some of those sequences may have ended. In the reverse direction,
+    others may begin, with the states in `first`.
     """
     if n == before:
         return state
@@ -302,11 +330,15 @@ def _gru(walk: _Walk, data: Tensor, h0: Tensor, c0: None) -> list[Tensor]:
         bias, inner_bias = walk.biases[0].clone(), walk.biases[1][2 * size :]
         bias[: 2 * size] += walk.biases[1][: 2 * size]
     gates = walk.gates(data, bias)
-    y, inner = gates.new_empty(2, len(data), size)  # inner: the state's share of the gate n, before r scales it
+    y, inner = gates.new_empty(
+        2, len(data), size
+    )  # inner: the state's share of the gate n, before r scales it
     outer_weights, inner_weights = walk.of_state.t().split((2 * size, size), 1)  # type: ignore[no-untyped-call]
     outer, n_gate = gates.split((2 * size, size), 1)  # type: ignore[no-untyped-call]
     before, h = walk.start(h0)
-    for n, step, at_inner, at_outer, at_r, at_z, at_n in walk.along(y, inner, outer, *outer.chunk(2, 1), n_gate):
+    for n, step, at_inner, at_outer, at_r, at_z, at_n in walk.along(
+        y, inner, outer, *outer.chunk(2, 1), n_gate
+    ):
         h = _on(h, before, h0, n)
         at_outer.addmm_(h, outer_weights).sigmoid_()
         torch.addmm(inner_bias, h, inner_weights, out=at_inner)
@@ -316,7 +348,14 @@ def _gru(walk: _Walk, data: Tensor, h0: Tensor, c0: None) -> list[Tensor]:
 
 
 def _gru_back(
-    walk: _Walk, data: Tensor, h0: Tensor, c0: None, saved: Sequence[Tensor], dy: Tensor, dh: Tensor, dc: None
+    walk: _Walk,
+    data: Tensor,
+    h0: Tensor,
+    c0: None,
+    saved: Sequence[Tensor],
+    dy: Tensor,
+    dh: Tensor,
+    dc: None,
 ) -> tuple[Tensor, Gradients]:
     y, gates, inner = saved
     states = walk.states_before(h0, y)
@@ -359,7 +398,14 @@ def _lstm(walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor) -> list[Tensor]:
 
 
 def _lstm_back(
-    walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor, saved: Sequence[Tensor], dy: Tensor, dh: Tensor, dc: Tensor
+    walk: _Walk,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    saved: Sequence[Tensor],
+    dy: Tensor,
+    dh: Tensor,
+    dc: Tensor,
 ) -> tuple[Tensor, Gradients]:
     y, cells, gates, bent = saved
     earlier = walk.states_before(c0, cells)

@@ -33,8 +33,9 @@ def of_states(dtype: torch.dtype, device: str) -> float:
 def of_gradients(dtype: torch.dtype) -> float:
     """Returns the tolerance for gradients of weights; 0 for integer dtypes.
 
-    Such gradients are sums of many terms that partly cancel, so only about half of the digits agree. In TF32, so few
-    digits are left that a wrong gradient could pass. Therefore, compare gradients in `full_precision`.
+    Such gradients are sums of many terms that partly cancel, so only about half of the digits
+    agree. In TF32, so few digits are left that a wrong gradient could pass. Therefore, compare
+    gradients in `full_precision`.
     """
     return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
@@ -47,7 +48,8 @@ def multiplies_in_tf32() -> bool:
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """Switches TF32 off on CUDA within a `with` block, for all RNNs and matrix products in the process.
+    """Switches TF32 off on CUDA within a `with` block, for all RNNs and matrix products in the
+    process.
 
     By default, cuDNN computes float32 in TF32.
 
@@ -67,9 +69,9 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
     """Returns the settings for TF32, one for RNNs and one for matrix products.
 
-    Each setting consists of an object, the name of its attribute, and the attribute's new value. torch 2.9 and newer
-    have a newer attribute for each setting. Once that is set, torch raises an error if the older attribute is read.
-    Older releases have no `cudnn.rnn`.
+    Each setting consists of an object, the name of its attribute, and the attribute's new value.
+    torch 2.9 and newer have a newer attribute for each setting. Once that is set, torch raises an
+    error if the older attribute is read. Older releases have no `cudnn.rnn`.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
     return [

@@ -1,29 +1,37 @@
-"""Repeats a benchmark from a forum question, to measure how the time of packing grows with the sequence length.
+"""Repeats a benchmark from a forum question, to measure how the time of packing grows with the
+sequence length.
 
-At every size and in every setup, each method is timed in two passes: *forward* (the network alone, without a graph for
-autograd), and *training* (forward, loss, backward). In each pass the methods take turns.
+At every size and in every setup, each method is timed in two passes: *forward* (the network alone,
+without a graph for autograd), and *training* (forward, loss, backward). In each pass the methods
+take turns.
 
 This table compares the original with this benchmark:
 
 | the original | here |
 |---|---|
 | takes one mean over a block of 20 calls | takes the median of interleaved rounds, with quartiles |
-| times one curve after the other, so a machine that warms up or throttles distorts them | times all methods in turn, in a new random order each round, and takes ratios within rounds |
-| warms up with the forward pass only, so the first backward passes are timed cold | warms up each pass that it times |
-| includes the loss and the clearing of gradients in the time, even for the forward pass | keeps no gradients, and times
-    the network alone in the forward pass |
-| sets gradients to zero, so that every backward pass adds to existing gradients | never adds to existing gradients |
-| uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random tokens, and compares the logits and gradients of all methods at every point (on a GPU without TF32) |
+| times one curve after the other, so a machine that warms up or throttles distorts them | times all
+methods in turn, in a new random order each round, and takes ratios within rounds |
+| warms up with the forward pass only, so the first backward passes are timed cold | warms up each
+pass that it times |
+| includes the loss and the clearing of gradients in the time, even for the forward pass | keeps no
+    gradients, and times the network alone in the forward pass |
+| sets gradients to zero, so that every backward pass adds to existing gradients | never adds to
+existing gradients |
+| uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random
+tokens, and compares the logits and gradients of all methods at every point (on a GPU without TF32)
+|
 | repeats the mask to the size of the output | broadcasts the mask |
-| runs on CUDA only | uses CUDA events on a GPU, and on a CPU a monotonic clock and an allocator that keeps its pages |
+| runs on CUDA only | uses CUDA events on a GPU, and on a CPU a monotonic clock and an allocator
+that keeps its pages |
 | records no seed, spread or memory | records all three, as well as the machine |
 
-As in the original, the time does not include sorting the batch. Sizes are still measured in ascending order, so compare
-methods at one size rather than sizes with each other.
+As in the original, the time does not include sorting the batch. Sizes are still measured in
+ascending order, so compare methods at one size rather than sizes with each other.
 
-A file made up for a test has `"fake"` in its provenance, and every picture and text made from it says so. You can read
-and draw results without torch.
-"""  # noqa: E501 - a table
+A file made up for a test has `"fake"` in its provenance, and every picture and text made from it
+says so. You can read and draw results without torch.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +41,6 @@ from itertools import product
 
 import numpy as np
 
-from packviz.bench.study import PASSES, Comparison, MeasureOptions, Results, Study, by_pass
-from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
@@ -44,6 +50,8 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.quantities import plain
 from packviz.draw.sheet import Point, Sheet
 from packviz.draw.text import count, table
+from packviz.measure.study import PASSES, Comparison, MeasureOptions, Results, Study, by_pass
+from packviz.measure.timing import RATIOS, Ratio, Timing
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The two setups of lengths from the forum question, and one more."""
@@ -59,17 +67,24 @@ QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds":
 
 NETWORK = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size {}, float32"
 
-QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("peak memory", "MB")}
+QUANTITIES = {
+    "ratio": ("times as long as {}", "×"),
+    "time": ("time", "ms"),
+    "memory": ("peak memory", "MB"),
+}
 """The quantities that can be drawn, each with its label and unit. Ratios are relative to the first method."""
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
-    """Returns `(B,)` lengths, longest first: all equal to `steps` (A), repeated countdowns to 1 (B), or evenly spread.
+    """Returns `(B,)` lengths, longest first: all equal to `steps` (A), repeated countdowns to 1
+    (B), or evenly spread.
 
     Raises:
         ValueError: there is no such setup.
     """
-    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[one_of("setup", setup, SETUPS)]
+    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[
+        one_of("setup", setup, SETUPS)
+    ]
     return np.sort(make(batch_size, steps))[::-1]
 
 
@@ -98,7 +113,9 @@ def sizes(shortest: int, longest: int, step: int) -> range:
     for name, value in (("shortest", shortest), ("longest", longest), ("step", step)):
         at_least(name, value)
     if shortest > longest:
-        raise ValueError(f"shortest is {shortest} and longest {longest}; give a shortest of at most the longest")
+        raise ValueError(
+            f"shortest is {shortest} and longest {longest}; give a shortest of at most the longest"
+        )
     return range(shortest, longest + 1, step)
 
 
@@ -139,8 +156,12 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         for point, timings in self.values.items():
             if (point.setup, point.steps) == (setup, steps):
                 return timings
-        there = "; ".join(f"{s}: {', '.join(map(str, self.steps(s)))}" for s in self.setups) or "none"
-        raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; measured sizes: {there}")
+        there = (
+            "; ".join(f"{s}: {', '.join(map(str, self.steps(s)))}" for s in self.setups) or "none"
+        )
+        raise ValueError(
+            f"setup {setup!r} at {steps} time steps was not measured; measured sizes: {there}"
+        )
 
     def ratio(self, name: str, to: str, setup: str, steps: int, which: str = "training") -> Ratio:  # type: ignore[override]
         """Returns the time of `name` as a multiple of the time of `to`.
@@ -157,7 +178,9 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         parameters = {**self.provenance["parameters"], "methods": kept}
         return Benchmark({**self.provenance, "parameters": parameters}, self.values)
 
-    def to_text(self, what: Sequence[str] = ("time", "ratio", "memory"), setups: Sequence[str] = ()) -> str:
+    def to_text(
+        self, what: Sequence[str] = ("time", "ratio", "memory"), setups: Sequence[str] = ()
+    ) -> str:
         """Returns a table of some of `QUANTITIES` for each pass and setup.
 
         By default, it covers all quantities and setups.
@@ -170,22 +193,36 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         return self.chart().sheet(theme)
 
     def chart(self, *what: str) -> Sweep:
-        """Returns, for each setup, plots of these quantities (by default all) against the number of time steps.
+        """Returns, for each setup, plots of these quantities (by default all) against the number of
+        time steps.
 
         Raises:
             ValueError: there is no such quantity.
         """
-        return beside({"": self}, what=[one_of("what", one, QUANTITIES) for one in what] or [*QUANTITIES])
+        return beside(
+            {"": self}, what=[one_of("what", one, QUANTITIES) for one in what] or [*QUANTITIES]
+        )
 
     def finding(self, quantity: str, setup: str = "") -> str:
         """Returns a sentence about a quantity in training, at the largest size of a setup (by default B)."""
         setup = next(one for one in (setup, "B", self.setups[-1]) if one in self.setups)
         (first, *others), steps = self.methods, self.steps(setup)[-1]
-        timing, verb = self.at(setup, steps)["training"], "needs" if quantity == "memory" else "takes"
-        found = {m: some[1] for m in self.methods if (some := _spread(timing, quantity, m, first)) and some[1]}
+        timing, verb = (
+            self.at(setup, steps)["training"],
+            "needs" if quantity == "memory" else "takes",
+        )
+        found = {
+            m: some[1]
+            for m in self.methods
+            if (some := _spread(timing, quantity, m, first)) and some[1]
+        }
         texts, unit = {m: plain(value) for m, value in found.items()}, "ms"
         if quantity != "time":
-            texts = {m: f"{found[m] / found[first]:#.2g}".rstrip(".") for m in others if {m, first} <= found.keys()}
+            texts = {
+                m: f"{found[m] / found[first]:#.2g}".rstrip(".")
+                for m in others
+                if {m, first} <= found.keys()
+            }
             unit = f"times {'as long as' if quantity == 'ratio' else 'the memory of'} {first}"
         name, _, numbers = ", ".join(map(" ".join, texts.items())).partition(" ")
         title = f"{name.capitalize()} {verb} {numbers} {unit}" if numbers else "No number"
@@ -199,7 +236,9 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
             rows = [["steps", *(columns[one].format(method) for one, method in every)]]
             for steps in self.steps(setup):
                 timing = self.at(setup, steps)[which]
-                rows.append([f"{steps}", *(self._cell(timing, one, method) for one, method in every)])
+                rows.append(
+                    [f"{steps}", *(self._cell(timing, one, method) for one, method in every)]
+                )
             yield from table(rows, ">7  .9")
 
     def _cell(self, timing: Timing, quantity: str, method: str) -> str:
@@ -208,13 +247,22 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
             return "–"
         if quantity == "time":
             return plain(spread[1])
-        doubt = "" if quantity == "memory" else " " if timing.ratio(method, self.methods[0]).is_clear else "?"
+        doubt = (
+            ""
+            if quantity == "memory"
+            else " "
+            if timing.ratio(method, self.methods[0]).is_clear
+            else "?"
+        )
         return f"{spread[1]:.3g}{doubt}"
 
     def _busy(self, point: BenchmarkPoint) -> str:
         """Returns the reason why the machine looked busy at a point, or an empty string."""
         timings = [timing for timing in self.values[point].values() if timing.rounds]
-        whole = (replace(timing, provenance={**self.provenance, **timing.provenance}) for timing in timings)
+        whole = (
+            replace(timing, provenance={**self.provenance, **timing.provenance})
+            for timing in timings
+        )
         return next((timing.busy for timing in whole if timing.busy), "")
 
     def _remarks(self) -> Iterator[str]:
@@ -234,13 +282,15 @@ def beside(
     what: Sequence[str] = tuple(QUANTITIES),
     title: str = "",
 ) -> Sweep:
-    """Returns plots of several results: a row for each quantity and a column for each setup, with logarithmic axes.
+    """Returns plots of several results: a row for each quantity and a column for each setup, with
+    logarithmic axes.
 
-    A result whose network or batch size differs from the first result's is drawn only in the plots of ratios.
+    A result whose network or batch size differs from the first result's is drawn only in the plots
+    of ratios.
 
     Args:
-        results: the results by name. The first has solid lines, and the others have dashed lines. `None` marks a result
-            that is still to come.
+        results: the results by name. The first has solid lines, and the others have dashed lines.
+            `None` marks a result that is still to come.
         setups: the setups to draw. Defaults to all that were measured.
         planned: sizes to mark on the axes.
         notes: lines of text to place below the plots.
@@ -248,22 +298,35 @@ def beside(
         title: the title. Defaults to the finding of the first result.
     """
     there = {name: result for name, result in results.items() if result}
-    drawn = setups or [setup for setup in SETUPS if any(setup in result.setups for result in there.values())]
+    drawn = setups or [
+        setup for setup in SETUPS if any(setup in result.setups for result in there.values())
+    ]
     rows = [[_plot(results, quantity, setup, planned) for setup in drawn] for quantity in what]
     name, first = next(iter(there.items()), ("", None))
     only = setups[0] if len(setups) == 1 else ""
     if not title:
-        title = first.finding(what[0], only) if first and first.points else "The network from the forum question"
+        title = (
+            first.finding(what[0], only)
+            if first and first.points
+            else "The network from the forum question"
+        )
     sources, below = _sources(results)
     below = [*notes, *below]
-    texts = {name: one.to_text(what, setups) if len(what) == 1 else f"{one}" for name, one in there.items()}
+    texts = {
+        name: one.to_text(what, setups) if len(what) == 1 else f"{one}"
+        for name, one in there.items()
+    }
     text = "\n\n".join([*notes, *(f"{name}\n{words}".lstrip() for name, words in texts.items())])
     whiskers = "" if [*what] == ["memory"] else " Whiskers: quartiles."
     key = f"Filled marks: training. Hollow marks: forward.{whiskers}"
-    return Sweep(f"{title} ({name})" if len(there) > 1 else title, rows, sources, [*below, key], text)
+    return Sweep(
+        f"{title} ({name})" if len(there) > 1 else title, rows, sources, [*below, key], text
+    )
 
 
-def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", title: str = "") -> Sweep:
+def by_machine(
+    found: Mapping[str, Benchmark], quantity: str, setup: str = "", title: str = ""
+) -> Sweep:
     """Returns plots of a quantity that show the results of all machines on the same axes.
 
     Args:
@@ -277,7 +340,12 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", t
     """
     one_of("quantity", quantity, QUANTITIES)
     found = {name if len(found) > 1 else "": result for name, result in found.items()}
-    sweep = beside(found, [setup] if setup else [], what=[quantity], title=title if found else "Nothing was recorded")
+    sweep = beside(
+        found,
+        [setup] if setup else [],
+        what=[quantity],
+        title=title if found else "Nothing was recorded",
+    )
     return replace(sweep, text=f"{sweep.title}\n\n{sweep.text}")
 
 
@@ -285,10 +353,16 @@ def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[
     """Returns the results to draw: all for ratios, and otherwise all with the first one's network and batch size."""
     there = {name: result for name, result in results.items() if result}
     network = next((result.network for result in there.values()), "")
-    return {name: found for name, found in there.items() if quantity == "ratio" or found.network == network}
+    return {
+        name: found
+        for name, found in there.items()
+        if quantity == "ratio" or found.network == network
+    }
 
 
-def _plot(results: Mapping[str, Benchmark | None], quantity: str, setup: str, planned: Sequence[int]) -> Plot:
+def _plot(
+    results: Mapping[str, Benchmark | None], quantity: str, setup: str, planned: Sequence[int]
+) -> Plot:
     """Returns the plot of a quantity in a setup, with a curve for each result, method and pass."""
     drawn = _comparable(results, quantity)
     first = next(iter(drawn.values()), None)
@@ -314,7 +388,9 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
         if result is None:
             sources.append(f"{prefix}nothing measured yet")
             continue
-        below.append(f"{prefix}{result.network}{'' if name in alike else '; only its ratios are drawn'}.")
+        below.append(
+            f"{prefix}{result.network}{'' if name in alike else '; only its ratios are drawn'}."
+        )
         if prefix:
             sources.append(prefix + result.caption)
         else:
@@ -343,7 +419,9 @@ def _guides(
     return {name: ((x, y), (last, y * rise)) for name, rise in slopes.items()}
 
 
-def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:
+def _spread(
+    timing: Timing, quantity: str, method: str, first: str
+) -> tuple[float, float, float] | None:
     """Returns the three quartiles of a quantity, or `None` if it was not measured.
 
     Memory is measured once, so its quartiles are equal.
@@ -371,7 +449,9 @@ def _curve(
         return None
     lows, middles, highs = zip(*values.values(), strict=True)
     hollow = which != "training"
-    return Curve(label, _number_of(method, result), source, list(values), middles, lows, highs, hollow=hollow)
+    return Curve(
+        label, _number_of(method, result), source, list(values), middles, lows, highs, hollow=hollow
+    )
 
 
 def _number_of(method: str, result: Benchmark) -> int:
@@ -380,7 +460,7 @@ def _number_of(method: str, result: Benchmark) -> int:
 
 
 def _methods(point: BenchmarkPoint, which: str, how: MeasureOptions) -> Comparison:
-    from packviz.studies import network  # noqa: PLC0415 - torch
+    from packviz.studies import network
 
     n = setup_lengths(point.setup, how.parameters["batch_size"], point.steps)
     return network.comparison(n, point.steps, how.parameters["methods"], which, how.device)
@@ -405,4 +485,8 @@ def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Bench
     The errors are those of `recorded`.
     """
     found = STUDY.recordings()
-    return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.methods}}
+    return {
+        name: result.only(methods)
+        for name, result in found.items()
+        if {*methods} <= {*result.methods}
+    }

@@ -6,9 +6,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from packviz.bench.command import add_study_options, run_study
-from packviz.bench.terminal import writing
 from packviz.core.files import require_suffix
+from packviz.measure.command import add_study_options, run_study
+from packviz.measure.terminal import writing
 from packviz.studies import benchmark
 from packviz.studies.benchmark import METHODS, SETUPS
 
@@ -23,9 +23,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--methods", default="padded,packed", help=f"comma-separated methods, the first being the reference;"
         f" choose from {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
     commands = parser.add_subparsers(title="commands", metavar="[plot …]")
-    plot = commands.add_parser("plot", help="draw result files side by side", description="Draw files side by side.")
-    plot.add_argument("files", nargs="+", metavar="FILE", help="result files of `packviz bench --out FILE`")
-    plot.add_argument("--out", required=True, metavar="PICTURE", help="a file name that ends in .svg, .html or .png")
+    plot = commands.add_parser(
+        "plot", help="draw result files side by side", description="Draw files side by side."
+    )
+    plot.add_argument(
+        "files", nargs="+", metavar="FILE", help="result files of `packviz bench --out FILE`"
+    )
+    plot.add_argument(
+        "--out",
+        required=True,
+        metavar="PICTURE",
+        help="a file name that ends in .svg, .html or .png",
+    )
     plot.set_defaults(run=_plot)
 
 
@@ -49,7 +58,7 @@ def _plot(options: argparse.Namespace) -> int:
     picture = benchmark.beside({names[name]: result for name, result in found.items()})
     with writing(options.out):
         if suffix == ".html":
-            from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
+            from packviz.draw import figures
 
             figures.times_by_size(picture).figure.write_html(options.out, config=figures.CONFIG)
         else:

@@ -1,8 +1,10 @@
-"""Compares compiling and packing, separately and together, in a training step of an encoder–decoder LSTM.
+"""Compares compiling and packing, separately and together, in a training step of an encoder–decoder
+LSTM.
 
-The documentation of a forecasting library has a page on packing, which compares three methods on a GPU. This study has
-methods of the same three kinds, and some that the page leaves out. All methods give the same results, except for the
-padded ones, whose decoder starts from states that also depend on padding.
+The documentation of a forecasting library has a page on packing, which compares three methods on a
+GPU. This study has methods of the same three kinds, and some that the page leaves out. All methods
+give the same results, except for the padded ones, whose decoder starts from states that also depend
+on padding.
 
 `packviz study compiled --out notebooks/recorded/compiled_cpu.json` makes the recorded file.
 """
@@ -19,13 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.bench.study import Comparison, Results, Study, by_comparison
-from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars, palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
+from packviz.measure.study import Comparison, Results, Study, by_comparison
+from packviz.measure.timing import RATIOS, Timing
 from packviz.ops.masks import real_mask
 from packviz.ops.operator import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
@@ -44,7 +46,9 @@ class _Forecaster(nn.Module):
         self.decoder: nn.Module = nn.LSTM(hidden, hidden, batch_first=True)
         self.after = _layers(hidden, features)
 
-    def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
+    def forward(
+        self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
+    ) -> Tensor:
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`."""
         _, states = self.encoder(self.before(past))
         output, _ = self.decoder(self.before(future), states)
@@ -56,14 +60,20 @@ class _Packing(_Forecaster):
 
     def __init__(self, features: int, hidden: int, disabled: bool = False) -> None:
         super().__init__(features, hidden)
-        hide: Callable[[Any], Any] = torch.compiler.disable if disabled else lambda function: function
+        hide: Callable[[Any], Any] = (
+            torch.compiler.disable if disabled else lambda function: function
+        )
         self.pack, self.pad = hide(pack_padded_sequence), hide(pad_packed_sequence)
 
-    def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
+    def forward(
+        self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
+    ) -> Tensor:
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
         packed = self.pack(self.before(past), past_lengths, batch_first=True, enforce_sorted=False)
         _, states = self.encoder(packed)
-        packed = self.pack(self.before(future), future_lengths, batch_first=True, enforce_sorted=False)
+        packed = self.pack(
+            self.before(future), future_lengths, batch_first=True, enforce_sorted=False
+        )
         result, _ = self.decoder(packed, states)
         output, _ = self.pad(result, batch_first=True, total_length=future.size(1))
         return self.after(output)  # type: ignore[no-any-return]
@@ -91,10 +101,14 @@ class _Wrapping(_Forecaster):
         super().__init__(features, hidden)
         self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
 
-    def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
+    def forward(
+        self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
+    ) -> Tensor:
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
         _, states = self.encoder(self.before(past), past_lengths, total_length=past.size(1))
-        output, _ = self.decoder(self.before(future), future_lengths, states, total_length=future.size(1))
+        output, _ = self.decoder(
+            self.before(future), future_lengths, states, total_length=future.size(1)
+        )
         return self.after(output)  # type: ignore[no-any-return]
 
 
@@ -118,7 +132,8 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
 
 @dataclass(frozen=True)
 class CompiledPoint:
-    """The sizes of a training step. Lengths are drawn uniformly, from 1 to `past` (input) or to `future` (output).
+    """The sizes of a training step. Lengths are drawn uniformly, from 1 to `past` (input) or to
+    `future` (output).
 
     Attributes:
         batch: number of sequences.
@@ -126,8 +141,8 @@ class CompiledPoint:
         future: time steps of the padded output.
         features: number of features per time step.
         hidden: number of hidden units in each LSTM.
-        backend: backend of `torch.compile`. Defaults to inductor if the machine has the compiler and the Python headers
-            that it needs, and otherwise to aot_eager.
+        backend: backend of `torch.compile`. Defaults to inductor if the machine has the compiler
+            and the Python headers that it needs, and otherwise to aot_eager.
     """
 
     batch: int = 64
@@ -160,20 +175,31 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
-        rows = {r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high)) for r in ratios}
+        rows = {
+            r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high))
+            for r in ratios
+        }
         # The title compares the padded steps, because the page asks which of the others is fastest.
         padded = timing.ratio("padded", REFERENCE)
-        found = f"takes {padded.value:.3g} times as long" if padded.is_clear else "is not clearly slower or faster"
+        found = (
+            f"takes {padded.value:.3g} times as long"
+            if padded.is_clear
+            else "is not clearly slower or faster"
+        )
         title = f"The padded step {found} if not compiled"
         return bars.rows(title, {"": rows}, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
-        return f"Compiled by {timing.provenance['parameters']['backend']}. Measured on {self.caption}."
+        return (
+            f"Compiled by {timing.provenance['parameters']['backend']}. Measured on {self.caption}."
+        )
 
 
 def _colour(name: str) -> str:
     """Returns the colour of a method, which stands for padding, our operator or torch's packing."""
-    return palette.METHODS["padded" if "padded" in name else "run" if "Ragged" in name else "packed"]
+    return palette.METHODS[
+        "padded" if "padded" in name else "run" if "Ragged" in name else "packed"
+    ]
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
@@ -208,7 +234,9 @@ def _can_compile(device: Any) -> bool:
 def _layers(inputs: int, outputs: int) -> nn.Module:
     """Returns layers that a compiler can fuse."""
     wide = 2 * max(inputs, outputs)
-    return nn.Sequential(nn.Linear(inputs, wide), nn.GELU(), nn.LayerNorm(wide), nn.Linear(wide, outputs), nn.GELU())
+    return nn.Sequential(
+        nn.Linear(inputs, wide), nn.GELU(), nn.LayerNorm(wide), nn.Linear(wide, outputs), nn.GELU()
+    )
 
 
 STUDY = Study(

@@ -1,8 +1,10 @@
-"""Tests how torch's own compilers handle packing in several networks, and makes a table of the outcomes.
+"""Tests how torch's own compilers handle packing in several networks, and makes a table of the
+outcomes.
 
-Every network is compiled with equal lengths, as in the examples of many guides. Then its results on other lengths are
-compared with those of the uncompiled network. `torch.compile` passes its graphs to a backend that counts their
-operators and runs them eagerly. So no C++ compiler is needed, and the count shows how much of the network is compiled.
+Every network is compiled with equal lengths, as in the examples of many guides. Then its results on
+other lengths are compared with those of the uncompiled network. `torch.compile` passes its graphs
+to a backend that counts their operators and runs them eagerly. So no C++ compiler is needed, and
+the count shows how much of the network is compiled.
 
 `packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
 """
@@ -14,10 +16,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from packviz.bench.study import MeasureOptions, Results, Study
 from packviz.check import captures, networks, trials
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
+from packviz.measure.study import MeasureOptions, Results, Study
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS, EXAMPLE = 5, (5, 5, 5)
@@ -38,11 +40,12 @@ class _Cell:
     """The outcome of compiling one network with one compiler.
 
     Attributes:
-        outcome: `RIGHT` if the compiled network runs and returns the right results, even on other lengths; `WRONG` if
-            it returns wrong results; `ERROR` if it does not run.
-        message: the type and the first line of the error, or the reason why the compiler was not run.
-        compiled: number of operators outside the RNN in the graphs of `torch.compile`; `None` for other compilers and
-            after an error.
+        outcome: `RIGHT` if the compiled network runs and returns the right results, even on other
+            lengths; `WRONG` if it returns wrong results; `ERROR` if it does not run.
+        message: the type and the first line of the error, or the reason why the compiler was not
+            run.
+        compiled: number of operators outside the RNN in the graphs of `torch.compile`; `None` for
+            other compilers and after an error.
     """
 
     outcome: str
@@ -50,7 +53,9 @@ class _Cell:
     compiled: int | None = None
 
     def __str__(self) -> str:
-        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(self.outcome, "")  # an error gets no mark, because it is not silent
+        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(
+            self.outcome, ""
+        )  # an error gets no mark, because it is not silent
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
         return f"{mark}{self.outcome}{compiled}"
 
@@ -104,14 +109,25 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
     def label(self, network: str, compiler: str) -> str:
         """Returns the text of a cell."""
         cell = self.values[CompilerPoint(network, compiler)]
-        return str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.message) + 1}") if cell.message else str(cell)
+        return (
+            str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.message) + 1}")
+            if cell.message
+            else str(cell)
+        )
 
     @property
     def table(self) -> Table:
         """The table, with an outcome in each cell, and the errors below."""
-        compilers = [compiler for compiler in COMPILERS if any(point.compiler == compiler for point in self.values)]
+        compilers = [
+            compiler
+            for compiler in COMPILERS
+            if any(point.compiler == compiler for point in self.values)
+        ]
         rows = [
-            [name, *(self.label(name, compiler) if compiler in row else "" for compiler in compilers)]
+            [
+                name,
+                *(self.label(name, compiler) if compiler in row else "" for compiler in compilers),
+            ]
             for name, row in self.cells.items()
         ]
         errors = [f"error {i}: {error}" for i, error in enumerate(self.errors, 1)]
@@ -134,12 +150,16 @@ def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> _Cell:
         return graph.forward
 
     def capture(run: Any, inputs: Any, at: Any) -> Any:
-        made = captures.compiled(run, inputs, at, count_operators, point.compiler.endswith("fullgraph"))
+        made = captures.compiled(
+            run, inputs, at, count_operators, point.compiler.endswith("fullgraph")
+        )
         once = len(counted)
 
         def captured(other: Any) -> Any:
             found = made(other)
-            del counted[once:]  # a graph for other lengths has the same operators, so it is not counted
+            del counted[
+                once:
+            ]  # a graph for other lengths has the same operators, so it is not counted
             return found
 
         return captured
@@ -149,7 +169,9 @@ def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> _Cell:
     for lengths in (EXAMPLE, *OTHERS):
         inputs = dict(zip(("x", "lengths"), networks.example(STEPS, lengths), strict=True))
         tried.append(trials.Trial(str(lengths), inputs, run.outputs(inputs)))
-    row = captures.judged(COMPILERS[point.compiler], run, tried, [], capture=capture if compiles else None)
+    row = captures.judged(
+        COMPILERS[point.compiler], run, tried, [], capture=capture if compiles else None
+    )
     if row.takes is None:
         return _Cell(ERROR, f"{_NOT_RUN}{row.message.partition(':')[0]}")
     if not row.takes or row.error:
@@ -162,8 +184,14 @@ STUDY = Study(
     CompilerPoint,
     compile_and_compare,
     _Relatives,
-    full=[CompilerPoint(network, compiler) for network in networks.TAGGERS for compiler in COMPILERS],
-    quick=[CompilerPoint(network, compiler) for network in ("padded", "Ragged") for compiler in COMPILERS],
+    full=[
+        CompilerPoint(network, compiler) for network in networks.TAGGERS for compiler in COMPILERS
+    ],
+    quick=[
+        CompilerPoint(network, compiler)
+        for network in ("padded", "Ragged")
+        for compiler in COMPILERS
+    ],
     read=lambda point, entry: _Cell(entry["outcome"], entry["message"], entry["compiled"]),
     write=asdict,
     version=2,

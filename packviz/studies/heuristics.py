@@ -1,11 +1,12 @@
 """Measures padded and packed runs over a grid of batches, to test heuristics for packing.
 
-Each batch is run padded and packed (pack, RNN, pad), both in training and in the forward pass alone. The grid covers
-several kinds of RNN, several sizes, and several distributions of lengths. `packviz.studies.rules` compares the choices
-of rules with the faster method. (Padded results differ from packed ones, as notebook 03 shows, but only the time counts
-here.)
+Each batch is run padded and packed (pack, RNN, pad), both in training and in the forward pass
+alone. The grid covers several kinds of RNN, several sizes, and several distributions of lengths.
+`packviz.studies.rules` compares the choices of rules with the faster method. (Padded results differ
+from packed ones, as notebook 03 shows, but only the time counts here.)
 
-`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in about four minutes.
+`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in
+about four minutes.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import Any
 
 import torch
 
-from packviz.bench import rnn_calls
-from packviz.bench.study import Comparison, MeasureOptions, Results, Study, timed
-from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
 from packviz.draw.text import table
+from packviz.measure import rnn_calls
+from packviz.measure.study import Comparison, MeasureOptions, Results, Study, timed
+from packviz.measure.timing import Ratio
 
 PADDED, PACKED = "padded", "packed"
 
@@ -76,7 +77,10 @@ def grid(
     kinds: Sequence[str] = KINDS,
 ) -> list[GridPoint]:
     """Returns the points for all combinations of these values, in both passes."""
-    return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
+    return [
+        GridPoint(*fields)
+        for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)
+    ]
 
 
 LARGE = [
@@ -102,7 +106,8 @@ class Case(GridPoint):
     def faster(self) -> str | None:
         """The faster method, `"padded"` or `"packed"`, or `None` if the two are not told apart.
 
-        They are told apart if the factor between their times is larger than the factor between the ratio's quartiles.
+        They are told apart if the factor between their times is larger than the factor between the
+        ratio's quartiles.
         """
         ratio = self.ratio
         if ratio.high / ratio.low >= max(ratio.value, 1 / ratio.value):
@@ -125,34 +130,47 @@ class Measured(Results[GridPoint, Case]):
 
     def of(self, mode: str | None = None, training: bool | None = None) -> tuple[Case, ...]:
         """Returns the cases of one kind of RNN and one pass. By default, it returns all cases."""
-        return tuple(c for c in self.cases if mode in (None, c.mode) and training in (None, c.training))
+        return tuple(
+            c for c in self.cases if mode in (None, c.mode) and training in (None, c.training)
+        )
 
     def to_text(self) -> str:
         """Returns a table that counts how often each method was faster, by kind of RNN and pass."""
         rows = [["", "cases", "packed faster", "padded faster", "not told apart"]]
         for mode, training in dict.fromkeys((c.mode, c.training) for c in self.cases):
             some = self.of(mode, training)
-            counts = [len(some), *(sum(c.faster == which for c in some) for which in (PACKED, PADDED, None))]
+            counts = [
+                len(some),
+                *(sum(c.faster == which for c in some) for which in (PACKED, PADDED, None)),
+            ]
             rows.append([f"{mode}, {'training' if training else 'forward'}", *map(str, counts)])
         return "\n".join([*table(rows, "<18>6>15>15>16"), f"Measured on {self.caption}."])
 
 
-def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
+def padded_and_packed(
+    spec: Spec, layout: Layout, training: bool, device: Any = "cpu"
+) -> Comparison:
     """Returns the comparison of a padded and a packed run.
 
-    Each run returns the output, `(T, B, H)`. In training, it also returns the gradients of `x` and all weights. In the
-    forward pass alone, it also returns the final states.
+    Each run returns the output, `(T, B, H)`. In training, it also returns the gradients of `x` and
+    all weights. In the forward pass alone, it also returns the final states.
     """
     rnn = rnn_calls.rnn_of(spec).to(device)
-    x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
+    x = torch.randn(
+        layout.max_len, layout.batch_size, spec.input_size, device=device
+    ).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
     runs = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, lengths)}
-    return Comparison({name: rnn_calls.one_pass(run, leaves, training) for name, run in runs.items()})
+    return Comparison(
+        {name: rnn_calls.one_pass(run, leaves, training) for name, run in runs.items()}
+    )
 
 
 def _time_case(point: GridPoint, how: MeasureOptions) -> Case:
     """Times the batch padded and packed."""
-    timing = timed(padded_and_packed(point.spec, point.layout, point.training, how.device), how, warmup=2)
+    timing = timed(
+        padded_and_packed(point.spec, point.layout, point.training, how.device), how, warmup=2
+    )
     seconds = {name: timing.median(name) for name in timing.seconds}
     return Case(**dataclasses.asdict(point), seconds=seconds, ratio=timing.ratio(PACKED, PADDED))
 

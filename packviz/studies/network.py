@@ -1,8 +1,9 @@
-"""Contains the network from the forum question, its batches, and methods of running its LSTM. The code is our own.
+"""Contains the network from the forum question, its batches, and methods of running its LSTM. The
+code is our own.
 
-In 2022, a user of the PyTorch forum asked why packing makes the backward pass so slow. The network had an embedding, an
-LSTM, and a linear layer at every time step. It set the output in the padding to zero, and summed over the time steps to
-get the logits of two classes.
+In 2022, a user of the PyTorch forum asked why packing makes the backward pass so slow. The network
+had an embedding, an LSTM, and a linear layer at every time step. It set the output in the padding
+to zero, and summed over the time steps to get the logits of two classes.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from packviz.bench import rnn_calls
-from packviz.bench.study import Comparison
 from packviz.core.layout import IntArray
 from packviz.core.validation import one_of
+from packviz.measure import rnn_calls
+from packviz.measure.study import Comparison
 from packviz.ops.masks import real_mask
 from packviz.ops.running import forget
 
@@ -26,10 +27,11 @@ PADDING = 0
 """The token used for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
-"""A function that runs an RNN on a padded batch: it maps `(rnn, x, lengths)` to the output and the states.
+"""A function that runs an RNN on a padded batch: it maps `(rnn, x, lengths)` to the output and the
+states.
 
-`lengths` are sorted, longest first, and the longest is `T`. The output is zero in the padding, as after pack → RNN →
-pad.
+`lengths` are sorted, longest first, and the longest is `T`. The output is zero in the padding, as
+after pack → RNN → pad.
 """
 
 
@@ -78,7 +80,8 @@ class _Batch(NamedTuple):
 
 
 def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
-    """Returns a batch of random tokens and targets. If all tokens were equal, a misplaced row would go unnoticed.
+    """Returns a batch of random tokens and targets. If all tokens were equal, a misplaced row would
+    go unnoticed.
 
     Args:
         lengths: `(B,)` whole numbers, longest first.
@@ -87,12 +90,16 @@ def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
     """
     generator = torch.Generator().manual_seed(0)
     n = torch.tensor(lengths.tolist())
-    ids = torch.randint(1, _VOCABULARY, (n.numel(), steps), generator=generator) * real_mask(n, steps)
+    ids = torch.randint(1, _VOCABULARY, (n.numel(), steps), generator=generator) * real_mask(
+        n, steps
+    )
     targets = torch.randint(_CLASSES, (n.numel(),), generator=generator)
     return _Batch(ids.to(device), n, targets.to(device))
 
 
-def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[], tuple[Tensor, ...]]:
+def training_step(
+    network: Network, batch: _Batch, method: Method
+) -> Callable[[], tuple[Tensor, ...]]:
     """Returns a function that runs forward and backward, and returns the logits and the gradients of all weights."""
     weights = list(network.parameters())
 
@@ -103,8 +110,11 @@ def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[
     return step
 
 
-def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any) -> Comparison:
-    """Returns a comparison with a call for each method. All calls run the same pass with the same network and batch.
+def comparison(
+    lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any
+) -> Comparison:
+    """Returns a comparison with a call for each method. All calls run the same pass with the same
+    network and batch.
 
     Each call returns the logits and, in training, the gradients of all weights.
 

@@ -1,8 +1,10 @@
-"""Measures whether equal savings in FLOPs also save equal time, for few and for many distinct lengths.
+"""Measures whether equal savings in FLOPs also save equal time, for few and for many distinct
+lengths.
 
-All batches have the same size, the same padded width and the same number of real cells, so packing saves the same FLOPs
-on each. They differ in their number of distinct lengths. A training step (forward and backward) is timed without
-packing, and with packing (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
+All batches have the same size, the same padded width and the same number of real cells, so packing
+saves the same FLOPs on each. They differ in their number of distinct lengths. A training step
+(forward and backward) is timed without packing, and with packing (pack, RNN, pad) for each batch.
+The input needs a gradient, as it does after an embedding.
 
 `packviz study savings --out notebooks/recorded/savings_cpu.json` makes the recorded file.
 """
@@ -15,9 +17,6 @@ from typing import Any
 
 import torch
 
-from packviz.bench import rnn_calls
-from packviz.bench.study import Comparison, Results, Study, by_comparison
-from packviz.bench.timing import RATIOS, Timing
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
@@ -26,6 +25,9 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import percent
 from packviz.draw.work import WorkAndTime
+from packviz.measure import rnn_calls
+from packviz.measure.study import Comparison, Results, Study, by_comparison
+from packviz.measure.timing import RATIOS, Timing
 
 PADDED = "padded"
 
@@ -37,7 +39,8 @@ def name(distinct: int) -> str:
 
 @dataclass(frozen=True)
 class SavingsPoint:
-    """One RNN, one padded batch, and packed batches that have different numbers of distinct lengths.
+    """One RNN, one padded batch, and packed batches that have different numbers of distinct
+    lengths.
 
     Attributes:
         mode: the kind of RNN, `"RNN"`, `"GRU"` or `"LSTM"`.
@@ -64,9 +67,16 @@ class SavingsPoint:
     @property
     def flops(self) -> dict[str, int]:
         """The GEMM FLOPs of each training step, by the name under which the step is timed."""
-        layouts = {name(distinct): Layout(even_steps(distinct, self.size)) for distinct in self.distinct}
-        counts = {one: flops(self.spec, layout, input_grad=True).training for one, layout in layouts.items()}
-        return {PADDED: next(iter(counts.values())).padded} | {one: count.packed for one, count in counts.items()}
+        layouts = {
+            name(distinct): Layout(even_steps(distinct, self.size)) for distinct in self.distinct
+        }
+        counts = {
+            one: flops(self.spec, layout, input_grad=True).training
+            for one, layout in layouts.items()
+        }
+        return {PADDED: next(iter(counts.values())).padded} | {
+            one: count.packed for one, count in counts.items()
+        }
 
 
 class Savings(Drawing, Results[SavingsPoint, Timing]):
@@ -92,8 +102,14 @@ class Savings(Drawing, Results[SavingsPoint, Timing]):
             groups[f"{point.spec}, {point.size} sequences padded to {point.size} steps"] = rows
         works = [work for rows in groups.values() for work, _ in rows.values()]
         times = [time.value for rows in groups.values() for _, time in rows.values()]
-        share = "half the FLOPs" if 0.45 < min(works) <= max(works) < 0.55 else f"{percent(max(works))} of the FLOPs"
-        title = f"Packed training takes {share} and {min(times):.2g} to {max(times):.2g} times the time"
+        share = (
+            "half the FLOPs"
+            if 0.45 < min(works) <= max(works) < 0.55
+            else f"{percent(max(works))} of the FLOPs"
+        )
+        title = (
+            f"Packed training takes {share} and {min(times):.2g} to {max(times):.2g} times the time"
+        )
         return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
 
@@ -107,7 +123,9 @@ def training_steps(point: SavingsPoint, device: Any) -> Comparison:
         return lambda: rnn_calls.packed(rnn, x, lengths, in_order=True)
 
     runs = {PADDED: lambda: rnn(x)} | {name(d): packed(d) for d in point.distinct}
-    return Comparison({one: rnn_calls.one_pass(run, [x, *rnn.parameters()]) for one, run in runs.items()})
+    return Comparison(
+        {one: rnn_calls.one_pass(run, [x, *rnn.parameters()]) for one, run in runs.items()}
+    )
 
 
 STUDY = Study(

@@ -1,21 +1,24 @@
-"""Compares ways to split a ragged batch among workers that train one model with `DistributedDataParallel`.
+"""Compares ways to split a ragged batch among workers that train one model with
+`DistributedDataParallel`.
 
-A batch, sorted by length, is split among workers by the strategies of `packviz.core.batches.SPLITS`. Each worker runs
-its share, and DDP averages the gradients. These averages are compared with the gradient of one process on the whole
-batch, for two losses:
+A batch, sorted by length, is split among workers by the strategies of
+`packviz.core.batches.SPLITS`. Each worker runs its share, and DDP averages the gradients. These
+averages are compared with the gradient of one process on the whole batch, for two losses:
 
-* *mean of means*: every worker takes the mean loss over its own tokens. The average of these means is not the mean over
-  all tokens, unless all shares have the same number of tokens.
-* *token-weighted*: every worker takes the sum of its losses, multiplied by the number of workers and divided by the
-  number of tokens in the whole batch. The average of these values is the mean over all tokens.
+* *mean of means*: every worker takes the mean loss over its own tokens. The average of these means
+  is not the mean over all tokens, unless all shares have the same number of tokens.
+* *token-weighted*: every worker takes the sum of its losses, multiplied by the number of workers
+  and divided by the number of tokens in the whole batch. The average of these values is the mean
+  over all tokens.
 
-`compare()` starts processes on this machine, by default two. With torchrun, you can start the workers yourself:
+`compare()` starts processes on this machine, by default two. With torchrun, you can start the
+workers yourself:
 
     torchrun --nproc-per-node 2 -m packviz.studies.workers --lengths my_lengths.csv
 
-The workers of `compare()` communicate over the loopback interface, and find each other through a file. They all end
-when `compare()` ends. Like all functions that start processes, `compare()` must be called under
-`if __name__ == "__main__":` in a script.
+The workers of `compare()` communicate over the loopback interface, and find each other through a
+file. They all end when `compare()` ends. Like all functions that start processes, `compare()` must
+be called under `if __name__ == "__main__":` in a script.
 """
 
 from __future__ import annotations
@@ -40,7 +43,6 @@ from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout, require_steps
@@ -49,6 +51,7 @@ from packviz.core.validation import at_least, one_of, require_seconds
 from packviz.draw import bars
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import table
+from packviz.measure.timing import Timing, measure
 from packviz.ops.original import pack_padded_sequence
 
 MEANS, WEIGHTED = "mean of means", "token-weighted"
@@ -62,10 +65,11 @@ class Workers(HasText):
 
     Attributes:
         layout: the batch.
-        timings: for each worker, the times of a forward and backward pass on its own share, by strategy. These times do
-            not include waiting for other workers.
-        errors: the error of the averaged gradient, by strategy and loss. An error is the norm of the difference from
-            the gradient of a single process, divided by the norm of that gradient.
+        timings: for each worker, the times of a forward and backward pass on its own share, by
+            strategy. These times do not include waiting for other workers.
+        errors: the error of the averaged gradient, by strategy and loss. An error is the norm of
+            the difference from the gradient of a single process, divided by the norm of that
+            gradient.
     """
 
     layout: Layout
@@ -91,11 +95,13 @@ class Workers(HasText):
 
     def to_text(self) -> str:
         """Returns a table of tokens, steps and gradient errors, which do not depend on the machine."""
-        title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.timings)}"
+        title = f"{self.layout.batch_size} sequences, {self.layout.n_real:,} tokens, workers: {len(self.timings)}"
         rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
             counts = (" / ".join(map(str, some(strategy))) for some in (self.tokens, self.steps))
-            shown = (f"{errors[loss]:.2g}" if errors[loss] >= 1e-6 else "< 1e-06" for loss in LOSSES)
+            shown = (
+                f"{errors[loss]:.2g}" if errors[loss] >= 1e-6 else "< 1e-06" for loss in LOSSES
+            )
             rows.append([strategy, *counts, *shown])
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
@@ -105,7 +111,9 @@ class Workers(HasText):
         for strategy in self.errors:
             seconds = self.seconds(strategy)
             slowest, fastest = (f"{seconds.index(end(seconds))}" for end in (max, min))
-            together = Timing({f"{i}": timing.seconds[strategy] for i, timing in enumerate(self.timings)})
+            together = Timing(
+                {f"{i}": timing.seconds[strategy] for i, timing in enumerate(self.timings)}
+            )
             ratio = together.ratio(slowest, fastest)
             multiple = f"{ratio.number} ({ratio.between})" if ratio.is_clear else "not told apart"
             rows.append([strategy, " / ".join(map(milliseconds, seconds)), multiple])
@@ -128,28 +136,39 @@ class Workers(HasText):
 
 
 def compare(
-    lengths: Any = None, *, workers: int = 2, rounds: int = 15, timeout: float = 120.0, device: str = "cpu"
+    lengths: Any = None,
+    *,
+    workers: int = 2,
+    rounds: int = 15,
+    timeout: float = 120.0,
+    device: str = "cpu",
 ) -> Workers:
-    """Starts workers on this machine, each with one thread, and compares the strategies for splitting a batch.
+    """Starts workers on this machine, each with one thread, and compares the strategies for
+    splitting a batch.
 
     Args:
-        lengths: `(B,)` lengths of the batch, at least one for each worker, or the path of a CSV or JSON file. Defaults
-            to 64 log-normal lengths.
+        lengths: `(B,)` lengths of the batch, at least one for each worker, or the path of a CSV or
+            JSON file. Defaults to 64 log-normal lengths.
         workers: number of processes.
         rounds: number of rounds in which each share is timed.
         timeout: the longest time in seconds that workers wait for each other.
         device: `"cpu"`, or `"cuda"` with one GPU for each worker.
 
     Raises:
-        ValueError: the lengths or the file are not valid, there are fewer sequences than workers, a number is out of
-            range, `device` is unknown, or there are fewer GPUs than workers.
+        ValueError: the lengths or the file are not valid, there are fewer sequences than workers, a
+            number is out of range, `device` is unknown, or there are fewer GPUs than workers.
         RuntimeError: a worker failed or waited too long; the message includes the end of its error.
     """
     n = _batch(lengths, workers)
     rounds = at_least("rounds", rounds)
     require_seconds("timeout", timeout)
-    if one_of("device", device, ("cpu", "cuda")) == "cuda" and (gpus := torch.cuda.device_count()) < workers:
-        raise ValueError(f"device is 'cuda', which needs a GPU for each of {workers} workers, but torch finds {gpus}")
+    if (
+        one_of("device", device, ("cpu", "cuda")) == "cuda"
+        and (gpus := torch.cuda.device_count()) < workers
+    ):
+        raise ValueError(
+            f"device is 'cuda', which needs a GPU for each of {workers} workers, but torch finds {gpus}"
+        )
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         out, meet = Path(folder, "found"), Path(folder, "meet").as_uri()
         task = (n, rounds, timeout, device, meet)
@@ -158,7 +177,9 @@ def compare(
             while not context.join():
                 pass
         except (ProcessRaisedException, ProcessExitedException) as error:
-            raise RuntimeError(f"worker {error.error_index} failed:\n{str(error).strip()[-2000:]}") from None
+            raise RuntimeError(
+                f"worker {error.error_index} failed:\n{str(error).strip()[-2000:]}"
+            ) from None
         finally:
             for process in context.processes:
                 process.kill()
@@ -169,14 +190,20 @@ def compare(
 
 def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
     """Returns the norm of the difference between two lists of gradients, divided by the norm of the second list."""
-    one, other = (torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, expected))
+    one, other = (
+        torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, expected)
+    )
     return float((one - other).norm() / other.norm())
 
 
 def _worker(rank: int, workers: int, out: Path, *task: Any) -> None:
     """Runs a worker in a process that ends when its parent ends. Worker 0 writes the results of all workers."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
+    if (
+        loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")]
+        if os.name == "posix"
+        else []
+    ):
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
     if found := _work(rank, workers, rank, *task):
         out.write_bytes(pickle.dumps(found))
@@ -191,15 +218,22 @@ def _end_with_parent() -> None:
 def _leave() -> None:
     """Ends this process without shutting down its interpreter.
 
-    A gloo thread may still need Python to release a last tensor, and it aborts the process if the interpreter is
-    already shutting down.
+    A gloo thread may still need Python to release a last tensor, and it aborts the process if the
+    interpreter is already shutting down.
     """
     sys.stdout.flush()
     os._exit(0)
 
 
 def _work(
-    rank: int, workers: int, gpu: int, lengths: list[int], rounds: int, timeout: float, on: str, meet: str = "env://"
+    rank: int,
+    workers: int,
+    gpu: int,
+    lengths: list[int],
+    rounds: int,
+    timeout: float,
+    on: str,
+    meet: str = "env://",
 ) -> Workers | None:
     """Runs one of the workers, which find each other at `meet`. Worker 0 returns the results of all workers."""
     torch.set_num_threads(1)
@@ -217,7 +251,9 @@ def _work(
             calls,
             rounds=rounds,
             device=device,
-            before=dict.fromkeys(calls, distributed.barrier),  # so that the workers compute at the same time
+            before=dict.fromkeys(
+                calls, distributed.barrier
+            ),  # so that the workers compute at the same time
             parameters={"lengths": lengths, "workers": workers},
         )
         found: list[Any] = [None] * workers
@@ -236,7 +272,9 @@ def _strategies(
     x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
     y = torch.randn(len(lengths), max(lengths)).to(device)
     expected = torch.autograd.grad(model(x, y, lengths).mean(), list(model.parameters()))
-    parallel = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    parallel = DistributedDataParallel(
+        model, device_ids=[device] if device.type == "cuda" else None
+    )
     errors: dict[str, dict[str, float]] = {}
     calls: dict[str, Callable[[], None]] = {}
     for strategy in buckets.SPLITS:
@@ -266,7 +304,10 @@ class _Model(nn.Module):
         self.linear = nn.Linear(_HIDDEN, 1)
 
     def forward(self, x: Tensor, y: Tensor, lengths: list[int]) -> Tensor:
-        packed, targets = (pack_padded_sequence(one, lengths, batch_first=True, enforce_sorted=False) for one in (x, y))
+        packed, targets = (
+            pack_padded_sequence(one, lengths, batch_first=True, enforce_sorted=False)
+            for one in (x, y)
+        )
         losses: Tensor = (self.linear(self.gru(packed)[0].data).squeeze(1) - targets.data) ** 2
         return losses
 
@@ -280,26 +321,36 @@ def _own_work(parallel: Any, batch: tuple[Any, ...]) -> None:
 def _batch(lengths: Any, workers: int) -> list[int]:
     if isinstance(lengths, (str, os.PathLike)):
         lengths = read(str(lengths))
-    n: list[int] = require_steps(Layout(log_normal(64, 128) if lengths is None else lengths)).lengths.tolist()
+    n: list[int] = require_steps(
+        Layout(log_normal(64, 128) if lengths is None else lengths)
+    ).lengths.tolist()
     if at_least("workers", workers) > len(n):
-        raise ValueError(f"workers is {workers}; give a whole number from 1 to {len(n)}, the number of sequences")
+        raise ValueError(
+            f"workers is {workers}; give a whole number from 1 to {len(n)}, the number of sequences"
+        )
     return n
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one of the workers that torchrun starts, and compares the strategies for splitting a batch."""
-    parser = argparse.ArgumentParser(prog="python -m packviz.studies.workers", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m packviz.studies.workers", description=main.__doc__
+    )
     parser.add_argument("--lengths", help="a CSV or JSON file (default: 64 log-normal lengths)")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds")
     options = parser.parse_args(arguments)
     try:
-        rank, workers, gpu = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        rank, workers, gpu = (
+            int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+        )
         n = _batch(options.lengths, workers)
         found = _work(rank, workers, gpu, n, options.rounds, options.timeout, options.device)
     except KeyError:
-        parser.error("RANK is not set; use torchrun --nproc-per-node 2 -m packviz.studies.workers, or call compare()")
+        parser.error(
+            "RANK is not set; use torchrun --nproc-per-node 2 -m packviz.studies.workers, or call compare()"
+        )
     except ValueError as error:
         parser.error(str(error))
     if found is not None:

@@ -19,8 +19,12 @@ AUDITED = {
     "exclude": [
         ["svg > *"],  # `faint_texts` looks at pictures
         [".jp-InternalAnchorLink"],  # the sign behind a heading that shows when the mouse is there
-        [".jp-RenderedMarkdown a"],  # in the dark told from words by nothing but its colour; ours are underlined
-        [".jp-RenderedText a"],  # the same: JupyterLab makes links of the addresses in a printed text
+        [
+            ".jp-RenderedMarkdown a"
+        ],  # in the dark told from words by nothing but its colour; ours are underlined
+        [
+            ".jp-RenderedText a"
+        ],  # the same: JupyterLab makes links of the addresses in a printed text
         ["[class^=ansi-]"],  # the colours of a traceback
     ],
 }
@@ -121,7 +125,7 @@ class Walk:
         return None
 
     def _walk(self) -> None:
-        if self.panel.kind == "explorer":
+        if self.panel.kind == "panel":
             self._names()
         leaves = {"slider": self._slider, "text": self._text, "button": self._button}
         for kind, act in leaves.items():
@@ -133,18 +137,24 @@ class Walk:
 
     def _names(self) -> None:
         for key, control in self._usable().items():
-            complaint = f"cell {self.panel.cell}: {control.kind} number {key[2]} has no accessible name"
+            complaint = (
+                f"cell {self.panel.cell}: {control.kind} number {key[2]} has no accessible name"
+            )
             if not control.name and complaint not in self.complaints:
                 self.complaints.append(complaint)
 
     def _slider(self, slider: Control) -> None:
         for how, move in self.moves.items():
-            if not move(self.notebook, self.panel, slider) and not self.notebook.error_text(self.panel):
+            if not move(self.notebook, self.panel, slider) and not self.notebook.error_text(
+                self.panel
+            ):
                 self._complain(slider, f"moved by {how} leaves the picture as it is")
-        self.moves.pop("drag", None)  # how a slider is dragged is not our code: one in each panel is enough
+        self.moves.pop(
+            "drag", None
+        )  # how a slider is dragged is not our code: one in each panel is enough
 
     def _text(self, field: Control) -> None:
-        if self.panel.kind != "explorer":
+        if self.panel.kind != "panel":
             return
         before = self.notebook.signature(self.panel)
         self._type(field, GARBAGE)
@@ -214,7 +224,9 @@ class Walk:
 def unreached_by_tab(notebook: Notebook, panel: Panel) -> list[str]:
     """Lists the controls of a panel that Tab does not reach from its first one."""
     controls = [control for control in notebook.controls(panel) if control.usable]
-    left = {control.id: control for control in controls if control.kind != "radio"}  # radios are one stop together
+    left = {
+        control.id: control for control in controls if control.kind != "radio"
+    }  # radios are one stop together
     if not controls:
         return []
     notebook.locate(controls[0]).focus()

@@ -25,11 +25,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "notebook_name" in metafunc.fixturenames:
-        # The later notebooks are the longer ones; begun last, one of them would keep the others waiting.
+        # The later notebooks are the longer ones; begun last, one of them would keep the others
+        # waiting.
         paths = sorted(notebooks_folder().glob("*.ipynb"), reverse=True)
         # What a page without a panel has, the others have as well.
-        marks = [() if "packviz.explorers" in path.read_text(encoding="utf-8") else pytest.mark.slow for path in paths]
-        cases = [pytest.param(path.name, marks=mark) for path, mark in zip(paths, marks, strict=True)]
+        marks = [
+            () if "packviz.panels" in path.read_text(encoding="utf-8") else pytest.mark.slow
+            for path in paths
+        ]
+        cases = [
+            pytest.param(path.name, marks=mark) for path, mark in zip(paths, marks, strict=True)
+        ]
         metafunc.parametrize("notebook_name", cases, ids=[path.stem for path in paths])
 
 

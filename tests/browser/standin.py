@@ -1,4 +1,4 @@
-"""Notebook cells with a small explorer, good and spoilt, on which the checks are tried."""
+"""Notebook cells with a small panel, good and spoilt, on which the checks are tried."""
 
 SETUP = '''
 import sys
@@ -25,7 +25,7 @@ class Namer(anywidget.AnyWidget):
     """
 
 
-class Explorer(w.VBox):
+class Panel(w.VBox):
     def __init__(self, rows=8, steps=10, ink="var(--jp-ui-font-color1, #222)"):
         self.ink = ink
         self.rows = w.IntSlider(rows // 2, 1, rows, description="rows")
@@ -41,7 +41,7 @@ class Explorer(w.VBox):
         w.jslink((self.play, "value"), (self.rows, "value"))
         controls = [self.rows, self.steps, self.kind, self.look, self.hatch, self.typed]
         super().__init__([self.play, self.reset, *controls, self.picture, self.error])
-        self.add_class("packviz-explorer")
+        self.add_class("packviz-panel")
         for control in controls:
             control.observe(self.draw, names="value")
         self.draw()
@@ -71,11 +71,11 @@ class Explorer(w.VBox):
         self.picture.value = f'<svg width="600" height="{20 * len(lengths)}" class="{style}">{rows}</svg>'
 
 
-def only(explorer, *names):
-    """Hides all controls of the explorer except these."""
+def only(panel, *names):
+    """Hides all controls of the panel except these."""
     for name in {"rows", "steps", "kind", "look", "hatch", "typed", "play", "reset"} - set(names):
-        getattr(explorer, name).layout.display = "none"
-    return explorer
+        getattr(panel, name).layout.display = "none"
+    return panel
 
 
 class Quiz(w.VBox):
@@ -92,23 +92,23 @@ class Quiz(w.VBox):
 Namer()
 '''
 
-GOOD = "explorer = Explorer(); explorer"
+GOOD = "panel = Panel(); panel"
 GOOD_QUIZ = "Quiz()"
 
 SPOILT = {
     "callback raises": """
-e = Explorer()
+e = Panel()
 e.rows.observe(lambda change: 1 / 0, names="value")
 only(e, "rows")
 """,
     "dead slider": """
-e = Explorer()
+e = Panel()
 e.rows.unobserve_all("value")
 only(e, "rows")
 """,
-    "nameless slider": "e = Explorer(); e.steps.description = ''; only(e, 'steps')",
+    "nameless slider": "e = Panel(); e.steps.description = ''; only(e, 'steps')",
     "careless field": """
-class Careless(Explorer):
+class Careless(Panel):
     def lengths(self):
         return [len(word) for word in self.typed.value.split()] + [self.steps.value] * self.rows.value
 e = Careless()
@@ -116,7 +116,7 @@ e.kind.value = "list"
 only(e, "typed")
 """,
     "loses its picture": """
-class Loses(Explorer):
+class Loses(Panel):
     def draw(self, _=None):
         super().draw()
         if self.error.value:
@@ -125,8 +125,8 @@ e = Loses()
 e.kind.value = "list"
 only(e, "typed")
 """,
-    "faint text": "Explorer(ink='#888')",
-    "no tab": "e = Explorer(); e.reset.add_class('no-tab'); e",
+    "faint text": "Panel(ink='#888')",
+    "no tab": "e = Panel(); e.reset.add_class('no-tab'); e",
     "mute quiz": "Quiz(mute=True)",
     "faint words": "HTML('<p style=\"color:#999;background:#fff\">faint</p>')",
     "outside image": "HTML('<img src=\"https://packviz.invalid/pixel.png\">')",

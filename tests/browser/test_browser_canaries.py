@@ -25,7 +25,7 @@ def seen(problems: list[Problem], kind: str, text: str) -> bool:
     return any(problem.kind == kind and text in problem.text for problem in problems)
 
 
-def good_explorer_passes_everything(notebook: Notebook) -> None:
+def good_panel_passes_everything(notebook: Notebook) -> None:
     good = panel(notebook, "good")
     walk = Walk(notebook, good)
     assert walk.run() == []
@@ -50,15 +50,23 @@ def raising_callback_is_seen(notebook: Notebook) -> None:
 def dead_slider_is_seen(notebook: Notebook) -> None:
     complaints = walk(notebook, "dead slider")
     for how in ("key", "drag"):
-        assert any(f"slider 'rows' moved by {how} leaves the picture as it is" in text for text in complaints)
+        assert any(
+            f"slider 'rows' moved by {how} leaves the picture as it is" in text
+            for text in complaints
+        )
 
 
 def nameless_slider_is_seen(notebook: Notebook) -> None:
-    assert any("slider number 0 has no accessible name" in text for text in walk(notebook, "nameless slider"))
+    assert any(
+        "slider number 0 has no accessible name" in text
+        for text in walk(notebook, "nameless slider")
+    )
 
 
 def careless_field_is_seen(notebook: Notebook) -> None:
-    assert any("takes '3, two, -1; ☠' without a word" in text for text in walk(notebook, "careless field"))
+    assert any(
+        "takes '3, two, -1; ☠' without a word" in text for text in walk(notebook, "careless field")
+    )
 
 
 def lost_picture_is_seen(notebook: Notebook) -> None:
@@ -73,7 +81,10 @@ def faint_text_is_seen(notebook: Notebook) -> None:
 def barriers_are_seen(notebook: Notebook) -> None:
     cells = {f"cell {i}": name for i, name in enumerate(CELLS)}
     found = {(cells[text.partition(":")[0]], text.split()[2]) for text in barriers(notebook)}
-    assert found >= {("faint words", "color-contrast"), ("nameless slider", "aria-input-field-name")}
+    assert found >= {
+        ("faint words", "color-contrast"),
+        ("nameless slider", "aria-input-field-name"),
+    }
     assert "good" not in dict(found)
     assert {text.split()[2] for text in barriers(notebook, "color-contrast")} == {"color-contrast"}
 
@@ -90,7 +101,9 @@ def mute_quiz_is_seen(notebook: Notebook) -> None:
 def screenshots_hold_the_notebook(notebook: Notebook, folder: Path) -> None:
     shots = [Image.open(path) for path in notebook.screenshots(folder, "canaries", height=700)]
     bottom = max(end for _, end in notebook.call("cellSpans"))
-    assert sum(shot.height for shot in shots) == pytest.approx(bottom, abs=2 * len(shots))  # whole pixels
+    assert sum(shot.height for shot in shots) == pytest.approx(
+        bottom, abs=2 * len(shots)
+    )  # whole pixels
     assert all(len(shot.getcolors(100_000)) > 1 for shot in shots)
 
 
@@ -104,7 +117,7 @@ TROUBLE = [
     ("cell", "did not run"),
 ]
 CANARIES = (
-    good_explorer_passes_everything,
+    good_panel_passes_everything,
     good_quiz_passes,
     raising_callback_is_seen,
     dead_slider_is_seen,

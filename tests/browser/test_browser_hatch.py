@@ -12,8 +12,9 @@ from packviz.draw import palette
 
 AWAY = "from IPython.display import HTML\nHTML('<div style=\"height: 6000px\"></div>')"
 SHOWN = "import packviz as pv\npv.show([9, 1])"
-EXPLORER = "from packviz.explorers import PackedExplorer\nPackedExplorer([9, 1])"
-# As pictures were drawn until they had their pen: a pattern with a name, which the second one looks up in the page.
+PANEL = "from packviz.panels import PackedPanel\nPackedPanel([9, 1])"
+# As pictures were drawn until they had their pen: a pattern with a name, which the second one looks
+# up in the page.
 NAMED = """
 from ipywidgets import HTML
 HTML('<svg class="packviz" width="300" height="100"><pattern id="same" width="6" height="6"'
@@ -21,7 +22,7 @@ HTML('<svg class="packviz" width="300" height="100"><pattern id="same" width="6"
      '<path d="M0 0v6" stroke="#8f8f8f" stroke-width="2"/></pattern>'
      '<path d="M0 0h300v100h-300z" fill="url(#same)"/></svg>')
 """
-CELLS = [SHOWN, EXPLORER, NAMED, AWAY, SHOWN, EXPLORER, NAMED]
+CELLS = [SHOWN, PANEL, NAMED, AWAY, SHOWN, PANEL, NAMED]
 
 
 # As a reader's JupyterLab may: what is out of sight is not displayed. The other tests have it off.
@@ -43,7 +44,9 @@ def is_hatched(notebook: Notebook, cell: int, theme: palette.Theme) -> bool:
 
     def share(colour: str) -> float:
         wanted = tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
-        return sum(max(abs(a - b) for a, b in zip(p, wanted, strict=True)) < 12 for p in pixels) / len(pixels)
+        return sum(
+            max(abs(a - b) for a, b in zip(p, wanted, strict=True)) < 12 for p in pixels
+        ) / len(pixels)
 
     return share(theme.padding) > 0.01 and share(theme.hatch) > 0.0005
 
@@ -54,7 +57,7 @@ def test_a_second_picture_keeps_its_hatch(lab: Lab, subtests: pytest.Subtests) -
         notebook.page.evaluate(HIDE)
         for dark, theme in ((False, palette.LIGHT), (True, palette.DARK)):
             notebook.set_theme(dark=dark)
-            for cell, name in ((4, "pv.show"), (5, "explorer")):
+            for cell, name in ((4, "pv.show"), (5, "panel")):
                 with subtests.test(f"{name}, {'dark' if dark else 'light'}"):
                     assert is_hatched(notebook, cell, theme)
         notebook.set_theme(dark=False)

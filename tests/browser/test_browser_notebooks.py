@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 from browser.lab import Lab, Notebook
-from browser_checks import SCREENSHOTS, Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
+from browser_checks import (
+    SCREENSHOTS,
+    Walk,
+    barriers,
+    faint_texts,
+    unanswering_quiz,
+    unreached_by_tab,
+)
 
 FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
 
@@ -17,7 +24,9 @@ def legible(notebook: Notebook, theme: str) -> list[str]:
     """Lists what is faint in a theme or a barrier otherwise; saves screenshots if there is any, or in full."""
     notebook.set_theme(dark=theme == "dark")
     try:
-        faint = [text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)]
+        faint = [
+            text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)
+        ]
         if (found := faint + barriers(notebook)) or FULL:
             notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
         return found
@@ -30,7 +39,7 @@ def unreached(notebook: Notebook) -> list[str]:
 
 
 def not_working(notebook: Notebook) -> list[str]:
-    panels = [*notebook.panels("explorer"), *notebook.panels("output")]
+    panels = [*notebook.panels("panel"), *notebook.panels("output")]
     return [text for panel in panels for text in Walk(notebook, panel).run()]
 
 
@@ -62,7 +71,9 @@ def refuse(complaints: Iterable[object]) -> None:
         pytest.fail(text, pytrace=False)
 
 
-def test_a_notebook_as_its_reader_meets_it(lab: Lab, notebook_name: str, subtests: pytest.Subtests) -> None:
+def test_a_notebook_as_its_reader_meets_it(
+    lab: Lab, notebook_name: str, subtests: pytest.Subtests
+) -> None:
     """This is one test for all checks, because opening and running a notebook is most of the work."""
     with lab.open(notebook_name) as notebook:
         notebook.run_all()

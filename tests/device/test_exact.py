@@ -1,11 +1,12 @@
 """Compares every function that should equal torch's with torch on a device, on random batches.
 
-The reference is torch's packing, bit for bit; for every method of `pv.run` it is torch's packed RNN in double
-precision, and for the helpers it is a loop over the sequences. The error of a method may be a few times that of torch's
-own packed run, in float32, with TF32 and under autocast. Nothing may wait for a GPU.
+The reference is torch's packing, bit for bit; for every method of `pv.run` it is torch's packed RNN
+in double precision, and for the helpers it is a loop over the sequences. The error of a method may
+be a few times that of torch's own packed run, in float32, with TF32 and under autocast. Nothing may
+wait for a GPU.
 
-It needs torch, NumPy and pytest, and nothing from the other tests, so it runs on a bare GPU machine. See
-CONTRIBUTING.md.
+It needs torch, NumPy and pytest, and nothing from the other tests, so it runs on a bare GPU
+machine. See CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.bench import rnn_calls
 from packviz.core.spec import Spec
+from packviz.measure import rnn_calls
 from packviz.ops import masks, original, packing, running
 from packviz.ops.agreement import relative_difference
 from packviz.ops.operator import Ragged
@@ -58,9 +59,13 @@ def compare(check: str, device: str, seed: int) -> int:
     torch.manual_seed(seed)
     compared = 0
     for one in CHECKS[check](device, random.Random(seed)):
-        for name, ours, theirs in zip(*_leaves(one.what, one.ours), _leaves("", one.theirs)[1], strict=True):
+        for name, ours, theirs in zip(
+            *_leaves(one.what, one.ours), _leaves("", one.theirs)[1], strict=True
+        ):
             far = _difference(ours, theirs, bitwise=not one.allowed)
-            assert far <= one.allowed, f"{name} is {far:.2g} from torch's, allowed {one.allowed:.2g}"
+            assert far <= one.allowed, (
+                f"{name} is {far:.2g} from torch's, allowed {one.allowed:.2g}"
+            )
             compared += 1
     return compared
 
@@ -70,7 +75,9 @@ def _leaves(name: str, nested: Any) -> tuple[list[str], list[Any]]:
     if not isinstance(nested, (tuple, list)):
         return [name], [nested]
     each = [_leaves(f"{name} {i}", part) for i, part in enumerate(nested)]
-    return [name for names, _ in each for name in names], [tensor for _, tensors in each for tensor in tensors]
+    return [name for names, _ in each for name in names], [
+        tensor for _, tensors in each for tensor in tensors
+    ]
 
 
 def _difference(ours: Tensor | None, theirs: Tensor | None, bitwise: bool) -> float:
@@ -79,7 +86,13 @@ def _difference(ours: Tensor | None, theirs: Tensor | None, bitwise: bool) -> fl
     if (ours.shape, ours.dtype, ours.device) != (theirs.shape, theirs.dtype, theirs.device):
         return float("inf")
     bits = (tensor.detach().contiguous().flatten().view(torch.uint8) for tensor in (ours, theirs))
-    return 0.0 if torch.equal(*bits) else float("inf") if bitwise else relative_difference(ours, theirs)
+    return (
+        0.0
+        if torch.equal(*bits)
+        else float("inf")
+        if bitwise
+        else relative_difference(ours, theirs)
+    )
 
 
 # Random batches.
@@ -99,15 +112,36 @@ class _Case:
         kind, _, nonlinearity = mode.partition("_")
         hidden = rng.choice([2, 32, 64, 256])  # cuDNN has special kernels for small ones
         options: dict[str, Any] = {"nonlinearity": nonlinearity} if nonlinearity else {}
-        options |= {"num_layers": rng.randint(1, 2), "bidirectional": rng.random() < 0.5, "bias": rng.random() < 0.8}
+        options |= {
+            "num_layers": rng.randint(1, 2),
+            "bidirectional": rng.random() < 0.5,
+            "bias": rng.random() < 0.8,
+        }
         options |= {"proj_size": hidden // 2} if kind == "LSTM" and rng.random() < 0.25 else {}
         first = rng.random() < 0.5
-        self.rnn = getattr(nn, kind)(rng.choice([1, 16, 33]), hidden, batch_first=first, **options).to(device, dtype)
+        self.rnn = getattr(nn, kind)(
+            rng.choice([1, 16, 33]), hidden, batch_first=first, **options
+        ).to(device, dtype)
         self.lengths = _lengths(rng)
-        rows, batch, steps = self.rnn.num_layers * (1 + self.rnn.bidirectional), len(self.lengths), max(self.lengths)
-        x = torch.randn(batch, steps, self.rnn.input_size) if first else torch.randn(steps, batch, self.rnn.input_size)
-        sizes = [self.rnn.proj_size or hidden, *[hidden] * (kind == "LSTM")] if rng.random() < 0.5 else []
-        self.given = [one.to(device, dtype) for one in (x, *(torch.randn(rows, batch, size) for size in sizes))]
+        rows, batch, steps = (
+            self.rnn.num_layers * (1 + self.rnn.bidirectional),
+            len(self.lengths),
+            max(self.lengths),
+        )
+        x = (
+            torch.randn(batch, steps, self.rnn.input_size)
+            if first
+            else torch.randn(steps, batch, self.rnn.input_size)
+        )
+        sizes = (
+            [self.rnn.proj_size or hidden, *[hidden] * (kind == "LSTM")]
+            if rng.random() < 0.5
+            else []
+        )
+        self.given = [
+            one.to(device, dtype)
+            for one in (x, *(torch.randn(rows, batch, size) for size in sizes))
+        ]
 
     def __str__(self) -> str:
         return f"{Spec.of(self.rnn)} on {len(self.lengths)} sequences of up to {max(self.lengths)} steps"
@@ -130,15 +164,24 @@ class _Case:
         with cast:
             found = _leaves("", way(self.rnn, leaves[0], self.lengths, hx))[1]
         leaves += self.rnn.parameters()
-        whole = [torch.arange(t.numel(), device=t.device).remainder(7).sub(3).reshape(t.shape) for t in found]
-        weights = [w.to(t.dtype) for w, t in zip(whole, found, strict=True)]  # the same numbers in every dtype
-        gradients = torch.autograd.grad(found, leaves, weights, allow_unused=True, materialize_grads=True)
+        whole = [
+            torch.arange(t.numel(), device=t.device).remainder(7).sub(3).reshape(t.shape)
+            for t in found
+        ]
+        weights = [
+            w.to(t.dtype) for w, t in zip(whole, found, strict=True)
+        ]  # the same numbers in every dtype
+        gradients = torch.autograd.grad(
+            found, leaves, weights, allow_unused=True, materialize_grads=True
+        )
         return [*alone, *(t.detach() for t in found), *gradients]
 
 
 def _torchs(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
     """Runs torch's own pack → RNN → pad."""
-    packed = original.pack_padded_sequence(x, torch.tensor(lengths), rnn.batch_first, enforce_sorted=False)
+    packed = original.pack_padded_sequence(
+        x, torch.tensor(lengths), rnn.batch_first, enforce_sorted=False
+    )
     out, final = rnn(packed, hx)
     return original.pad_packed_sequence(out, rnn.batch_first)[0], final
 
@@ -184,7 +227,11 @@ def _packing(device: str, rng: random.Random) -> Iterator[Pair]:
                 weights = (torch.arange(y.numel()) % 7).reshape(y.shape).to(y)
                 gradient = torch.autograd.grad(y, leaf, weights) if leaf.requires_grad else ()
                 found.append([*packed, y, n, parts, *again, *gradient])
-            yield Pair(f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result", ours=found[0], theirs=found[1])
+            yield Pair(
+                f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result",
+                ours=found[0],
+                theirs=found[1],
+            )
 
 
 def _running(
@@ -210,7 +257,9 @@ def _running(
                 ours, what = case.results(way, cast), f"{case}, {name}, result"
                 kinds = [[(t.shape, t.dtype) for t in some] for some in (ours, theirs)]
                 if kinds[0] != kinds[1]:
-                    raise AssertionError(f"{what}: shapes and dtypes are {kinds[0]}, torch's {kinds[1]}")
+                    raise AssertionError(
+                        f"{what}: shapes and dtypes are {kinds[0]}, torch's {kinds[1]}"
+                    )
                 for i, (one, other) in enumerate(zip(ours, right, strict=True)):
                     yield Pair(f"{what} {i}", one.double(), other, allowed[i])
 
@@ -235,7 +284,11 @@ def _helper_calls(
         return torch.stack(rows, 1) * real.flip(0)[..., None]
 
     rows = {
-        "masked_loss": (lambda: masks.masked_loss(x, n, batch_first=False), lambda: x[real].mean(), x),
+        "masked_loss": (
+            lambda: masks.masked_loss(x, n, batch_first=False),
+            lambda: x[real].mean(),
+            x,
+        ),
         "align": (lambda: masks.align(x, n, padding_side="left", batch_first=False), moved, x),
         "unpack_to_length": (
             lambda: packing.unpack_to_length(packed, steps),
@@ -244,7 +297,8 @@ def _helper_calls(
         ),
     }
     found = {
-        name: (rnn_calls.one_pass(a, [leaf]), rnn_calls.one_pass(b, [leaf])) for name, (a, b, leaf) in rows.items()
+        name: (rnn_calls.one_pass(a, [leaf]), rnn_calls.one_pass(b, [leaf]))
+        for name, (a, b, leaf) in rows.items()
     }
     return {"real_mask": (lambda: masks.real_mask(n.to(device), steps), lambda: real.T), **found}
 
@@ -252,7 +306,9 @@ def _helper_calls(
 def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
     """Compares the everyday helpers, with gradients, with loops over the sequences."""
     lengths = _lengths(rng)
-    for name, (ours, loop) in _helper_calls(lengths, max(lengths) + rng.choice([0, 3]), device).items():
+    for name, (ours, loop) in _helper_calls(
+        lengths, max(lengths) + rng.choice([0, 3]), device
+    ).items():
         yield Pair(f"{name} of {lengths}", ours(), loop(), 1e-5)
 
 
@@ -278,7 +334,9 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     x, on_device = torch.randn(steps, len(n), 3).to(device).requires_grad_(), n.to(device)
 
     def pack_and_pad() -> Tensor:
-        return packing.pad_packed_sequence(packing.pack_padded_sequence(x, n, enforce_sorted=False))[0]
+        return packing.pad_packed_sequence(
+            packing.pack_padded_sequence(x, n, enforce_sorted=False)
+        )[0]
 
     calls: dict[str, Callable[[], Any]] = {}
     for name, way in _METHODS.items():
@@ -295,7 +353,9 @@ CHECKS: dict[str, Check] = {
     "run, float32": _running,
     "run, TF32": partial(_running, tf32=True),
     "run, autocast": _autocast,
-    "as an operator": partial(_running, every={"as an operator": _by_operator}, dtype=torch.float64),
+    "as an operator": partial(
+        _running, every={"as an operator": _by_operator}, dtype=torch.float64
+    ),
     "helpers": _helpers,
     "nothing waits": _waiting,
 }
@@ -305,7 +365,9 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=cuda)])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))]
+)
 @pytest.mark.parametrize("check", CHECKS)
 def test_it_is_equal_to_torchs(check: str, seed: int, device: str) -> None:
     assert compare(check, device, seed) or (check, device) == ("nothing waits", "cpu")
@@ -329,7 +391,11 @@ BREAK = {
     "pack and pad, bit for bit": ("packing.pad_packed_sequence", no_zeros_below, FAR),
     "run, float64": ("running.run", slightly, FAR),
     "as an operator": ("operator.run", slightly, FAR),
-    "helpers": ("masks.masked_loss", lambda loss: lambda *given, **how: loss(*given, **how) * 1.001, FAR),
+    "helpers": (
+        "masks.masked_loss",
+        lambda loss: lambda *given, **how: loss(*given, **how) * 1.001,
+        FAR,
+    ),
 }
 
 

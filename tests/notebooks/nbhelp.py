@@ -28,7 +28,11 @@ Tool = Callable[..., Done]
 def call_tool(*arguments: object) -> Done:
     """Calls `tools/notebooks.py` as the command line does, and leaves this process as it was."""
     out, err = io.StringIO(), io.StringIO()
-    with mock.patch.dict(os.environ), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        mock.patch.dict(os.environ),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         status = notebooks.main([str(argument) for argument in arguments])
     return Done(status, out.getvalue(), err.getvalue())
 

@@ -95,7 +95,9 @@ def notebook_of(root: Path):
 
 
 def output_with(notebook, kind: str):
-    return next(o for c in notebook.cells for o in c.get("outputs", []) if kind in o.get("data", {}))
+    return next(
+        o for c in notebook.cells for o in c.get("outputs", []) if kind in o.get("data", {})
+    )
 
 
 def data_with(notebook, kind: str):
@@ -113,7 +115,9 @@ def test_a_second_writing_in_another_folder_changes_no_byte(written: Path, root:
         f"notebooks/solutions/{STEM}.ipynb: unchanged",
     ]
     for name in (f"{STEM}.ipynb", f"solutions/{STEM}.ipynb"):
-        assert (root / "notebooks" / name).read_bytes() == (written / "notebooks" / name).read_bytes()
+        assert (root / "notebooks" / name).read_bytes() == (
+            written / "notebooks" / name
+        ).read_bytes()
 
 
 def test_what_is_stored(written: Path):
@@ -128,7 +132,11 @@ def test_what_is_stored(written: Path):
     streams, slider, chart, _, error, timing = [cell.get("outputs") for cell in raw["cells"]][2:]
     assert [output["text"] for output in streams] == [["first\n", "second\n"]]
     assert sorted(slider[0]["data"]) == ["image/svg+xml", "text/html", "text/plain"]
-    assert sorted(chart[0]["data"]) == [PLOTLY, "text/html", "text/plain"]  # the picture once, in the HTML
+    assert sorted(chart[0]["data"]) == [
+        PLOTLY,
+        "text/html",
+        "text/plain",
+    ]  # the picture once, in the HTML
     png = base64.b64decode(png_of(output_with(notebook_of(written), PLOTLY)))
     assert struct.unpack(">II", png[16:24]) == (600, 400)
     trace = "\n".join(error[0]["traceback"])
@@ -143,7 +151,11 @@ def test_every_picture_of_an_html_export_has_words(written: Path):
     assert 'alt="a slider at 0"' in slider
     assert "data:image/svg+xml;base64," in slider
     assert re.search(r'alt="bars of \[[\d, ]+\]"', chart)
-    assert ('height="200"' in chart, 'width="300"' in chart, "data:image/png;base64," in chart) == (True, True, True)
+    assert ('height="200"' in chart, 'width="300"' in chart, "data:image/png;base64," in chart) == (
+        True,
+        True,
+        True,
+    )
 
 
 def test_the_picture_of_an_unchanged_chart_is_kept(written: Path):
@@ -168,15 +180,28 @@ def dirty():
         {"output_type": "stream", "name": "stdout", "text": "b"},
         {"output_type": "stream", "name": "stderr", "text": "c"},
         {"output_type": "display_data", "metadata": {}, "data": {WIDGET_VIEW: {"model_id": "1"}}},
-        {"output_type": "display_data", "metadata": {}, "data": {WIDGET_VIEW: {}, "text/plain": "x"}},
+        {
+            "output_type": "display_data",
+            "metadata": {},
+            "data": {WIDGET_VIEW: {}, "text/plain": "x"},
+        },
     ]
     times = {"execution": {"iopub.execute_input": "2020"}, "tags": ["exercise"], "collapsed": False}
     cells = [
-        {"cell_type": "code", "id": "zz", "metadata": times, "execution_count": 1, "source": "1", "outputs": outputs},
+        {
+            "cell_type": "code",
+            "id": "zz",
+            "metadata": times,
+            "execution_count": 1,
+            "source": "1",
+            "outputs": outputs,
+        },
         {"cell_type": "markdown", "id": "yy", "metadata": {}, "source": "# T"},
     ]
     metadata = {"widgets": {"state": {}}, "language_info": {"name": "python", "version": "3.11.7"}}
-    return loads(json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}))
+    return loads(
+        json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
+    )
 
 
 def test_canonical_cleans_and_is_idempotent():
@@ -187,7 +212,11 @@ def test_canonical_cleans_and_is_idempotent():
     assert canonical(once, "07_x") == once
     assert [cell.id for cell in once.cells] == ["07-00", "07-01"]
     assert once.cells[0].metadata == {"tags": ["exercise"]}
-    assert [o.get("text", o.get("data")) for o in once.cells[0].outputs] == ["ab", "c", {"text/plain": "x"}]
+    assert [o.get("text", o.get("data")) for o in once.cells[0].outputs] == [
+        "ab",
+        "c",
+        {"text/plain": "x"},
+    ]
     assert "widgets" not in once.metadata
     assert "version" not in once.metadata.language_info
 
@@ -229,20 +258,37 @@ def picture(notebook, kind="image/svg+xml", **changes):
 VIEW = {"model_id": "1"}
 WRONG = {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "", "traceback": []}
 SPOILT = [
-    (lambda n, root: n.cells[6].update(source=n.cells[6].source + "  # by hand"), "differs from its source"),
-    (lambda n, root: n.cells[2].update(execution_count=None, outputs=[]), "code cell 01-02 was not run"),
-    (lambda n, root: n.cells[2].update(execution_count=9), "not run once, from top to bottom"),
-    (lambda n, root: n.metadata.update(widgets={"application/x": {"state": {}}}), "stores widget state"),
-    (lambda n, root: data_with(n, "image/svg+xml").update({WIDGET_VIEW: VIEW}), "stores a widget view"),
     (
-        lambda n, root: output_with(n, "image/svg+xml").update(data={WIDGET_VIEW: VIEW, "text/plain": "x"}),
+        lambda n, root: n.cells[6].update(source=n.cells[6].source + "  # by hand"),
+        "differs from its source",
+    ),
+    (
+        lambda n, root: n.cells[2].update(execution_count=None, outputs=[]),
+        "code cell 01-02 was not run",
+    ),
+    (lambda n, root: n.cells[2].update(execution_count=9), "not run once, from top to bottom"),
+    (
+        lambda n, root: n.metadata.update(widgets={"application/x": {"state": {}}}),
+        "stores widget state",
+    ),
+    (
+        lambda n, root: data_with(n, "image/svg+xml").update({WIDGET_VIEW: VIEW}),
+        "stores a widget view",
+    ),
+    (
+        lambda n, root: output_with(n, "image/svg+xml").update(
+            data={WIDGET_VIEW: VIEW, "text/plain": "x"}
+        ),
         "a widget view needs a picture",
     ),
     (lambda n, root: picture(n, text_plain="IntSlider(value=0)"), "only IntSlider(value="),
     (lambda n, root: picture(n, PLOTLY, text_html=None), "a chart has no image"),
     (lambda n, root: picture(n, text_html=None), "a picture has no text/html output"),
     (lambda n, root: picture(n, PLOTLY, text_plain=None), "a chart has no text twin"),
-    (lambda n, root: n.cells[2].update(outputs=[type(n)(WRONG)]), "stores an error (ZeroDivisionError)"),
+    (
+        lambda n, root: n.cells[2].update(outputs=[type(n)(WRONG)]),
+        "stores an error (ZeroDivisionError)",
+    ),
     (lambda n, root: n.cells[6].update(outputs=[]), "raises no error"),
     (lambda n, root: output(n, text=str(root)), "this machine's path"),
     (
@@ -283,7 +329,9 @@ MAY_NOT = [
 def test_check_finds_what_a_cell_may_not_do(root: Path):
     notebook = notebook_of(root)
     for i, (source, own, _) in enumerate(MAY_NOT):
-        cell = nbformat.v4.new_code_cell(source, metadata={"tags": own}, id=f"own-{i}", execution_count=i + 7)
+        cell = nbformat.v4.new_code_cell(
+            source, metadata={"tags": own}, id=f"own-{i}", execution_count=i + 7
+        )
         cell.outputs = [nbformat.v4.new_output("stream", text="1\n")]
         notebook.cells.append(cell)
     (root / "notebooks" / f"{STEM}.ipynb").write_text(dumps(notebook), encoding="utf-8")
@@ -302,7 +350,9 @@ def test_check_finds_strays_and_gaps(root: Path):
     assert "notebooks/02_stray.ipynb: this notebook has no source" in found
     assert "notebooks/03_missing.ipynb: missing; run `make notebooks`" in found
     assert "notebooks/solutions/03_missing.ipynb: missing; run `make notebooks`" in found
-    assert any(d.startswith(f"notebooks/solutions/{STEM}.ipynb: not a valid notebook") for d in found)
+    assert any(
+        d.startswith(f"notebooks/solutions/{STEM}.ipynb: not a valid notebook") for d in found
+    )
     assert len(found) == 4
     assert defects(root, ["03"]) == [d for d in found if "03_missing" in d]
 
@@ -333,7 +383,9 @@ def test_a_chart_without_a_browser_says_how_to_get_one(written: Path, monkeypatc
     notebook, stored = notebook_of(written), notebook_of(written)
     draw_charts(notebook, stored)  # the stored picture will do
     del data_with(notebook, PLOTLY)["image/png"]
-    with pytest.raises(RunError, match="PACKVIZ_CHROMIUM=/no/such/browser is not a program; install it"):
+    with pytest.raises(
+        RunError, match="PACKVIZ_CHROMIUM=/no/such/browser is not a program; install it"
+    ):
         draw_charts(notebook)
 
 

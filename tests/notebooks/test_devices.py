@@ -10,11 +10,16 @@ from nbhelp import ROOT
 from nbtools.source import editions
 
 RECORDED = ROOT / "notebooks" / "recorded"
-PAGES = {"08_benchmark": "benchmark", "10_making_packing_pay": "benchmark", "11_should_you_pack": "heuristics"}
+PAGES = {
+    "08_benchmark": "benchmark",
+    "10_making_packing_pay": "benchmark",
+    "11_should_you_pack": "heuristics",
+}
 
 
 def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
-    """Writes a file of an invented device that is `speed` times as fast as the recorded CPU, and faster at packing.
+    """Writes a file of an invented device that is `speed` times as fast as the recorded CPU, and
+    faster at packing.
 
     Every picture says that it is made up. The file has all points, or the first few of them.
     """
@@ -23,10 +28,17 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
         return value / speed * (packed if "packed" in name else 1)
 
     def timing(one):
-        one["seconds"] = {name: [seconds(name, value) for value in some] for name, some in one["seconds"].items()}
+        one["seconds"] = {
+            name: [seconds(name, value) for value in some] for name, some in one["seconds"].items()
+        }
 
     data = json.loads((RECORDED / f"{kind}_cpu.json").read_text())
-    data["provenance"] |= {"device": "cuda", "cuda": "0.0", "device_name": "no such GPU", "fake": "a test"} | place
+    data["provenance"] |= {
+        "device": "cuda",
+        "cuda": "0.0",
+        "device_name": "no such GPU",
+        "fake": "a test",
+    } | place
     data["points"] = data["points"][:points]
     for point in data["points"]:
         if kind in ("benchmark", "methods"):
@@ -70,7 +82,11 @@ def execute(code, names):
     if not isinstance(last, ast.Expr):
         body.append(last)
     exec(compile(ast.Module(body, []), "<cell>", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if isinstance(last, ast.Expr) else None
+    return (
+        eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+        if isinstance(last, ast.Expr)
+        else None
+    )
 
 
 def of(shown, *words):
@@ -101,7 +117,9 @@ def test_a_gpu_that_was_measured_in_part(page, name, kind, points):
     """Points that were not measured are left out."""
     invent(kind, page.folder / f"{kind}_cuda.json", points=points)
     shown = page(name, kind, "benchmark")
-    assert of(shown, "GPU", "MADE UP") or (points == 1 and name.startswith("10"))  # it draws B alone, which comes later
+    assert of(shown, "GPU", "MADE UP") or (
+        points == 1 and name.startswith("10")
+    )  # it draws B alone, which comes later
 
 
 def test_more_threads_and_a_second_gpu_stand_there_too(page):

@@ -19,8 +19,16 @@ def texts(path: Path) -> list[str]:
     if path.suffix == ".md":
         return [text]
     cells = loads(text).cells
-    stored = (output.get("data", {}).get("text/html", "") for cell in cells for output in cell.get("outputs", ()))
-    tables = [f"[table]({link})" for html in stored for link in re.findall('href="([^"]+)"', "".join(html))]
+    stored = (
+        output.get("data", {}).get("text/html", "")
+        for cell in cells
+        for output in cell.get("outputs", ())
+    )
+    tables = [
+        f"[table]({link})"
+        for html in stored
+        for link in re.findall('href="([^"]+)"', "".join(html))
+    ]
     return [cell.source for cell in cells if cell.cell_type == "markdown"] + tables
 
 
@@ -38,7 +46,9 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 def test_links_lead_somewhere(path: Path):
     assert [target for target in targets(path) if not target.exists()] == []
 

@@ -46,7 +46,9 @@ def test_every_notebook_gives_what_it_stores(tool: Tool):
     before = contents(ROOT / "notebooks")
     done = tool("test")
     print(done.stdout, done.stderr)
-    ran = re.findall(r"(?m)^(\S+\.ipynb): \d+ cells run and compared, [\d.]+ s, (\d+) MB$", done.stdout)
+    ran = re.findall(
+        r"(?m)^(\S+\.ipynb): \d+ cells run and compared, [\d.]+ s, (\d+) MB$", done.stdout
+    )
     assert done.returncode == 0, "see above"
     readers = {name.replace("solutions/", "") for name, _ in ran}  # they run with their solutions
     assert readers | {name for name, _ in ran} == on_disk
@@ -100,10 +102,17 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     # One that takes much memory.
     path = tmp_path / "notebooks" / "03_wrong.ipynb"
     *_, much = strict_failures(tmp_path, [path], max_memory=20e6)
-    assert re.fullmatch(r"notebooks/03_wrong\.ipynb: its kernel used \d+ MB of memory, over 20 MB", much)
+    assert re.fullmatch(
+        r"notebooks/03_wrong\.ipynb: its kernel used \d+ MB of memory, over 20 MB", much
+    )
 
-    # One that was not run. With no run cell nbval alone is content, so the command looks at the form first.
-    spoil(tmp_path, "03_wrong", lambda cells: [c.update(execution_count=None, outputs=[]) for c in cells])
+    # One that was not run. With no run cell nbval alone is content, so the command looks at the
+    # form first.
+    spoil(
+        tmp_path,
+        "03_wrong",
+        lambda cells: [c.update(execution_count=None, outputs=[]) for c in cells],
+    )
     assert strict_failures(tmp_path, [path]) == []
     done = tool("test", "03", "--root", tmp_path)
     assert done.returncode == 1
@@ -112,4 +121,6 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     # One whose shared cell shows something else in the solutions: the two editions run together.
     spoil(tmp_path, "04_strict", lambda cells: cells[2].outputs[0].update(text="other\n"))
     (found,) = tool("check", "04", "--root", tmp_path).stdout.splitlines()
-    assert found.startswith("notebooks/04_strict.ipynb: cell 04-02 has different outputs in the solutions (04-02)")
+    assert found.startswith(
+        "notebooks/04_strict.ipynb: cell 04-02 has different outputs in the solutions (04-02)"
+    )

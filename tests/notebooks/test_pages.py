@@ -17,7 +17,9 @@ def minutes(source):
         if "[markdown]" in head:
             total += len(re.findall(r"[\w’'`-]+", body)) / 150
         elif "claims" not in head:
-            total += 0.25 + 0.5 * ("\nask(" in f"\n{body}") + 2 * bool(re.search(r"\wExplorer\(", body))
+            total += (
+                0.25 + 0.5 * ("\nask(" in f"\n{body}") + 2 * bool(re.search(r"\wPanel\(", body))
+            )
             total += 5 * ("exercise" in head)
     return total
 

@@ -22,7 +22,12 @@ PARAMETERS: dict[str, dict[str, object]] = {
         "step": 4,
         "methods": "packed, padded",
     },
-    "11_should_you_pack": {"my_lengths": [9, 2, 7, 5, 3, 8, 4, 6], "mode": "LSTM", "hidden_size": 8, "batch_size": 4},
+    "11_should_you_pack": {
+        "my_lengths": [9, 2, 7, 5, 3, 8, 4, 6],
+        "mode": "LSTM",
+        "hidden_size": 8,
+        "batch_size": 4,
+    },
 }
 
 
@@ -37,9 +42,18 @@ def assigned(code: str) -> dict[str, object]:
 
 def test_the_table_names_every_notebook_with_parameters():
     notebooks = {path.stem: read(path) for path in stored_notebooks(ROOT)}
-    own = {stem: assigned(c.source) for stem, one in notebooks.items() for c in one.cells if "parameters" in tags(c)}
-    assert {stem: {*values} for stem, values in own.items()} == {stem: {*some} for stem, some in PARAMETERS.items()}
-    assert not [(stem, k) for stem, some in PARAMETERS.items() for k, v in some.items() if v == own[stem][k]]
+    own = {
+        stem: assigned(c.source)
+        for stem, one in notebooks.items()
+        for c in one.cells
+        if "parameters" in tags(c)
+    }
+    assert {stem: {*values} for stem, values in own.items()} == {
+        stem: {*some} for stem, some in PARAMETERS.items()
+    }
+    assert not [
+        (stem, k) for stem, some in PARAMETERS.items() for k, v in some.items() if v == own[stem][k]
+    ]
 
 
 @pytest.mark.parametrize("stem", PARAMETERS)
@@ -50,13 +64,24 @@ def test_a_notebook_runs_headless_with_other_parameters(stem: str, tmp_path: Pat
     (tmp_path / "notebooks" / "recorded").symlink_to(notebooks / "recorded")
     notebook = read(notebooks / f"{stem}.ipynb")
     named = re.compile(rf"\b({'|'.join(values)})\b")
-    last = max(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code" and named.search(cell.source))
+    last = max(
+        i
+        for i, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code" and named.search(cell.source)
+    )
     notebook.cells = notebook.cells[: last + 1]
     path, out = tmp_path / "notebooks" / f"{stem}.ipynb", tmp_path / "out.ipynb"
     path.write_text(before := dumps(notebook), encoding="utf-8")
 
     def run(pairs):
-        return tool("run", stem, out, "--root", tmp_path, *(word for k, v in pairs for word in ("-p", f"{k}={v}")))
+        return tool(
+            "run",
+            stem,
+            out,
+            "--root",
+            tmp_path,
+            *(word for k, v in pairs for word in ("-p", f"{k}={v}")),
+        )
 
     misspelt = next(iter(values)) + "_"
     refused = run([(misspelt, 1)])
@@ -92,7 +117,9 @@ def test_errors_that_are_meant_and_others(tmp_path: Path, tool: Tool):
     done = tool("run", "01", tmp_path, "--root", tmp_path, "-p", "scale=2")
     assert done.returncode == 0, done.stderr
     cells = read(tmp_path / "01_one.ipynb").cells
-    printed = [out.text for cell in cells for out in cell.get("outputs", ()) if out.output_type == "stream"]
+    printed = [
+        out.text for cell in cells for out in cell.get("outputs", ()) if out.output_type == "stream"
+    ]
     assert printed == ["6.5\n", "to the end\n"]
     assert not [cell for cell in cells if "An Exception was encountered" in cell.source]
 

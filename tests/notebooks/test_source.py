@@ -2,7 +2,15 @@
 
 import pytest
 from nbhelp import write
-from nbtools.source import SourceError, editions, is_relative, links, one_folder_deeper, source_files, split_solution
+from nbtools.source import (
+    SourceError,
+    editions,
+    is_relative,
+    links,
+    one_folder_deeper,
+    source_files,
+    split_solution,
+)
 
 SOURCE = """\
 # %% [markdown]
@@ -25,7 +33,9 @@ print(double(2))
 
 
 def test_a_region_becomes_one_line_at_its_own_indentation():
-    stub, solved = split_solution("def f():\n    # solution\n    a = 1\n    return a\n    # end solution\nf()")
+    stub, solved = split_solution(
+        "def f():\n    # solution\n    a = 1\n    return a\n    # end solution\nf()"
+    )
     assert stub == "def f():\n    ...  # your code here\nf()"
     assert solved == "def f():\n    a = 1\n    return a\nf()"
 
@@ -74,8 +84,16 @@ def test_claims_stand_folded_in_the_solutions_alone(tmp_path):
     text = '# %% [markdown]\n# # A title\n\n# %%\nx = 1\n\n# %% tags=["claims"]\nassert x == 1\n\n# %%\nx\n'
     reader, solved = editions(write(tmp_path, text))
     assert [cell.source for cell in reader.notebook.cells] == ["# A title", "x = 1", "x"]
-    assert [cell.source for cell in solved.notebook.cells] == ["# A title (solutions)", "x = 1", "assert x == 1", "x"]
-    assert solved.notebook.cells[2].metadata == {"tags": ["claims"], "jupyter": {"source_hidden": True}}
+    assert [cell.source for cell in solved.notebook.cells] == [
+        "# A title (solutions)",
+        "x = 1",
+        "assert x == 1",
+        "x",
+    ]
+    assert solved.notebook.cells[2].metadata == {
+        "tags": ["claims"],
+        "jupyter": {"source_hidden": True},
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,7 +112,13 @@ def test_a_source_that_would_lose_something_is_refused(tmp_path, text, message):
 def test_links_of_every_kind_lead_to_the_same_file_from_solutions():
     text = '[a](b.ipynb) ![p](img/p.png "t") [r]: ../README.md\n\n[r]: ../README.md\n<img src="x.svg"> [s](<y.md>)'
     assert links(text) == ["b.ipynb", "img/p.png", "../README.md", "x.svg", "y.md"]
-    assert links(one_folder_deeper(text)) == ["../b.ipynb", "../img/p.png", "../../README.md", "../x.svg", "../y.md"]
+    assert links(one_folder_deeper(text)) == [
+        "../b.ipynb",
+        "../img/p.png",
+        "../../README.md",
+        "../x.svg",
+        "../y.md",
+    ]
 
 
 def test_what_is_no_relative_link_stays():

@@ -26,8 +26,9 @@ QUIZZES = tomllib.loads((ROOT / "packviz/lessons/quizzes.toml").read_text(encodi
 # What a panel shows, in words.
 SHOWN = """key => [...document.querySelectorAll(`[data-key="${key}"] :is(.summary, .error, .pv-picture, .pv-table)`)]
   .map(part => part.textContent).join()"""
-# Leaves a few of each kind of entry, row and link, one token of each colour in code, and no content of pictures, whose
-# colours are tested with the palette. All others would be judged alike, and take minutes.
+# Leaves a few of each kind of entry, row and link, one token of each colour in code, and no content
+# of pictures, whose colours are tested with the palette. All others would be judged alike, and take
+# minutes.
 FEW_OF_A_KIND = """() => {
   const seen = {};
   document.querySelectorAll("svg[role=img]").forEach(svg => svg.replaceChildren());
@@ -55,7 +56,11 @@ def anchors(page):
 
 
 def cells(path):
-    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    return [
+        cell
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
 
 
 def is_exercise(cell):
@@ -67,8 +72,14 @@ def words(text):
 
 
 def test_it_is_built_from_these_notebooks():
-    assert [f"notebooks/{path.stem}.html" for path in NOTEBOOKS] == [p for p in PAGES if p.startswith("notebooks/")]
-    entries = [entry for entry in soup("index.html").select(".sidebar-tree a") if "notebooks/" in entry["href"]]
+    assert [f"notebooks/{path.stem}.html" for path in NOTEBOOKS] == [
+        p for p in PAGES if p.startswith("notebooks/")
+    ]
+    entries = [
+        entry
+        for entry in soup("index.html").select(".sidebar-tree a")
+        if "notebooks/" in entry["href"]
+    ]
     assert [entry.text[:5] for entry in entries] == [f"{path.stem[:2]} · " for path in NOTEBOOKS]
 
 
@@ -79,10 +90,16 @@ def test_no_link_is_broken(page):
         if link.scheme or link.netloc:
             assert link.scheme == "data" or tag.name == "a", f"{tag} asks another host"
             continue
-        target = (SITE / page).parent.joinpath(unquote(link.path)).resolve() if link.path else SITE / page
+        target = (
+            (SITE / page).parent.joinpath(unquote(link.path)).resolve()
+            if link.path
+            else SITE / page
+        )
         assert target.is_file(), tag
         if link.fragment and target.suffix == ".html":
-            assert escape(unquote(link.fragment)) in anchors(target.relative_to(SITE).as_posix()), tag
+            assert escape(unquote(link.fragment)) in anchors(target.relative_to(SITE).as_posix()), (
+                tag
+            )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -93,14 +110,30 @@ def test_a_notebook_is_all_there(path):
         cells(path.parent / "solutions" / path.name),
     )
     asked = _ASK.findall("\n".join("".join(cell["source"]) for cell in stored))
-    assert [legend.text for legend in page.select(".pv-quiz legend")] == [QUIZZES[name]["question"] for name in asked]
+    assert [legend.text for legend in page.select(".pv-quiz legend")] == [
+        QUIZZES[name]["question"] for name in asked
+    ]
     solutions = [cell for cell in solved if is_exercise(cell)]
     following = iter(solutions)
     shown = [next(following) if is_exercise(cell) else cell for cell in stored]
-    outputs = [output for cell in shown for output in cell["outputs"] if not _ASK.search("".join(cell["source"]))]
-    bundles = [{kind: "".join(value) for kind, value in output.get("data", {}).items()} for output in outputs]
-    pictures = [re.search('aria-label="([^"]*)"', one["image/svg+xml"])[1] for one in bundles if "image/svg+xml" in one]
-    assert [words(svg["aria-label"]) for svg in page.select(".pv-picture > svg")] == [*map(words, pictures)]
+    outputs = [
+        output
+        for cell in shown
+        for output in cell["outputs"]
+        if not _ASK.search("".join(cell["source"]))
+    ]
+    bundles = [
+        {kind: "".join(value) for kind, value in output.get("data", {}).items()}
+        for output in outputs
+    ]
+    pictures = [
+        re.search('aria-label="([^"]*)"', one["image/svg+xml"])[1]
+        for one in bundles
+        if "image/svg+xml" in one
+    ]
+    assert [words(svg["aria-label"]) for svg in page.select(".pv-picture > svg")] == [
+        *map(words, pictures)
+    ]
     charts = [one["text/html"] for one in bundles if "application/vnd.plotly.v1+json" in one]
     assert [img["alt"] for img in page.select(".pv-chart img")] == [
         BeautifulSoup(c, "html.parser").img["alt"] for c in charts
@@ -142,7 +175,9 @@ def tab(chromium):
         tab.set_default_timeout(300_000)  # a busy machine is no defect
         tab.on("pageerror", lambda error: tab.found.append(str(error)))
         own = ("file:", "data:", "blob:")
-        tab.on("request", lambda request: request.url.startswith(own) or tab.found.append(request.url))
+        tab.on(
+            "request", lambda request: request.url.startswith(own) or tab.found.append(request.url)
+        )
         yield tab
 
 
@@ -162,15 +197,24 @@ def open_page(tab):
 def test_a_page_moves_answers_and_is_accessible(open_page, page):
     tab = open_page(page)
     for panel in tab.locator(".pv-panel").all():
-        key, control = panel.get_attribute("data-key"), panel.locator("input:visible, select:visible").first
+        key, control = (
+            panel.get_attribute("data-key"),
+            panel.locator("input:visible, select:visible").first,
+        )
         before = tab.evaluate(SHOWN, key)
         at_end = control.evaluate("e => e.value === e.max || e.selectedIndex === e.length - 1")
         is_list = control.evaluate("e => e.localName === 'select'")
-        control.press(("ArrowUp" if at_end else "ArrowDown") if is_list else ("ArrowLeft" if at_end else "ArrowRight"))
+        control.press(
+            ("ArrowUp" if at_end else "ArrowDown")
+            if is_list
+            else ("ArrowLeft" if at_end else "ArrowRight")
+        )
         tab.wait_for_function(f"([key, before]) => ({SHOWN})(key) !== before", arg=[key, before])
     for i, quiz in enumerate(tab.locator(".pv-quiz").all()):
         for part in (quiz.locator("label[data-right]"), quiz.locator("button")):
-            part.dispatch_event("click") if i else part.click()  # a real click waits until nothing moves
+            part.dispatch_event(
+                "click"
+            ) if i else part.click()  # a real click waits until nothing moves
         assert quiz.locator("[role=status]").inner_text().startswith("✓")
     tab.set_viewport_size({"width": 390, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
@@ -198,7 +242,9 @@ def test_an_error_keeps_the_picture(open_page):
 @pytest.mark.parametrize("word", ["batch_sizes", "enforce_sorted"])
 def test_search_finds(open_page, word):
     tab = open_page(f"search.html?q={word}")
-    tab.wait_for_selector('#search-results li a[href*="notebooks/02"]')  # results appear one after another
+    tab.wait_for_selector(
+        '#search-results li a[href*="notebooks/02"]'
+    )  # results appear one after another
 
 
 def test_a_chart_wakes(open_page):
@@ -233,6 +279,8 @@ def test_on_a_phone_titles_are_whole_and_names_break_between_words(open_page):
     title = tab.locator(".pv-title").first
     title.wait_for()
     assert title.inner_text() == "Half of the sequences have up to 11 steps, and the longest has 51"
-    assert title.evaluate("e => e.scrollWidth <= innerWidth && getComputedStyle(e).whiteSpace === 'normal'")
+    assert title.evaluate(
+        "e => e.scrollWidth <= innerWidth && getComputedStyle(e).whiteSpace === 'normal'"
+    )
     tab.set_viewport_size({"width": 1280, "height": 900})
     tab.wait_for_function("!document.querySelector('.pv-title')")

@@ -1,6 +1,6 @@
 """A clock that a test advances, in place of the real ones."""
 
-from packviz.bench import timing
+from packviz.measure import timing
 
 
 class Clock:

@@ -53,18 +53,32 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="session")
 def fork(tmp_path_factory):
-    """Returns `run(code, *arguments)`, which runs code in a process that has imported torch and nothing else.
+    """Returns `run(code, *arguments)`, which runs code in a process that has imported torch and
+    nothing else.
 
-    Each process is a copy of one that waits, because importing torch takes most of the time of a small program.
+    Each process is a copy of one that waits, because importing torch takes most of the time of a
+    small program.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    root, outputs = Path(__file__).parents[2], [str(tmp_path_factory.mktemp("fork") / name) for name in ("out", "err")]
-    command, pipes = [sys.executable, "-c", SERVER], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    root, outputs = (
+        Path(__file__).parents[2],
+        [str(tmp_path_factory.mktemp("fork") / name) for name in ("out", "err")],
+    )
+    command, pipes = (
+        [sys.executable, "-c", SERVER],
+        {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE},
+    )
     with subprocess.Popen(command, **pipes, cwd=root, env=clean, text=True) as server:
 
         def run(code, *arguments):
-            print(json.dumps([code, ["-c", *map(str, arguments)], outputs]), file=server.stdin, flush=True)
+            print(
+                json.dumps([code, ["-c", *map(str, arguments)], outputs]),
+                file=server.stdin,
+                flush=True,
+            )
             status = int(server.stdout.readline())
-            return subprocess.CompletedProcess(code, status, *(Path(path).read_text("utf-8") for path in outputs))
+            return subprocess.CompletedProcess(
+                code, status, *(Path(path).read_text("utf-8") for path in outputs)
+            )
 
         yield run

@@ -88,9 +88,15 @@ class ParsedSvg:
 
     def covered(self):
         """The pairs of texts that lie over each other."""
-        pairs = combinations(sorted((text.box.y, text.box, text.said) for text in self.texts if text.said.strip()), 2)
+        pairs = combinations(
+            sorted((text.box.y, text.box, text.said) for text in self.texts if text.said.strip()), 2
+        )
         beside = ((one, other) for (_, one, _), (_, other, _) in pairs if other.y < one.bottom)
-        return [(one, other) for one, other in beside if one.right > other.x + 0.1 and other.right > one.x + 0.1]
+        return [
+            (one, other)
+            for one, other in beside
+            if one.right > other.x + 0.1 and other.right > one.x + 0.1
+        ]
 
     def said(self):
         return [text.said for text in self.texts]

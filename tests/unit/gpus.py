@@ -4,13 +4,14 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
-from packviz.bench import calibration
+from packviz.measure import calibration
 from packviz.ops import costs, index, running
 from packviz.ops.costs import Costs
 
 
 def constants(device="cuda", fast=()):
-    """As `calibrate` would measure them; with some kernels, named as in `costs.key`, made a hundred times as fast.
+    """As `calibrate` would measure them; with some kernels, named as in `costs.key`, made a hundred
+    times as fast.
 
     On a GPU every RNN has a kernel that accepts only padded data.
     """
@@ -20,7 +21,11 @@ def constants(device="cuda", fast=()):
     for name in seconds:
         if name.split()[0] in fast:
             seconds[name] = _faster(seconds[name], 100)
-    return Costs(device, seconds, {"device": device, "device_name": f"a {device} that is made up", "threads": 1})
+    return Costs(
+        device,
+        seconds,
+        {"device": device, "device_name": f"a {device} that is made up", "threads": 1},
+    )
 
 
 def _faster(row, times):
@@ -63,6 +68,10 @@ def stand_in(monkeypatch):
     """Takes the meta device for a GPU."""
     monkeypatch.setattr(index, "ACCELERATORS", ("meta",))
     monkeypatch.setattr(running, "require_values", lambda name, x: None)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # a torch for the CPU cannot say
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # torch knows no autocast there
+    monkeypatch.setattr(
+        torch.cuda, "is_current_stream_capturing", lambda: False
+    )  # a torch for the CPU cannot say
+    monkeypatch.setattr(
+        torch, "is_autocast_enabled", lambda device: False
+    )  # torch knows no autocast there
     monkeypatch.setattr(torch, "autocast", lambda *given, **options: nullcontext())

@@ -17,4 +17,6 @@ def habit_of(release):
 
 def habit_since(release):
     """Marks a test that needs to pass on a release and on later ones."""
-    return pytest.mark.skipif(_number(HERE) < _number(release), reason=f"applies since torch {release}; this is {HERE}")
+    return pytest.mark.skipif(
+        _number(HERE) < _number(release), reason=f"applies since torch {release}; this is {HERE}"
+    )

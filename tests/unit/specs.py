@@ -23,7 +23,14 @@ def module(spec):
 
 
 @st.composite
-def modules(draw, dtypes=(torch.float64, torch.float32), hidden=(1, 2, 3, 4), layers=3, device="cpu", plain=False):
+def modules(
+    draw,
+    dtypes=(torch.float64, torch.float32),
+    hidden=(1, 2, 3, 4),
+    layers=3,
+    device="cpu",
+    plain=False,
+):
     """Draws any RNN; if `plain`, with a bias and without ReLU, so that each of its states differs from 0."""
     cell, size = draw(st.sampled_from([nn.RNN, nn.GRU, nn.LSTM])), draw(st.sampled_from(hidden))
     options = {name: draw(st.booleans()) for name in ("batch_first", "bidirectional")}
@@ -32,6 +39,10 @@ def modules(draw, dtypes=(torch.float64, torch.float32), hidden=(1, 2, 3, 4), la
         options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
     if cell is nn.LSTM and size > 1 and draw(st.booleans()):
         options["proj_size"] = size - 1
-    options |= {"num_layers": draw(st.integers(1, layers)), "dtype": draw(st.sampled_from(dtypes)), "device": device}
+    options |= {
+        "num_layers": draw(st.integers(1, layers)),
+        "dtype": draw(st.sampled_from(dtypes)),
+        "device": device,
+    }
     torch.manual_seed(draw(st.integers(0, 1000)))
     return cell(draw(st.integers(1, 3)), size, **options)

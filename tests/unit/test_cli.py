@@ -19,7 +19,9 @@ PROGRAM = [sys.executable, "-m", "packviz"]
 
 
 def run(*arguments, **kwargs):
-    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, encoding="utf-8", **kwargs)
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, encoding="utf-8", **kwargs
+    )
 
 
 def complaint(capsys, *arguments):
@@ -51,8 +53,14 @@ def test_show_prints_the_text_twin_or_writes_a_file(tmp_path, capsys):
         (["show", "-1"], "lengths[0] is -1: a sequence has at least 0 time steps"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
         (["show", "no such.csv"], "cannot read no such.csv: No such file or directory"),
-        (["show", "5", "--out", "no/such/folder.svg"], "cannot write no/such/folder.svg: there is no folder no/such"),
-        (["advise", "5", "0", *SIZES], "lengths[1] is 0: every sequence needs at least one time step"),
+        (
+            ["show", "5", "--out", "no/such/folder.svg"],
+            "cannot write no/such/folder.svg: there is no folder no/such",
+        ),
+        (
+            ["advise", "5", "0", *SIZES],
+            "lengths[1] is 0: every sequence needs at least one time step",
+        ),
         (["advise", "5", "--device", "tpu", *SIZES], "device is 'tpu'; choose cpu, cuda"),
     ],
 )
@@ -66,7 +74,12 @@ def test_input_that_cannot_be_used(capsys, arguments, said):
         *([], ["draw"], ["show"], ["show", "5", "--colour"]),
         *(
             ["advise", "5", *SIZES, *wrong]
-            for wrong in (["--hidden-size", "0"], ["--rnn", "MLP"], ["--budget", "-1"], ["--layers", "x"])
+            for wrong in (
+                ["--hidden-size", "0"],
+                ["--rnn", "MLP"],
+                ["--budget", "-1"],
+                ["--layers", "x"],
+            )
         ),
     ],
 )
@@ -107,7 +120,10 @@ def test_a_program_that_is_to_be_deaf_to_ctrl_c_is():
 def test_a_reader_that_stops_reading_is_no_error():
     lengths = json.dumps([16] * 16)
     program = subprocess.Popen(
-        [*PROGRAM, "show", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "show", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     program.stdout.close()
     _, error = program.communicate(lengths.encode())
@@ -153,8 +169,11 @@ def test_diagnose_takes_lengths_of_its_own(tmp_path, capsys, name):
     for words in (["6", "4", "6"], ["6,4,6"], [str(tmp_path / "lengths.csv")]):
         (tmp_path / "lengths.csv").write_text("6\n4\n6\n")
         assert cli.main(["diagnose", path, "--lengths", *words]) == 0  # a warning is no error
-        assert capsys.readouterr().out == f"{pv.diagnose(BATCH, [6, 4, 6], batch_first=True)}\n".replace(
-            "(3, 6, 2), read as (B, T, …)", "(6, 3, 2), read as (T, B, …)"
+        assert (
+            capsys.readouterr().out
+            == f"{pv.diagnose(BATCH, [6, 4, 6], batch_first=True)}\n".replace(
+                "(3, 6, 2), read as (B, T, …)", "(6, 3, 2), read as (T, B, …)"
+            )
         )
 
 
@@ -166,9 +185,14 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
         assert say(missing) == f"cannot read {missing}: No such file or directory"
     (tmp_path / "x.txt").touch()
     assert "x.txt is not a .pt, .npz or .npy file" in say(tmp_path / "x.txt")
-    assert "contains no lengths; give them, as in --lengths 5 3 2" in say(saved(tmp_path, "a.npy", BATCH))
+    assert "contains no lengths; give them, as in --lengths 5 3 2" in say(
+        saved(tmp_path, "a.npy", BATCH)
+    )
     assert "entry 0 is 'a'" in say(saved(tmp_path, "a.npy", BATCH), "--lengths", "a", "b")
-    assert say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2) == "x must be (T, B, …), got shape (2,)"
+    assert (
+        say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2)
+        == "x must be (T, B, …), got shape (2,)"
+    )
     torch.save({"y": BATCH, "n": 1}, tmp_path / "named.pt")
     assert "named.pt contains y, n; name the batch x" in say(tmp_path / "named.pt")
     torch.save(torch.nn.GRU(1, 1), tmp_path / "network.pt")
@@ -180,7 +204,9 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
         assert say(tmp_path / name).endswith("it is damaged, or holds more than tensors and arrays")
     np.savez(tmp_path / "words.npz", x=np.array([["a"]]), lengths=[1])
     for name in ("words.npy", "words.npz"):
-        assert say(tmp_path / name, "--lengths", 1).endswith(f"{name} contains x as <U1; give numbers")
+        assert say(tmp_path / name, "--lengths", 1).endswith(
+            f"{name} contains x as <U1; give numbers"
+        )
 
 
 # check
@@ -258,9 +284,9 @@ def test_check_prints_the_findings_and_fails_on_errors(networks, capsys, name, s
     assert cli.main(["check", f"{place}:{name}"]) == status
     out, error = capsys.readouterr()
     assert out.startswith(f"{said}\n")
-    assert out.count("where: some_networks.py, line ") == sum(map(int, re.findall(r"(\d) (?:error|warning)", said))) - (
-        status == 3
-    )
+    assert out.count("where: some_networks.py, line ") == sum(
+        map(int, re.findall(r"(\d) (?:error|warning)", said))
+    ) - (status == 3)
     assert "not tried: " in out
     assert error == ""
 
@@ -268,7 +294,9 @@ def test_check_prints_the_findings_and_fails_on_errors(networks, capsys, name, s
 def test_check_takes_lengths_and_backends(networks, capsys):
     assert cli.main(["check", f"{networks}:Good", "--lengths", "7", "2"]) == 0
     assert "compared on: lengths [7, 2]; " in capsys.readouterr().out
-    assert cli.main(["check", f"{networks}:Good", "--backends", "trace", "export", "--dynamic"]) == 1
+    assert (
+        cli.main(["check", f"{networks}:Good", "--backends", "trace", "export", "--dynamic"]) == 1
+    )
     assert re.search(r"\nexport +✗ no\n", capsys.readouterr().out)
     assert cli.main(["check", f"{networks}:Good", "--lengths-at"]) == 3
 
@@ -293,7 +321,9 @@ def test_a_file_in_a_package_is_part_of_it_and_named_as_it_was_typed(tmp_path, m
     ):
         monkeypatch.chdir(home)
         assert cli.main(["check", f"{typed}:Net"]) == 1
-        assert f"where:{typed},line5:returnsuper().forward(x," in "".join(capsys.readouterr().out.split())
+        assert f"where:{typed},line5:returnsuper().forward(x," in "".join(
+            capsys.readouterr().out.split()
+        )
     said = complaint(capsys, "check", f"{folder / 'model.py'}:Sized")
     assert "def example(): return Sized(vocabulary=…, hidden=…), (x, lengths)" in said
     for name in [name for name in sys.modules if name.startswith("in_a_package")]:
@@ -303,13 +333,22 @@ def test_a_file_in_a_package_is_part_of_it_and_named_as_it_was_typed(tmp_path, m
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("some_networks.py", "some_networks.py is not MODULE:NAME, such as package.module:name or path/file.py:name"),
+        (
+            "some_networks.py",
+            "some_networks.py is not MODULE:NAME, such as package.module:name or path/file.py:name",
+        ),
         ("some_networks.py:Nothing", "some_networks.py has no Nothing"),
         ("nowhere.py:Good", "cannot import nowhere.py: FileNotFoundError: "),
         ("no.where:Good", "cannot import no.where: ModuleNotFoundError: No module named 'no'"),
         ("some_networks.py:fails", "some_networks.py:fails: KeyError: 'weights'"),
-        ("some_networks.py:number", "some_networks.py:number: expected a network, or a function that returns (net"),
-        ("some_networks.py:no_rnn", "some_networks.py:no_rnn: it has no RNN to make an example for; give a"),
+        (
+            "some_networks.py:number",
+            "some_networks.py:number: expected a network, or a function that returns (net",
+        ),
+        (
+            "some_networks.py:no_rnn",
+            "some_networks.py:no_rnn: it has no RNN to make an example for; give a",
+        ),
     ],
 )
 def test_check_says_in_a_line_what_is_no_network(networks, capsys, target, said):
@@ -324,16 +363,32 @@ def test_a_file_takes_no_other_modules_place(networks, capsys):
 
 
 def test_a_file_that_does_not_run_is_told_in_a_line(networks, capsys):
-    for code, said in (("x =", "SyntaxError"), ("raise SystemExit('enough')", "SystemExit: enough"), ("1 / 0", "Zero")):
+    for code, said in (
+        ("x =", "SyntaxError"),
+        ("raise SystemExit('enough')", "SystemExit: enough"),
+        ("1 / 0", "Zero"),
+    ):
         Path("broken.py").write_text(code)
-        assert complaint(capsys, "check", "broken.py:x").startswith(f"cannot import broken.py: {said}")
+        assert complaint(capsys, "check", "broken.py:x").startswith(
+            f"cannot import broken.py: {said}"
+        )
 
 
 # advise
 
 
 def test_advise_measures_and_recommends(capsys):
-    options = ["--rnn", "GRU", *SIZES, "--budget", "0.2", "--bidirectional", "--forward", "--layers", "2"]
+    options = [
+        "--rnn",
+        "GRU",
+        *SIZES,
+        "--budget",
+        "0.2",
+        "--bidirectional",
+        "--forward",
+        "--layers",
+        "2",
+    ]
     assert cli.main(["advise", "9", "5", "2", *options, "--batch-size", "2"]) == 0
     out, error = capsys.readouterr()
     assert out.startswith(("Use ", "Cannot tell which is fastest; take the simplest, "))
@@ -349,4 +404,7 @@ def test_the_help_fits_a_screen(capsys, monkeypatch):
         cli.main(["--help"])
     out = capsys.readouterr().out
     assert len(out.splitlines()) <= 24
-    assert all(f"\n    {name} " in out for name in ("show", "diagnose", "check", "advise", "bench", "study"))
+    assert all(
+        f"\n    {name} " in out
+        for name in ("show", "diagnose", "check", "advise", "bench", "study")
+    )

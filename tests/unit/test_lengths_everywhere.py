@@ -12,8 +12,8 @@ from torch.nn.utils import rnn as torchs
 from torchs import outcome, same
 
 import packviz as pv
-from packviz.bench import advice
 from packviz.count import profile
+from packviz.measure import advice
 from packviz.ops.running import METHODS
 
 torch.manual_seed(0)
@@ -82,7 +82,10 @@ VERBS = {
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
     "advise": lambda n: advice._lengths(n),
     "Ragged": lambda n: pv.Ragged(RNN)(X, n)[0].detach(),
-    **{method: lambda n, method=method: pv.run(RNN, X, n, method=method)[0].detach() for method in METHODS},
+    **{
+        method: lambda n, method=method: pv.run(RNN, X, n, method=method)[0].detach()
+        for method in METHODS
+    },
 }
 
 
@@ -114,13 +117,19 @@ def test_lengths_are_taken_while_compiling():
             assert torch.equal(yours, wanted)
 
 
-@given(st.lists(st.integers(1, 6), min_size=4, max_size=4), st.sampled_from([*KINDS]), st.sampled_from([*VERBS]))
+@given(
+    st.lists(st.integers(1, 6), min_size=4, max_size=4),
+    st.sampled_from([*KINDS]),
+    st.sampled_from([*VERBS]),
+)
 def test_whole_floats_count(lengths, kind, verb):
     assert str(VERBS[verb](KINDS[kind]([float(n) for n in lengths]))) == str(VERBS[verb](lengths))
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "diagnose"])
-@pytest.mark.parametrize(("wrong", "why"), [(2.5, "not a whole number"), (float("nan"), "not a number of time")])
+@pytest.mark.parametrize(
+    ("wrong", "why"), [(2.5, "not a whole number"), (float("nan"), "not a number of time")]
+)
 def test_others_are_refused(verb, wrong, why):
     for make in KINDS.values():
         with pytest.raises(ValueError, match=re.escape(f"lengths[2] is {wrong}: {why}")):
@@ -131,7 +140,12 @@ def test_others_are_refused(verb, wrong, why):
 @pytest.mark.parametrize("grad", [True, False])
 def test_the_drop_ins_do_what_torch_does(enforce_sorted, grad):
     x = X.clone().requires_grad_(grad)
-    for lengths in ([6.0, 3.0, 2.0, 1.0], [6.9, 3.5, 2.5, 1.1], [6.0, 0.5, 0.2, 0.1], [float("nan")] * 4):
+    for lengths in (
+        [6.0, 3.0, 2.0, 1.0],
+        [6.9, 3.5, 2.5, 1.1],
+        [6.0, 0.5, 0.2, 0.1],
+        [float("nan")] * 4,
+    ):
         for kind in (list, tuple, np.array, torch.tensor, KINDS["bfloat16 tensor"]):
             arguments = x, kind(lengths), False, enforce_sorted
             theirs = outcome(torchs.pack_padded_sequence, *arguments)

@@ -58,7 +58,9 @@ def test_a_sparse_batch_is_refused_and_runs_as_advised(name, layout):
     called = "loss" if name == "masked_loss" else "x"
     dense = torch.randn(3, 5, 3)
     sparse = dense.to_sparse(layout=layout)
-    with pytest.raises(TypeError, match=rf"^{called} is a sparse tensor; give a dense one: {called}\.to_dense\(\)$"):
+    with pytest.raises(
+        TypeError, match=rf"^{called} is a sparse tensor; give a dense one: {called}\.to_dense\(\)$"
+    ):
         TAKES_OTHERS[name](sparse, LENGTHS)
     TAKES_OTHERS[name](sparse.to_dense(), LENGTHS)
 
@@ -71,11 +73,16 @@ def test_sparse_lengths_are_refused(name):
 
 @pytest.mark.parametrize("name", ["flops", "plan", "Layout"])
 def test_lengths_without_values_are_refused(name):
-    with pytest.raises(ValueError, match=r"^lengths is on the meta device, which stores no values; pass it on another"):
+    with pytest.raises(
+        ValueError,
+        match=r"^lengths is on the meta device, which stores no values; pass it on another",
+    ):
         TAKES_LENGTHS[name](torch.tensor(LENGTHS, device="meta"))
 
 
 @pytest.mark.parametrize("name", ["run", "Ragged", "compare"])
 def test_a_batch_without_values_is_not_run(name):
-    with pytest.raises(ValueError, match=r"^x is on the meta device, which stores no values; pass it on another"):
+    with pytest.raises(
+        ValueError, match=r"^x is on the meta device, which stores no values; pass it on another"
+    ):
         TAKES_A_BATCH[name](torch.zeros(3, 5, 3, device="meta"), LENGTHS)

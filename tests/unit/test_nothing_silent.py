@@ -18,19 +18,16 @@ import numpy as np
 import pytest
 import torch
 from clocks import Clock
+from controls import move, words
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
-from panels import move, words
 from specs import modules
 from torch import nn
 from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz import cli, explorers
-from packviz.bench import advice, calibration, comparison, timing
-from packviz.bench.comparison import PACKED, PADDED
-from packviz.bench.timing import FEWEST_ROUNDS, median_interval
+from packviz import cli, panels
 from packviz.check import errors
 from packviz.check.findings import Finding, Findings
 from packviz.check.states import RESULTS
@@ -40,10 +37,13 @@ from packviz.core.cuts import rectangles
 from packviz.draw import quantities
 from packviz.draw.drawing import Drawing
 from packviz.draw.table import Table
-from packviz.explorers import AlignExplorer
-from packviz.explorers.lengths import FILE, TYPED
+from packviz.measure import advice, calibration, comparison, timing
+from packviz.measure.comparison import PACKED, PADDED
+from packviz.measure.timing import FEWEST_ROUNDS, median_interval
 from packviz.ops import costs, original, packing, running
 from packviz.ops.costs import Costs
+from packviz.panels import AlignPanel
+from packviz.panels.lengths import FILE, TYPED
 from packviz.studies import compilers
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,8 @@ def ragged_rows(draw, value=0, least=0):
     numbers = st.integers(1, 9)
     inner = st.lists(st.integers(value, 9), max_size=4)
     row = st.one_of(
-        st.lists(numbers, min_size=least, max_size=1), st.builds(lambda a, b, c: [a, *b, c], numbers, inner, numbers)
+        st.lists(numbers, min_size=least, max_size=1),
+        st.builds(lambda a, b, c: [a, *b, c], numbers, inner, numbers),
     )
     rows = draw(st.lists(row, min_size=1, max_size=4))
     return rows, max(map(len, rows)) + draw(st.integers(0, 2))
@@ -76,13 +77,24 @@ def ragged_rows(draw, value=0, least=0):
 
 def test_padding_side_is_the_side_of_the_padding_in_the_result():
     """As `tokenizer.padding_side` has it: "right" puts the data first."""
-    assert pv.align(IDS, [2, 4], padding_side="right", batch_first=True, padding_value=1).tolist() == RIGHT
+    assert (
+        pv.align(IDS, [2, 4], padding_side="right", batch_first=True, padding_value=1).tolist()
+        == RIGHT
+    )
     assert pv.align(IDS, [2, 4], batch_first=True, padding_value=1).tolist() == RIGHT
-    back = pv.align(torch.tensor(RIGHT), [2, 4], padding_side="left", batch_first=True, padding_value=1)
+    back = pv.align(
+        torch.tensor(RIGHT), [2, 4], padding_side="left", batch_first=True, padding_value=1
+    )
     assert torch.equal(back, IDS)
 
 
-@given(st.data(), sides, st.booleans(), st.integers(0, 2), st.sampled_from([torch.bool, torch.int64, torch.uint8]))
+@given(
+    st.data(),
+    sides,
+    st.booleans(),
+    st.integers(0, 2),
+    st.sampled_from([torch.bool, torch.int64, torch.uint8]),
+)
 def test_any_mask_moves_its_real_cells_in_order(data, side, batch_first, more, dtype):
     size, steps = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 6))
     mask = torch.tensor(data.draw(st.lists(st.lists(st.booleans(), min_size=steps, max_size=steps), min_size=size,
@@ -90,7 +102,9 @@ def test_any_mask_moves_its_real_cells_in_order(data, side, batch_first, more, d
     x = torch.arange(1.0, 1 + mask.numel() * 2).reshape(*mask.shape, 2).requires_grad_()
     width = int(mask.sum(1).max()) + more
     lying = x if batch_first else x.transpose(0, 1)
-    moved = pv.align(lying, mask.to(dtype), padding_side=side, max_len=width, batch_first=batch_first)
+    moved = pv.align(
+        lying, mask.to(dtype), padding_side=side, max_len=width, batch_first=batch_first
+    )
     moved = moved if batch_first else moved.transpose(0, 1)
     rows = [x[b][mask[b]].tolist() for b in range(size)]
     assert moved.tolist() == laid(rows, width, side, [0.0, 0.0])
@@ -103,7 +117,11 @@ def test_any_mask_moves_its_real_cells_in_order(data, side, batch_first, more, d
     [
         (MASK, {"source_side": "left"}, "source_side is 'left', but a mask .* omit source_side"),
         (MASK[:, :4], {}, r"mask has shape \(2, 4\), but x"),
-        (MASK * 2, {}, r"mask\[0, 3\] is 2; give True or 1 at real cells, and False or 0 at padding"),
+        (
+            MASK * 2,
+            {},
+            r"mask\[0, 3\] is 2; give True or 1 at real cells, and False or 0 at padding",
+        ),
         (MASK.float(), {}, r"mask of torch.float32.*mask\.bool\(\).*0 and 1"),
         (MASK, {"max_len": 3}, r"mask.sum\(1\)\[1\] is 4, more than max_len \(3\)"),
     ],
@@ -120,7 +138,12 @@ CHECKED = {"batch_first": True, "padding_value": 1, "check_padding": 1}
     ("x", "lengths", "options", "message"),
     [
         (RIGHT, [2, 4], {}, "rows 0, 1 .*not 1.* lost.* fits source_side='right'"),  # aligned twice
-        (IDS, [2, 4], {"padding_side": "left"}, "rows 0, 1 .* fits source_side='left'"),  # the wrong side
+        (
+            IDS,
+            [2, 4],
+            {"padding_side": "left"},
+            "rows 0, 1 .* fits source_side='left'",
+        ),  # the wrong side
         (IDS, [2, 3], {}, "row 1 .*not 1.* lost"),  # lengths too short
         (IDS, [3, 4], {}, "row 0 .* begins or ends with 1"),  # lengths too long
         (IDS, 1 - MASK, {}, "rows 0, 1 .*True at real cells"),  # torch's kind of mask
@@ -131,15 +154,29 @@ def test_a_check_names_the_rows(x, lengths, options, message):
         pv.align(torch.as_tensor(x), lengths, **{**CHECKED, **options})
 
 
-@given(ragged_rows(), sides, sides, st.booleans(), st.booleans(), st.sampled_from([0.0, float("nan"), 0.1]), st.data())
-def test_a_check_passes_what_is_right_and_nothing_else(batch, source, side, batch_first, vectors, value, data):
+@given(
+    ragged_rows(),
+    sides,
+    sides,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0.0, float("nan"), 0.1]),
+    st.data(),
+)
+def test_a_check_passes_what_is_right_and_nothing_else(
+    batch, source, side, batch_first, vectors, value, data
+):
     rows, steps = batch
     lengths = [len(row) for row in rows]
-    x = torch.tensor(laid(rows, steps, source, value), dtype=torch.float32).reshape(len(rows), steps)
+    x = torch.tensor(laid(rows, steps, source, value), dtype=torch.float32).reshape(
+        len(rows), steps
+    )
     x = torch.stack([x, x.where(x == 0, x + 1)], -1) if vectors and value == 0 else x
     lying = x if batch_first else x.transpose(0, 1)
     options = {"padding_side": side, "batch_first": batch_first, "check_padding": value}
-    unchecked = pv.align(lying, lengths, **{**options, "source_side": source, "check_padding": None})
+    unchecked = pv.align(
+        lying, lengths, **{**options, "source_side": source, "check_padding": None}
+    )
     assert torch.equal(pv.align(lying, lengths, source_side=source, **options), unchecked)
     wrong = [data.draw(st.integers(0, steps)) for _ in lengths]
     rows_off = [b for b, (n, m) in enumerate(zip(lengths, wrong, strict=True)) if n != m]
@@ -153,16 +190,22 @@ def test_a_check_passes_what_is_right_and_nothing_else(batch, source, side, batc
 
 def renamed():
     """Returns the old and new names in docs/renamed.md, without names that are gone."""
-    public, _ = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").split("## Inside the package")
+    public, _ = (
+        (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").split("## Inside the package")
+    )
     return re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", public, re.MULTILINE)
 
 
 def test_every_old_name_is_in_the_table():
     names = {old: new for old, new in renamed() if re.fullmatch(r"pv\.\w+", old)}
     assert names == {f"pv.{old}": f"pv.{new}" for old, new in pv._RENAMED.items()}
-    assert {"pv.padding_mask", "pv.align(to=)", "pv.align(source=)"} <= {old for old, _ in renamed()}
+    assert {"pv.padding_mask", "pv.align(to=)", "pv.align(source=)"} <= {
+        old for old, _ in renamed()
+    }
     attributes = [(old, new) for old, new in renamed() if old.startswith("advice.")]
-    assert attributes == [(f"advice.{old}", f"advice.{new}") for old, new in advice._RENAMED.items()]
+    assert attributes == [
+        (f"advice.{old}", f"advice.{new}") for old, new in advice._RENAMED.items()
+    ]
 
 
 @pytest.mark.parametrize(("old", "new"), renamed())
@@ -170,9 +213,11 @@ def test_every_old_name_raises_and_names_the_new_one(old, new):
     where, _, argument = old.removesuffix("=)").partition("(")
     if argument:
         new = new.removesuffix("=)").partition("(")[2]
-        sense = ".*side of the padding.*opposite side" if "_side" in new or argument == "side" else ""
+        sense = (
+            ".*side of the padding.*opposite side" if "_side" in new or argument == "side" else ""
+        )
         with pytest.raises(TypeError, match=f"argument {argument}= is now {new}={sense}"):
-            eval(where, {"pv": pv, "AlignExplorer": AlignExplorer})(**{argument: "left"})
+            eval(where, {"pv": pv, "AlignPanel": AlignPanel})(**{argument: "left"})
     else:
         with pytest.raises(AttributeError, match=f"{where} is now {new}"):
             eval(where, {"pv": pv, "advice": object.__new__(advice.Advice)})
@@ -180,7 +225,11 @@ def test_every_old_name_raises_and_names_the_new_one(old, new):
 
 def test_no_public_name_with_padding_is_true_at_real_cells():
     assert not [name for name in pv.__all__ if "padding" in name]
-    said = (ROOT / "README.md").read_text(encoding="utf-8") + pv.Layout.from_mask.__doc__ + pv.real_mask.__doc__
+    said = (
+        (ROOT / "README.md").read_text(encoding="utf-8")
+        + pv.Layout.from_mask.__doc__
+        + pv.real_mask.__doc__
+    )
     assert not re.findall(r"(?<!key_)padding[_ ]mask", said)
 
 
@@ -201,7 +250,9 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_square_batch_warns_where_it_is_read(name):
-    with pytest.warns(UserWarning, match=r"\(3, 3\).* \(T, B.*batch_first=False.*batch_first=True") as said:
+    with pytest.warns(
+        UserWarning, match=r"\(3, 3\).* \(T, B.*batch_first=False.*batch_first=True"
+    ) as said:
         READERS[name](SQUARE, [3, 2, 1])
     assert len(said) == 1
     assert said[0].category is UserWarning
@@ -326,7 +377,9 @@ def test_every_holder_is_named_and_replaced_where_it_can_be(holders, everywhere)
     before = what(holders)
     for _ in range(3):  # specialised calls, too, must see the other function
         holders.default(0), holders.wrapped(), holders.model.static
-    with pytest.warns(UserWarning, match="These places still refer to torch's functions: ") as caught:
+    with pytest.warns(
+        UserWarning, match="These places still refer to torch's functions: "
+    ) as caught:
         patch = pv.patch_torch(everywhere=everywhere)
     during, replaced, unreached = what(holders), of_held(patch.replaced), of_held(patch.unreached)
     patch.undo()
@@ -335,12 +388,16 @@ def test_every_holder_is_named_and_replaced_where_it_can_be(holders, everywhere)
     wanted = ({*REPLACED}, {*NAMED}) if everywhere else (set(), {*REPLACED, *NAMED})
     for names, found in zip(wanted, (replaced, unreached), strict=True):
         assert names <= found
-        assert all("disabled" in name or "static" in name for name in found - names)  # these hold it several times
+        assert all(
+            "disabled" in name or "static" in name for name in found - names
+        )  # these hold it several times
     for name, function in before.items():
         ours = everywhere and name in REPLACED
         assert during[name] is (getattr(packing, function.__name__) if ours else function), name
     assert list(patch.unreached) == sorted(set(patch.unreached))
-    assert not any(name.startswith(("torch.", "packviz.", "<torch.", "<packviz.")) for name in patch.unreached)
+    assert not any(
+        name.startswith(("torch.", "packviz.", "<torch.", "<packviz.")) for name in patch.unreached
+    )
     assert all(one in repr(patch) for one in patch.unreached)
     [warning] = caught
     assert warning.filename == __file__
@@ -377,7 +434,10 @@ def test_packviz_patched_runs_a_program_under_the_patch(ran):
 def sources():
     """Returns every file of packviz, parsed."""
     house = Path(pv.__file__).parent
-    return {str(path.relative_to(house)): ast.parse(path.read_text(encoding="utf-8")) for path in house.rglob("*.py")}
+    return {
+        str(path.relative_to(house)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in house.rglob("*.py")
+    }
 
 
 def test_no_file_that_is_read_can_run_code():
@@ -386,13 +446,18 @@ def test_no_file_that_is_read_can_run_code():
     for path, tree in sources().items():
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                # The workers of a study hand each other what they found in a folder that only they know.
+                # The workers of a study hand each other what they found in a folder that only they
+                # know.
                 allowed = {"pickle"} if path == "studies/workers.py" else set()
-                assert not {"pickle", "joblib", "dill"} & {one.name for one in node.names} - allowed, path
+                assert (
+                    not {"pickle", "joblib", "dill"} & {one.name for one in node.names} - allowed
+                ), path
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)).endswith(".load"):
                 if name in wanted:
                     keyword, value = wanted[name]
-                    assert [ast.literal_eval(one.value) for one in node.keywords if one.arg == keyword] == [value], path
+                    assert [
+                        ast.literal_eval(one.value) for one in node.keywords if one.arg == keyword
+                    ] == [value], path
                     seen.add(name)
                 else:
                     assert name.partition(".")[0] not in ("torch", "np", "numpy"), f"{path}: {name}"
@@ -411,8 +476,14 @@ def test_no_other_file_reaches_torchs_functions():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 names = {one.name for one in node.names}
-                assert node.module != "torch.nn.utils.rnn" or not {*original.NAMES, "*"} & names, path
-                assert node.module != "torch.nn.utils" or "rnn" not in names or path == "ops/patching.py", path
+                assert node.module != "torch.nn.utils.rnn" or not {*original.NAMES, "*"} & names, (
+                    path
+                )
+                assert (
+                    node.module != "torch.nn.utils"
+                    or "rnn" not in names
+                    or path == "ops/patching.py"
+                ), path
             if isinstance(node, ast.Import):
                 assert not any(one.name.startswith("torch.nn.utils") for one in node.names), path
             if isinstance(node, ast.Attribute) and node.attr in original.NAMES:
@@ -441,7 +512,11 @@ def taken(monkeypatch):
 
     def spy(module, name, method):
         real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, **how: (seen.append((method, None)), real(*given, **how))[1])
+        monkeypatch.setattr(
+            module,
+            name,
+            lambda *given, **how: (seen.append((method, None)), real(*given, **how))[1],
+        )
 
     def staircase(*given, grid, **how):
         seen.append(("padded", None) if grid.order is None else ("staircase", len(grid.rectangles)))
@@ -457,7 +532,9 @@ def taken(monkeypatch):
 def batches(most):
     """Draws lengths of at most so many sequences and time steps."""
     return st.one_of(
-        st.lists(st.integers(1, most), min_size=1, max_size=most).filter(lambda n: max(n) > 1),  # torch waits at [1]
+        st.lists(st.integers(1, most), min_size=1, max_size=most).filter(
+            lambda n: max(n) > 1
+        ),  # torch waits at [1]
         st.integers(2, most).map(lambda n: [n] * 5),
         st.just([*range(1, most + 1)] * 2),
     )
@@ -496,12 +573,17 @@ def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
                 assert method == planned.method
                 assert count is None or count == len(rectangles(lengths, planned.cuts))
             assert len(set(taken)) == 1
-            if running.is_fused(rnn.mode, rnn.weight_ih_l0, bool(rnn.proj_size)) and gradient != "hook":
+            if (
+                running.is_fused(rnn.mode, rnn.weight_ih_l0, bool(rnn.proj_size))
+                and gradient != "hook"
+            ):
                 assert pv.plan(pv.Spec.of(rnn), pv.Layout(lengths), training=training) == planned
         ragged = len(set(lengths)) > 1
         if rnn.mode == "RNN_RELU" and ragged:
             assert planned.method in ("packed", "split")
-        if not measured and gradient != "hook":  # ---- 8. Constants that nobody measured choose nothing
+        if (
+            not measured and gradient != "hook"
+        ):  # ---- 8. Constants that nobody measured choose nothing
             assert planned.method == ("packed" if ragged else "padded")
             assert not planned.seconds
             if ragged or training:
@@ -529,7 +611,10 @@ def test_constants_without_a_provenance_choose_nothing(device):
     with gpus.in_force(Costs(device, gpus.constants(device, ("split",)).seconds)):
         found = costs.choose(pv.Spec("LSTM", 8, 8), (5, 3), device=device)
         assert (found.method, dict(found.seconds)) == ("packed", {})
-        assert f"no constants have been measured on a {'GPU' if device == 'cuda' else 'CPU'}" in found.reason
+        assert (
+            f"no constants have been measured on a {'GPU' if device == 'cuda' else 'CPU'}"
+            in found.reason
+        )
         assert costs.staircase(pv.Spec("LSTM", 8, 8), (5, 3, 3, 1), True, device) == (0, 1, 3, 5)
         assert "not measured" in repr(costs.in_force(device))
 
@@ -560,17 +645,22 @@ def test_constants_measured_on_a_gpu_choose(gpu, tmp_path):
 def test_a_plan_says_where_its_constants_come_from(monkeypatch):
     shipped = costs.in_force("cpu", torch.get_num_threads())
     name, threads = shipped.provenance["device_name"], shipped.provenance["threads"]
-    said = f"constants measured on {name}, torch threads: {threads}, {shipped.provenance['date'][:10]}"
-    for here, more in ((name, ""), ("a toaster", "; this machine has a different processor, a toaster")):
+    said = (
+        f"constants measured on {name}, torch threads: {threads}, {shipped.provenance['date'][:10]}"
+    )
+    for here, more in (
+        (name, ""),
+        ("a toaster", "; this machine has a different processor, a toaster"),
+    ):
         monkeypatch.setattr(costs, "cpu_name", lambda here=here: here)
         with gpus.in_force():
             planned = pv.plan(pv.Spec("LSTM", 8, 8), [5, 3])
         assert planned.reason == said + more
         assert repr(planned).endswith(f"reason: {planned.reason}")
     monkeypatch.setattr(costs, "_gpu_name", lambda: "GPU 2")
-    assert costs.origin({"device": "cuda:0", "device_name": "GPU 1", "threads": 4, "date": "2026-11-22"}) == (
-        "constants measured on GPU 1, 2026-11-22; this machine has a different processor, GPU 2"
-    )
+    assert costs.origin(
+        {"device": "cuda:0", "device_name": "GPU 1", "threads": 4, "date": "2026-11-22"}
+    ) == ("constants measured on GPU 1, 2026-11-22; this machine has a different processor, GPU 2")
 
 
 def test_constants_taken_over_keep_their_origin():
@@ -583,7 +673,8 @@ def test_constants_taken_over_keep_their_origin():
 
 # ---- 9. check_static is not ok where a trace freezes a length: tests/unit/check/test_static.py
 
-# ---- 10. The legacy ONNX exporter ignores padding_value; check_static names every value but 0: the same file
+# ---- 10. The legacy ONNX exporter ignores padding_value; check_static names every value but 0: the
+# same file
 
 
 def test_the_table_of_compilers_has_both():
@@ -600,7 +691,7 @@ SIGN11 = "packviz: "
 
 def notes_of(call):
     """Returns the notes of the error that a call raises within `explain_errors`."""
-    with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011 - any
+    with pytest.raises(Exception) as raised, pv.explain_errors():
         call()
     return [note for note in getattr(raised.value, "__notes__", []) if note.startswith(SIGN11)]
 
@@ -640,7 +731,10 @@ ODD11 = st.one_of(
     st.integers(-3, 9),
     st.text(max_size=3),
     st.lists(
-        st.one_of(st.integers(-1, 7), st.none(), st.floats(), st.lists(st.integers(0, 3), max_size=2)), max_size=5
+        st.one_of(
+            st.integers(-1, 7), st.none(), st.floats(), st.lists(st.integers(0, 3), max_size=2)
+        ),
+        max_size=5,
     ),
     st.builds(lambda shape: torch.zeros(shape), st.lists(st.integers(0, 4), max_size=4)),
     st.builds(lambda n: torch.tensor(n), st.lists(st.integers(-1, 6), max_size=5)),
@@ -678,15 +772,15 @@ def raised_again(how):
         if how == "from":
             raise Exception from error
         if how == "text":
-            raise Exception(str(error))  # noqa: B904
+            raise Exception(str(error))
         if how == "twice":
             try:
                 raise KeyError("x") from error
             except KeyError as second:
                 raise Exception("y") from second
         if how == "group":
-            raise ExceptionGroup("several", [ValueError("z"), error])  # noqa: B904
-        raise Exception  # noqa: B904
+            raise ExceptionGroup("several", [ValueError("z"), error])
+        raise Exception
 
 
 @pytest.mark.parametrize("how", ["plain", "from", "text", "twice", "group"])
@@ -711,7 +805,9 @@ def test_a_call_that_nothing_uses_warns_with_its_line(recwarn):
     pv.explain_errors()
     gc.collect()
     (warning,) = recwarn.list
-    assert str(warning.message).startswith("explain_errors() does nothing by itself; write `with pv.explain_errors():`")
+    assert str(warning.message).startswith(
+        "explain_errors() does nothing by itself; write `with pv.explain_errors():`"
+    )
     assert warning.filename == __file__
     assert linecache.getline(__file__, warning.lineno).strip() == "pv.explain_errors()"
 
@@ -732,7 +828,9 @@ def test_a_call_that_is_used_does_not_warn(recwarn):
 
 @pytest.mark.parametrize("what", [nn.LSTM, nn.LSTM(2, 2), 5, "text"])
 def test_what_explain_errors_cannot_wrap_is_refused(what):
-    with pytest.raises(TypeError, match=r"wraps functions, but got (LSTM|an? \w+); decorate its forward"):
+    with pytest.raises(
+        TypeError, match=r"wraps functions, but got (LSTM|an? \w+); decorate its forward"
+    ):
         pv.explain_errors(what)
 
 
@@ -756,7 +854,13 @@ STARTS11 = {  # how the script starts, and how often an error is explained and a
     "pv.explain_errors().install(); pv.explain_errors().uninstall()": (0, 0),
     "pv.explain_errors()": (0, 1),
 }
-CELLS11 = "pv.explain_errors()", "pv.explain_errors().install()", "work()", "pv.explain_errors().uninstall()", "work()"
+CELLS11 = (
+    "pv.explain_errors()",
+    "pv.explain_errors().install()",
+    "work()",
+    "pv.explain_errors().uninstall()",
+    "work()",
+)
 SHELL11 = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -770,8 +874,13 @@ for code in {CELLS11!r}:
 @pytest.mark.parametrize("start", STARTS11)
 def test_a_script_says_what_became_of_its_errors(start, ran):
     status, _, said = ran(SCRIPT11.format(start))
-    warnings = re.findall(r"script\.py:8: RuntimeWarning: explain_errors\(\) does nothing by itself", said)
-    assert (status, said.count("packviz: Lengths not sorted"), len(warnings)) == (1, *STARTS11[start])
+    warnings = re.findall(
+        r"script\.py:8: RuntimeWarning: explain_errors\(\) does nothing by itself", said
+    )
+    assert (status, said.count("packviz: Lengths not sorted"), len(warnings)) == (
+        1,
+        *STARTS11[start],
+    )
 
 
 def test_installed_in_ipython(ran):
@@ -810,7 +919,9 @@ LAYERS = {  # of floats, (B, T, 8); what says that the padding cannot be judged,
     "positions": (lambda x: x + torch.randn(12, 8), "positions"),
     "InstanceNorm": (over_time(nn.InstanceNorm1d(8)), "each sequence has its own"),
     "padded with its last step": (
-        lambda x: x.where(REAL_CELLS.unsqueeze(2), x[range(5), [n - 1 for n in LENGTHS]].unsqueeze(1)),
+        lambda x: x.where(
+            REAL_CELLS.unsqueeze(2), x[range(5), [n - 1 for n in LENGTHS]].unsqueeze(1)
+        ),
         "each sequence has its own",
     ),
     "padded LSTM": (lambda x: nn.LSTM(8, 6, batch_first=True)(x)[0], "RNN"),
@@ -857,7 +968,9 @@ def test_12_rounding_is_no_difference(dtype):
         n = torch.randint(1, 34, (size,))
         x = torch.randn(size, 33, 17) * (torch.arange(33) < n.unsqueeze(1)).unsqueeze(2)
         rounded = 1 + torch.finfo(dtype).eps * torch.randint(0, 2, (size, 33, 5)).to(dtype)
-        assert not pv.diagnose(nn.Linear(17, 5)(x).to(dtype) * rounded, n, batch_first=True).undecided
+        assert not pv.diagnose(
+            nn.Linear(17, 5)(x).to(dtype) * rounded, n, batch_first=True
+        ).undecided
 
 
 @pytest.mark.parametrize("size", [1, 4, 6])
@@ -871,7 +984,9 @@ def test_12_without_padding_there_is_nothing_to_judge_by(size):
 
 # ---- 13. What is almost certain is an error
 
-X = torch.randn(8, 12, 3) * (torch.arange(12) < torch.tensor([[12, 3, 9, 1, 5, 7, 11, 4]]).T).unsqueeze(2)
+X = torch.randn(8, 12, 3) * (
+    torch.arange(12) < torch.tensor([[12, 3, 9, 1, 5, 7, 11, 4]]).T
+).unsqueeze(2)
 N = [12, 3, 9, 1, 5, 7, 11, 4]
 
 
@@ -903,7 +1018,9 @@ def test_13_the_exit_status(x, lengths, plain, strict, tmp_path, capsys):
     command = ["diagnose", str(tmp_path / "a.pt"), "--batch-first"]
     assert cli.main(command) == plain
     assert cli.main([*command, "--strict"]) == strict
-    assert ("undecided" in capsys.readouterr().out) == (plain == 1 and lengths[2] != 7)  # not the error
+    assert ("undecided" in capsys.readouterr().out) == (
+        plain == 1 and lengths[2] != 7
+    )  # not the error
 
 
 # ---- 14. advise measures until it is clear, or says that it is not
@@ -950,7 +1067,11 @@ def test_advise_stops_as_soon_as_it_knows(monkeypatch):
 
 def test_advise_says_that_it_cannot_tell(monkeypatch):
     """Once, three rounds with a spread of 40 were reported as 93.3 % saved."""
-    for sigma, budget in ((1.5, 1.0), (1.5, 0.2), (0.01, 0.05)):  # some rounds with a huge spread; one or two; few
+    for sigma, budget in (
+        (1.5, 1.0),
+        (1.5, 0.2),
+        (0.01, 0.05),
+    ):  # some rounds with a huge spread; one or two; few
         found, _ = advised(monkeypatch, noisy(sigma, dict.fromkeys(MIDDLE, 3e-3)), budget=budget)
         assert found.best == PACKED
         assert not found.is_clear
@@ -961,14 +1082,23 @@ def test_advise_says_that_it_cannot_tell(monkeypatch):
 
 def test_advise_says_that_the_machine_is_busy(monkeypatch):
     loaded = {"load_average": [2.7, 1.0, 1.0], "cores": 2}
-    found, _ = advised(monkeypatch, noisy(0.01), place=loaded, budget=1e-4)  # suffices for torch's packing alone
-    assert found.verdict.startswith("Cannot tell which is fastest; take the simplest, torch, packed.")
-    assert "Nothing else was measured.\nThe machine is busy: a load of 2.7 on 2 cores.\nGive" in found.verdict
+    found, _ = advised(
+        monkeypatch, noisy(0.01), place=loaded, budget=1e-4
+    )  # suffices for torch's packing alone
+    assert found.verdict.startswith(
+        "Cannot tell which is fastest; take the simplest, torch, packed."
+    )
+    assert (
+        "Nothing else was measured.\nThe machine is busy: a load of 2.7 on 2 cores.\nGive"
+        in found.verdict
+    )
     for sigma in (0.01, 1.5):
         found, _ = advised(monkeypatch, noisy(sigma), place=loaded, budget=1.0)
         assert "The machine is busy: a load of 2.7 on 2 cores." in found.verdict
     found, _ = advised(monkeypatch, noisy(1.5), budget=1.0)
-    assert re.search(r"The machine is busy: even in the middle half .* by a factor of \S+", found.verdict)
+    assert re.search(
+        r"The machine is busy: even in the middle half .* by a factor of \S+", found.verdict
+    )
 
 
 @given(
@@ -1018,21 +1148,29 @@ def test_a_comparison_answers_by_the_same_names_for_every_rnn(cell, bidirectiona
             assert not hasattr(result.agrees, name)
             assert name not in dir(result.agrees)
             for ask in (result.agrees.__getitem__, result.needs_packing):
-                with pytest.raises((KeyError, ValueError), match=f"this comparison has no {name}; "):
+                with pytest.raises(
+                    (KeyError, ValueError), match=f"this comparison has no {name}; "
+                ):
                     ask(name)
         else:
             assert name in dir(result.agrees)
             assert result.agrees[name] is getattr(result.agrees, name)
             assert result.needs_packing(name) is not result.agrees[name]
     if bidirectional:
-        assert result.agrees.outputs == (result.agrees.outputs_forward and result.agrees.outputs_reverse)
+        assert result.agrees.outputs == (
+            result.agrees.outputs_forward and result.agrees.outputs_reverse
+        )
     else:
         assert result.agrees.outputs == result.agrees.outputs_forward
     if on:
-        assert result.agrees.gradients == (result.agrees.gradients_outputs and result.agrees.gradients_h_n)
+        assert result.agrees.gradients == (
+            result.agrees.gradients_outputs and result.agrees.gradients_h_n
+        )
 
 
-@pytest.mark.parametrize("name", ["outputs at real steps", "outputs, reverse half", "Outputs", "", "hn", 0])
+@pytest.mark.parametrize(
+    "name", ["outputs at real steps", "outputs, reverse half", "Outputs", "", "hn", 0]
+)
 def test_a_result_that_does_not_exist_is_an_error(name):
     result = pv.compare(torch.nn.GRU(2, 3), torch.randn(5, 2, 2), [5, 2])
     for error, ask in (
@@ -1040,7 +1178,10 @@ def test_a_result_that_does_not_exist_is_an_error(name):
         (ValueError, lambda: result.needs_packing(name)),
         (AttributeError, lambda: getattr(result.agrees, str(name))),
     ):
-        with pytest.raises(error, match="choose one of 'outputs', 'outputs_forward', 'outputs_reverse', 'h_n', 'c_n'"):
+        with pytest.raises(
+            error,
+            match="choose one of 'outputs', 'outputs_forward', 'outputs_reverse', 'h_n', 'c_n'",
+        ):
             ask()
 
 
@@ -1056,7 +1197,9 @@ def test_every_answer_of_a_truth_table_is_computed(cell, bias):
     for answer in table.answers:
         two = answer.directions == 2
         torch.manual_seed(0)
-        module = getattr(torch.nn, cell)(3, 4, answer.layers, bias=bias, bidirectional=two, batch_first=True)
+        module = getattr(torch.nn, cell)(
+            3, 4, answer.layers, bias=bias, bidirectional=two, batch_first=True
+        )
         x = torch.randn(len(lengths), max(lengths), 3)
         for b, n in enumerate(lengths):
             x[b, n:] = 0
@@ -1065,7 +1208,9 @@ def test_every_answer_of_a_truth_table_is_computed(cell, bias):
         y, state = module(rnn.pack_padded_sequence(x, lengths, True, False) if packed else x)
         y = rnn.pad_packed_sequence(y, True)[0] if packed else y
         (h_n, c_n), alone_h = (
-            (state, [s[0] for _, s in alone]) if cell == "LSTM" else ((state, None), [s for _, s in alone])
+            (state, [s[0] for _, s in alone])
+            if cell == "LSTM"
+            else ((state, None), [s for _, s in alone])
         )
 
         def same(pairs):
@@ -1075,13 +1220,19 @@ def test_every_answer_of_a_truth_table_is_computed(cell, bias):
         forward, reverse = [h[-2 if two else -1] for h in alone_h], [h[-1] for h in alone_h]
         expected = {
             "outputs, forward": same((y[b, :n, :4], alone[b][0][:, :4]) for b, n in rows),
-            "outputs, reverse": same((y[b, :n, 4:], alone[b][0][:, 4:]) for b, n in rows) if two else None,
+            "outputs, reverse": same((y[b, :n, 4:], alone[b][0][:, 4:]) for b, n in rows)
+            if two
+            else None,
             "h_n": same((h_n[:, b], alone_h[b]) for b, _ in rows),
             "c_n": None if c_n is None else same((c_n[:, b], alone[b][1][1]) for b, _ in rows),
             "output at len-1, forward": same((y[b, n - 1, :4], forward[b]) for b, n in rows),
-            "output at len-1, reverse": same((y[b, n - 1, 4:], reverse[b]) for b, n in rows) if two else None,
+            "output at len-1, reverse": same((y[b, n - 1, 4:], reverse[b]) for b, n in rows)
+            if two
+            else None,
             "output[:, -1], forward": same((y[b, -1, :4], forward[b]) for b, _ in rows),
-            "output[:, 0], reverse": same((y[b, 0, 4:], reverse[b]) for b, _ in rows) if two else None,
+            "output[:, 0], reverse": same((y[b, 0, 4:], reverse[b]) for b, _ in rows)
+            if two
+            else None,
         }
         assert answer.right == expected
 
@@ -1090,7 +1241,9 @@ def test_every_answer_of_a_truth_table_is_computed(cell, bias):
 def test_every_row_about_outputs_names_its_half(cell):
     table = truth_table(cell)
     names = [name for name, *_ in table.table.rows]
-    assert all(("forward" in name) != ("reverse" in name) for name in names if name.startswith("output"))
+    assert all(
+        ("forward" in name) != ("reverse" in name) for name in names if name.startswith("output")
+    )
     assert ("c_n, padded" in names) == (cell == "LSTM")
     assert "output[:, -1], forward, as final state, padded" in names
 
@@ -1101,7 +1254,13 @@ def test_every_row_about_outputs_names_its_half(cell):
 def kind_of(content):
     """Returns the kind of a file, by its first bytes."""
     content = content.replace(b"<!doctype", b"<!DOCTYPE")
-    heads = {b"\x89PNG": ".png", b"<svg": ".svg", b"<!DOCTYPE html>": ".html", b"<html": ".html", b"{": ".json"}
+    heads = {
+        b"\x89PNG": ".png",
+        b"<svg": ".svg",
+        b"<!DOCTYPE html>": ".html",
+        b"<html": ".html",
+        b"{": ".json",
+    }
     return next((kind for head, kind in heads.items() if content.startswith(head)), ".txt")
 
 
@@ -1109,7 +1268,9 @@ class CairoStandIn:
     @staticmethod
     def svg2png(bytestring, scale):
         assert bytestring.startswith(b"<svg")
-        assert b"height:auto" not in bytestring  # cairosvg would take it for a height of 0, and draw nothing
+        assert (
+            b"height:auto" not in bytestring
+        )  # cairosvg would take it for a height of 0, and draw nothing
         return b"\x89PNG and so on"
 
 
@@ -1146,7 +1307,9 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
 
 def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cairosvg", None)
-    with pytest.raises(ValueError, match=r"a PNG needs cairosvg \(python -m pip install cairosvg.*\.svg, .* do not"):
+    with pytest.raises(
+        ValueError, match=r"a PNG needs cairosvg \(python -m pip install cairosvg.*\.svg, .* do not"
+    ):
         pv.show([3, 2]).save(tmp_path / "o.png")
     assert main(["show", "3", "--out", str(tmp_path / "o.png")]) == 2
     assert "packviz: a PNG needs cairosvg" in capsys.readouterr().err
@@ -1165,7 +1328,10 @@ def test_every_command_refuses_a_name_that_does_not_fit(command, tmp_path, monke
     for name in ("o.pdf", "o", "o.json" if command[0] == "show" or "plot" in command else "o.svg"):
         assert main([*command, name]) == 2
         said = capsys.readouterr().err
-        assert re.search(rf"packviz: --out is '{name}'; its name must end in .*\.\w+, which sets the format", said)
+        assert re.search(
+            rf"packviz: --out is '{name}'; its name must end in .*\.\w+, which sets the format",
+            said,
+        )
     assert not [*tmp_path.iterdir()]
 
 
@@ -1183,12 +1349,23 @@ def typed(panel, text):
 
 def uploaded(panel, name, content):
     move(panel.picker.kind, FILE)
-    file = {"name": name, "type": "", "size": len(content), "last_modified": 0, "content": memoryview(content)}
+    file = {
+        "name": name,
+        "type": "",
+        "size": len(content),
+        "last_modified": 0,
+        "content": memoryview(content),
+    }
     move(panel.picker.upload, [file])
 
 
 BAD_LENGTHS = ["", "3, x", "3, 0", "2.5", "1e30", "[[1], [2]]"]
-BAD_FILES = [("a.csv", b"\xff\xfe\x00"), ("a.csv", b"x,y,z\n1,2,3\n"), ("a.json", b"{"), ("a.txt", b"no")]
+BAD_FILES = [
+    ("a.csv", b"\xff\xfe\x00"),
+    ("a.csv", b"x,y,z\n1,2,3\n"),
+    ("a.json", b"{"),
+    ("a.txt", b"no"),
+]
 BAD_CODE = ["def forward(", "x = 1", "def forward(self, x): return y"]
 IN_FIELDS = [lambda panel, text=text: typed(panel, text) for text in BAD_LENGTHS]
 IN_PICKERS = IN_FIELDS + [lambda panel, file=file: uploaded(panel, *file) for file in BAD_FILES]
@@ -1196,18 +1373,18 @@ IN_PICKERS += [lambda panel: setattr(panel.picker.kind, "value", FILE)]  # and n
 MANY = ", ".join(["3"] * 6000)
 
 PANELS = {
-    "AlignExplorer": [*IN_FIELDS, lambda panel: typed(panel, "99, 98")],
-    "BatchingExplorer": [*IN_PICKERS, lambda panel: typed(panel, MANY)],
-    "BenchmarkExplorer": [lambda panel: move(panel.shortest, 300)],
-    "CostExplorer": IN_FIELDS,
-    "GraphExplorer": [],
-    "MuseumExplorer": [],
-    "PackedExplorer": [*IN_FIELDS, lambda panel: move(panel.enforce_sorted, True)],
-    "PaddingExplorer": IN_PICKERS,
-    "RowExplorer": [*IN_PICKERS, lambda panel: typed(panel, MANY)],
-    "StaircaseExplorer": IN_PICKERS,
-    "StatesExplorer": [*IN_FIELDS, lambda panel: typed(panel, "2049")],
-    "StaticExplorer": [
+    "AlignPanel": [*IN_FIELDS, lambda panel: typed(panel, "99, 98")],
+    "BatchingPanel": [*IN_PICKERS, lambda panel: typed(panel, MANY)],
+    "BenchmarkPanel": [lambda panel: move(panel.shortest, 300)],
+    "CostPanel": IN_FIELDS,
+    "GraphPanel": [],
+    "MuseumPanel": [],
+    "PackedPanel": [*IN_FIELDS, lambda panel: move(panel.enforce_sorted, True)],
+    "PaddingPanel": IN_PICKERS,
+    "RowPanel": [*IN_PICKERS, lambda panel: typed(panel, MANY)],
+    "StaircasePanel": IN_PICKERS,
+    "StatesPanel": [*IN_FIELDS, lambda panel: typed(panel, "2049")],
+    "StaticPanel": [
         *IN_FIELDS,
         lambda panel: typed(panel, "2049"),
         *(lambda panel, code=code: move(panel.code, code) for code in BAD_CODE),
@@ -1228,10 +1405,10 @@ def says_what_it_shows(panel):
     return shown
 
 
-@pytest.mark.parametrize("name", explorers.__all__)
+@pytest.mark.parametrize("name", panels.__all__)
 def test_what_a_panel_complains_of_is_in_its_text(name):
     for number, spoil in enumerate(PANELS[name]):
-        panel = getattr(explorers, name)()
+        panel = getattr(panels, name)()
         assert panel.to_text()
         panel.as_text.value = True  # the words follow a complaint while they are shown
         spoil(panel)

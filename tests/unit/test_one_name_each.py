@@ -25,7 +25,17 @@ SPELLINGS = {
     "theme": {"mode_of_colour", "dark"},
 }
 """The name of each concept, and names that it has in other libraries."""
-ALIKE = ("max_len", "total_length", "padding_value", "seed", "window", "stop", "theme", "batch_size", "threads")
+ALIKE = (
+    "max_len",
+    "total_length",
+    "padding_value",
+    "seed",
+    "window",
+    "stop",
+    "theme",
+    "batch_size",
+    "threads",
+)
 """Arguments that have the same default and the same type everywhere, if they have one."""
 
 
@@ -41,13 +51,24 @@ def signatures():
     """Yields the name and the parameters of each public function, class and method, including those of results."""
     things = {f"pv.{name}": getattr(pv, name) for name in pv.__all__}
     for module in MODULES:
-        here = {k: v for k, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
+        here = {
+            k: v for k, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+        }
         things |= {f"{module.__name__}.{k}": v for k, v in here.items()}
-    results = {one.__qualname__: one for one in subclasses(HasText) if own(one) and not one.__name__.startswith("_")}
-    for name, thing in [*things.items(), *results.items()]:  # nobody but packviz makes results, so their methods alone
+    results = {
+        one.__qualname__: one
+        for one in subclasses(HasText)
+        if own(one) and not one.__name__.startswith("_")
+    }
+    for name, thing in [
+        *things.items(),
+        *results.items(),
+    ]:  # nobody but packviz makes results, so their methods alone
         if inspect.isclass(thing):
             members = inspect.getmembers_static(thing)
-            things |= {f"{name}.{k}": getattr(thing, k) for k, _ in members if not k.startswith("_")}
+            things |= {
+                f"{name}.{k}": getattr(thing, k) for k, _ in members if not k.startswith("_")
+            }
     for name, thing in things.items():
         if not name.rpartition(".")[2].startswith("_") and callable(thing) and own(thing):
             yield name, inspect.signature(thing).parameters
@@ -63,7 +84,11 @@ def test_every_verb_is_walked():
 
 @pytest.mark.parametrize("concept", SPELLINGS)
 def test_a_concept_has_one_spelling(concept):
-    other = [f"{name}({wrong}=)" for name, found in signatures() for wrong in SPELLINGS[concept] & {*found}]
+    other = [
+        f"{name}({wrong}=)"
+        for name, found in signatures()
+        for wrong in SPELLINGS[concept] & {*found}
+    ]
     assert not other, f"call it {concept}"
 
 

@@ -22,7 +22,9 @@ PURE = ("core", "draw", "count/flops.py", "check/findings.py")
 
 def fresh(code):
     """Returns what a new interpreter prints."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def imported_by(code):
@@ -37,7 +39,11 @@ def test_import_brings_nothing_along():
 
 def files_of(*places):
     """Returns the Python files in these subpackages, and these files."""
-    found = [file for place in places for file in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))]
+    found = [
+        file
+        for place in places
+        for file in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))
+    ]
     assert all(map(Path.exists, found)), places
     return sorted({*found} - {HOUSE / CHARTS})
 
@@ -57,15 +63,25 @@ for module in {modules}:
 
 
 def test_what_only_needs_lengths_stays_on_the_lowest_floors():
-    verbs = "pv.show([3, 2], flat=True), pv.draw.Scores([3, 2]), pv.flops(pv.Spec('GRU', 3, 7), [3, 2])"
-    modules = imported_by(f"import packviz as pv; pv.Layout([1]); [drawing.to_svg() for drawing in ({verbs})]")
+    verbs = (
+        "pv.show([3, 2], flat=True), pv.draw.Scores([3, 2]), pv.flops(pv.Spec('GRU', 3, 7), [3, 2])"
+    )
+    modules = imported_by(
+        f"import packviz as pv; pv.Layout([1]); [drawing.to_svg() for drawing in ({verbs})]"
+    )
     assert not HEAVY & modules
-    assert {name.split(".")[1] for name in modules if name.startswith("packviz.")} <= {"core", "draw", "count"}
+    assert {name.split(".")[1] for name in modules if name.startswith("packviz.")} <= {
+        "core",
+        "draw",
+        "count",
+    }
 
 
 def test_what_needs_tensors_stands_on_core_and_ops_alone(fork):
     verbs = "pv.align(x, [3, 2]); pv.run(torch.nn.GRU(4, 5), x, [3, 2]); pv.real_mask([3, 2])"
-    done = fork(f"import sys, torch, packviz as pv; x = torch.ones(3, 2, 4); {verbs}; print(*sys.modules)")
+    done = fork(
+        f"import sys, torch, packviz as pv; x = torch.ones(3, 2, 4); {verbs}; print(*sys.modules)"
+    )
     brought = {name.split(".")[1] for name in done.stdout.split() if name.startswith("packviz.")}
     assert brought == {"core", "ops"}
 
@@ -74,11 +90,11 @@ def test_the_command_brings_only_numpy():
     assert not HEAVY & imported_by("from packviz.cli import main; main(['show', '3', '2'])")
 
 
-def test_explorers_wait_with_torch_until_it_is_needed():
-    assert "torch" not in imported_by("from packviz.explorers import PaddingExplorer; PaddingExplorer()")
+def test_panels_wait_with_torch_until_it_is_needed():
+    assert "torch" not in imported_by("from packviz.panels import PaddingPanel; PaddingPanel()")
 
 
-MODULES = ["batches", "draw", "explorers", "lengths"]
+MODULES = ["batches", "draw", "panels", "lengths"]
 
 
 def stub():
@@ -109,7 +125,9 @@ def test_version():
 
 def test_a_name_that_is_not_there_gets_help():
     offered = ", ".join([*pv.__all__, *MODULES])
-    with pytest.raises(AttributeError, match=f"'packviz' has no attribute 'Layuot'; it offers {offered}$"):
+    with pytest.raises(
+        AttributeError, match=f"'packviz' has no attribute 'Layuot'; it offers {offered}$"
+    ):
         _ = pv.Layuot
 
 
@@ -118,7 +136,9 @@ def test_what_only_draws_lives_in_one_module():
     assert {"Aligned", "Attention", "Scores", "Stairs", "Strips"} <= set(dir(pv.draw))
     for name in dir(pv.draw):
         assert getattr(pv.draw, name).__module__.startswith("packviz.draw.")
-    with pytest.raises(AttributeError, match=r"'packviz.draw' has no attribute 'Stair'; it offers Aligned"):
+    with pytest.raises(
+        AttributeError, match=r"'packviz.draw' has no attribute 'Stair'; it offers Aligned"
+    ):
         _ = pv.draw.Stair
 
 
@@ -126,7 +146,7 @@ def test_panels_without_widgets_say_what_to_install():
     said = fresh("""import importlib, sys
 for missing in ("ipywidgets", "anywidget"):
     sys.modules[missing] = None  # as Python has it: what cannot be imported
-    for package in ("explorers", "lessons"):
+    for package in ("panels", "lessons"):
         try:
             importlib.import_module(f"packviz.{package}")
         except ModuleNotFoundError as error:
@@ -142,13 +162,15 @@ for missing in ("ipywidgets", "anywidget"):
 def users_of(*libraries, at="^ *"):
     """Returns the files that import one of these libraries in a line with this beginning."""
     importing = re.compile(rf"{at}(?:from|import) (?:{'|'.join(libraries)})\b", re.M)
-    files = [path for path in HOUSE.rglob("*.py") if importing.search(path.read_text(encoding="utf-8"))]
+    files = [
+        path for path in HOUSE.rglob("*.py") if importing.search(path.read_text(encoding="utf-8"))
+    ]
     return {path.relative_to(HOUSE).as_posix() for path in files}
 
 
-def test_only_explorers_and_lessons_know_widgets():
+def test_only_panels_and_lessons_know_widgets():
     at_once = users_of("ipywidgets", "anywidget", "traitlets", at="^")
-    assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
+    assert {path.split("/")[0] for path in at_once} == {"panels", "lessons"}
     assert users_of("ipywidgets", "anywidget", "traitlets", at="^ +") == {"draw/drawing.py"}
 
 
@@ -160,12 +182,20 @@ def test_one_file_knows_plotly():
 
 
 def test_everything_that_is_not_python_is_shipped():
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["packviz"]
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]["packviz"]
     shipped = {path for pattern in patterns for path in HOUSE.glob(pattern)}
-    other = {p for p in HOUSE.rglob("*") if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts}
+    other = {
+        p
+        for p in HOUSE.rglob("*")
+        if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts
+    }
     assert other <= shipped
     # find_packages passes over a folder without __init__.py, and so do its data.
-    assert [path for path in HOUSE.rglob("*.py") if not (path.parent / "__init__.py").exists()] == []
+    assert [
+        path for path in HOUSE.rglob("*.py") if not (path.parent / "__init__.py").exists()
+    ] == []
     used = {pattern for pattern in patterns if not any(HOUSE.glob(pattern))}
     assert not used, "patterns that match nothing"
 

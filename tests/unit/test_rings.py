@@ -1,4 +1,5 @@
-"""Limits the size of the project, and keeps the library, its inner ring, small and without imports from other rings.
+"""Limits the size of the project, and keeps the library, its inner ring, small and without imports
+from other rings.
 
 `pytest -s tests/unit/test_rings.py` prints the sizes and the rings.
 """
@@ -25,19 +26,26 @@ SIZES = {
 LAYERS = (
     {"core"},
     {"draw", "ops"},
-    {"count", "check", "bench"},
+    {"count", "check", "measure"},
     {"studies"},
-    {"explorers"},
+    {"panels"},
     {"lessons"},
     {"__init__", "cli"},
     {"__main__"},
 )
-# What each ring is for. All that this imports belongs to the ring too, unless a ring further in has it.
+# What each ring is for. All that this imports belongs to the ring too, unless a ring further in has
+# it.
 RINGS = {
-    "library": ("core/layout.py", "draw/picture.py", "count/flops.py", "check/states.py", "ops/masks.py"),
+    "library": (
+        "core/layout.py",
+        "draw/picture.py",
+        "count/flops.py",
+        "check/states.py",
+        "ops/masks.py",
+    ),
     "fast execution": ("ops",),
-    "judging and measuring": ("check", "count", "bench", "studies", "cli.py", "__main__.py"),
-    "teaching": ("lessons", "explorers", "core", "draw"),
+    "judging and measuring": ("check", "count", "measure", "studies", "cli.py", "__main__.py"),
+    "teaching": ("lessons", "panels", "core", "draw"),
 }
 
 # Every verb of the library with every option, and everything that its results can draw and say.
@@ -114,29 +122,44 @@ def tree_of(path):
 @functools.cache
 def lines_of_code(path):
     """Returns the numbers of a file's lines of code, without blank lines, comments and docstrings."""
-    documented, quoted, holders = set(), set(), (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documented, quoted, holders = (
+        set(),
+        set(),
+        (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef),
+    )
     for node in ast.walk(tree_of(path)):
         if isinstance(node, holders) and ast.get_docstring(node) is not None:
             documented |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
         if isinstance(node, ast.Constant | ast.JoinedStr):
             quoted |= {*range(node.lineno, node.end_lineno + 1)}
     lines = enumerate(map(str.strip, path.read_text(encoding="utf-8").splitlines()), start=1)
-    return ({number for number, line in lines if line and not line.startswith("#")} | quoted) - documented
+    return (
+        {number for number, line in lines if line and not line.startswith("#")} | quoted
+    ) - documented
 
 
 def code_lines(path, function=None):
     """Counts the lines of code of a file, or of the body of one of its functions."""
     found = lines_of_code(path)
-    return len(found & {*range(function.body[0].lineno, function.end_lineno + 1)} if function else found)
+    return len(
+        found & {*range(function.body[0].lineno, function.end_lineno + 1)} if function else found
+    )
 
 
 def sizes():
     """Returns `{what: (size, where)}` for each of the `SIZES`."""
     root, functions = HOUSE.parent, (ast.FunctionDef, ast.AsyncFunctionDef)
-    files = {name: [*root.joinpath(name).rglob("*.py")] for name in ("packviz", "tools", "docs", "tests")}
+    files = {
+        name: [*root.joinpath(name).rglob("*.py")] for name in ("packviz", "tools", "docs", "tests")
+    }
     lines = {name: sum(map(code_lines, some)) for name, some in files.items()}
     ours = files["packviz"] + files["tools"]
-    classes = [one.name for path in files["packviz"] for one in tree_of(path).body if isinstance(one, ast.ClassDef)]
+    classes = [
+        one.name
+        for path in files["packviz"]
+        for one in tree_of(path).body
+        if isinstance(one, ast.ClassDef)
+    ]
     bodies = [(code_lines(path, one), f"{path.stem}.{one.name}")
               for path in ours for one in ast.walk(tree_of(path)) if isinstance(one, functions)]  # fmt: skip
     floors = {room: floor_of(room) for room in arrows()}
@@ -191,9 +214,20 @@ def imported(path):
             names |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    places = [HOUSE.parent.joinpath(*name.split(".")) for name in names if name.partition(".")[0] == HOUSE.name]
-    packages = {parent for place in places for parent in [place, *place.parents] if parent.is_relative_to(HOUSE)}
-    candidates = {place.with_suffix(".py") for place in places} | {package / "__init__.py" for package in packages}
+    places = [
+        HOUSE.parent.joinpath(*name.split("."))
+        for name in names
+        if name.partition(".")[0] == HOUSE.name
+    ]
+    packages = {
+        parent
+        for place in places
+        for parent in [place, *place.parents]
+        if parent.is_relative_to(HOUSE)
+    }
+    candidates = {place.with_suffix(".py") for place in places} | {
+        package / "__init__.py" for package in packages
+    }
     return {file for file in candidates if file.is_file()}
 
 
@@ -211,7 +245,11 @@ def rings():
     """Returns `{ring: its files}`."""
     found, inside = {}, set()
     for ring, places in RINGS.items():
-        files = {f for place in places for f in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))}
+        files = {
+            f
+            for place in places
+            for f in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))
+        }
         found[ring] = closure(files) - inside
         inside |= found[ring]
     return found
@@ -220,23 +258,40 @@ def rings():
 def test_the_project_stays_small():
     found = sizes()
     print()
-    print(*(f"{found[what][0]:8,} of {most:6,}  {what}  {found[what][1]}" for what, most in SIZES.items()), sep="\n")
+    print(
+        *(
+            f"{found[what][0]:8,} of {most:6,}  {what}  {found[what][1]}"
+            for what, most in SIZES.items()
+        ),
+        sep="\n",
+    )
     assert not [what for what, most in SIZES.items() if found[what][0] > most]
 
 
 def test_imports_run_one_way():
     layer = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
     assert set(layer) == set(arrows())
-    assert not [(room, to) for room, others in arrows().items() for to in others if layer[to] >= layer[room]]
+    assert not [
+        (room, to) for room, others in arrows().items() for to in others if layer[to] >= layer[room]
+    ]
 
 
 def test_the_library_can_be_read_in_an_evening():
     print()
     for number, (ring, files) in enumerate(rings().items(), start=1):
-        print(f"{number} {ring:22} {sum(map(code_lines, files)):6,} lines of code in {len(files)} files")
+        print(
+            f"{number} {ring:22} {sum(map(code_lines, files)):6,} lines of code in {len(files)} files"
+        )
     library = rings()["library"]
     by_size = sorted(library, key=code_lines, reverse=True)
-    print(*(f"{code_lines(file):8} {file.relative_to(HOUSE)}" for file in by_size if code_lines(file)), sep="\n")
+    print(
+        *(
+            f"{code_lines(file):8} {file.relative_to(HOUSE)}"
+            for file in by_size
+            if code_lines(file)
+        ),
+        sep="\n",
+    )
     assert sum(map(code_lines, library)) <= MOST
 
 

@@ -19,7 +19,9 @@ class Tree:
         self.path = path
         for name in ("run_tests.py", "browser/__init__.py", "browser/chromium.py"):
             self.write(f"tools/{name}", (TOOLS / name).read_text())
-        self.write("tools/workers.py", "def workers(): return 1\n")  # more of them take longer, and do the same
+        self.write(
+            "tools/workers.py", "def workers(): return 1\n"
+        )  # more of them take longer, and do the same
         self.write("pyproject.toml", '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n')
         self.write("tests/device/test_none.py", "")  # the unit tests are in two folders
 
@@ -40,7 +42,9 @@ class Tree:
         keep |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
 
         def hear():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts what runs in its background deaf to Ctrl-C
+            signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            )  # a shell starts what runs in its background deaf to Ctrl-C
 
         command = [sys.executable, "tools/run_tests.py", *groups]
         return subprocess.Popen(
@@ -115,7 +119,9 @@ def test_it():
 
 def test_ctrl_c_ends_all(tree):
     tree.write("tests/browser/test_a.py", WAITS.replace("LINGERS", "0"))
-    tree.write("tests/notebooks/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
+    tree.write(
+        "tests/notebooks/test_b.py", WAITS.replace("LINGERS", "3")
+    )  # as a server takes time to close
     program = tree.start("unit", "notebooks", "browser", **tree.browser())
     try:
         while len(at_work := list(tree.path.glob("pid-*"))) < 2:

@@ -1,7 +1,8 @@
 """Compares the files that set up an environment with each other, and runs them if possible.
 
-Conda, Docker and a code host are not available, so their files are read and compared. The Makefile runs with a stand-in
-for Python that records its arguments. This needs no network, and takes well under a second per test.
+Conda, Docker and a code host are not available, so their files are read and compared. The Makefile
+runs with a stand-in for Python that records its arguments. This needs no network, and takes well
+under a second per test.
 """
 
 import os
@@ -37,12 +38,17 @@ def requirements(*extras):
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
     # A line with a marker narrows another one for some machines.
-    return {r.name: r for r in map(Requirement, lines) if r.name != PROJECT["name"] and not r.marker}
+    return {
+        r.name: r for r in map(Requirement, lines) if r.name != PROJECT["name"] and not r.marker
+    }
 
 
 def constraints():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    return {r.name: r for r in (Requirement(line) for line in lines if line and not line.startswith("#"))}
+    return {
+        r.name: r
+        for r in (Requirement(line) for line in lines if line and not line.startswith("#"))
+    }
 
 
 def pinned(requirement):
@@ -70,7 +76,9 @@ def conda_specifiers():
 def test_constraints_pin_every_direct_dependency_in_the_range_that_pyproject_states():
     pins = constraints()
     for name, requirement in requirements("lab", "site", "test").items():
-        assert requirement.specifier.contains(pinned(pins[name])), f"{pins[name]} against {requirement}"
+        assert requirement.specifier.contains(pinned(pins[name])), (
+            f"{pins[name]} against {requirement}"
+        )
 
 
 def test_the_tests_run_on_the_pinned_versions():
@@ -84,7 +92,11 @@ def test_the_tests_run_on_the_pinned_versions():
 def test_the_range_of_torch_is_what_run_trusts():
     (oldest,) = requirements()["torch"].specifier
     assert str(oldest) == f">={private.OLDEST}"
-    assert Version(private.OLDEST) <= pinned(constraints()["torch"]) <= Version(f"{private.NEWEST}.999")
+    assert (
+        Version(private.OLDEST)
+        <= pinned(constraints()["torch"])
+        <= Version(f"{private.NEWEST}.999")
+    )
 
 
 def test_environment_holds_every_runtime_and_lab_dependency_in_the_same_version():
@@ -92,9 +104,13 @@ def test_environment_holds_every_runtime_and_lab_dependency_in_the_same_version(
     for name, requirement in requirements("lab").items():
         conda_name = CONDA_NAMES.get(name, name)
         assert conda_name in specifiers, f"environment.yml lacks {conda_name}"
-        assert specifiers[conda_name].contains(pinned(constraints()[name])), f"{conda_name} against constraints.txt"
+        assert specifiers[conda_name].contains(pinned(constraints()[name])), (
+            f"{conda_name} against constraints.txt"
+        )
         oldest = min(Version(s.version.removesuffix(".*")) for s in specifiers[conda_name])
-        assert requirement.specifier.contains(oldest), f"{conda_name} {oldest} against {requirement}"
+        assert requirement.specifier.contains(oldest), (
+            f"{conda_name} {oldest} against {requirement}"
+        )
     for name in specifiers.keys() & constraints().keys():
         assert specifiers[name].contains(pinned(constraints()[name])), name
     assert all(str(specifier) for name, specifier in specifiers.items() if name != "pip")
@@ -104,8 +120,14 @@ def test_environment_takes_its_python_and_its_torch_from_conda():
     specifiers = conda_specifiers()
     assert str(specifiers["python"]) == "==3.11.*"
     assert SpecifierSet(PROJECT["requires-python"]).contains("3.11")
-    # In a pip section, torch would be the CUDA wheel, and `-e .` fails on Binder (it copies this file alone first).
-    pip_section = [line for d in conda_environment()["dependencies"] if isinstance(d, dict) for line in d["pip"]]
+    # In a pip section, torch would be the CUDA wheel, and `-e .` fails on Binder (it copies this
+    # file alone first).
+    pip_section = [
+        line
+        for d in conda_environment()["dependencies"]
+        if isinstance(d, dict)
+        for line in d["pip"]
+    ]
     assert not [line for line in pip_section if line.startswith(("-e", ".", "torch"))]
     assert conda_environment()["channels"][0] == "conda-forge"
 
@@ -129,8 +151,8 @@ def test_scripts_can_be_run(name):
 
 # --- the Makefile ---
 
-# Answers as the versions of Python, pip and venv that the environment variables ask for. An index has
-# what it is asked for, but with REAL_PIP pip itself asks it.
+# Answers as the versions of Python, pip and venv that the environment variables ask for. An index
+# has what it is asked for, but with REAL_PIP pip itself asks it.
 STAND_IN = """#!/bin/sh
 echo "$*" >>"$LOG"
 case "$*" in
@@ -155,7 +177,13 @@ class Checkout:
         self.bin = folder / "bin"
         self.log = folder / "log"
         self.bin.mkdir()
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "tools/install.sh", ".ci/run"):
+        for name in (
+            "Makefile",
+            "pyproject.toml",
+            "constraints.txt",
+            "tools/install.sh",
+            ".ci/run",
+        ):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.path / name)
         for name in NEEDED.split():
@@ -174,8 +202,15 @@ class Checkout:
         """Returns the exit status and the output, and stores in `asked` the arguments of the stand-ins."""
         self.log.write_text("")
         # Nothing of the environment comes along: not MAKEFLAGS, not CI, not an active venv.
-        environment |= {"PATH": str(self.bin), "LOG": str(self.log), "REAL": sys.executable, "HOME": str(self.path)}
-        run = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=300)
+        environment |= {
+            "PATH": str(self.bin),
+            "LOG": str(self.log),
+            "REAL": sys.executable,
+            "HOME": str(self.path),
+        }
+        run = subprocess.run(
+            command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=300
+        )
         self.asked = self.log.read_text().splitlines()
         return run.returncode, run.stdout + run.stderr
 
@@ -206,7 +241,9 @@ def test_make_lab_installs_and_opens_the_first_notebook(checkout):
     assert status == 0, said
     assert checkout.installs() == ["-e .[lab]"]
     start = checkout.asked[-1]
-    assert start.startswith("-m jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb")
+    assert start.startswith(
+        "-m jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"
+    )
     assert start.endswith("--allow-root --no-browser --port 8899")
 
 
@@ -246,7 +283,11 @@ def test_a_python_that_will_do_is_found_beside_one_that_will_not(checkout, unfit
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [
-        (["lab", "PYTHON=/no where/python"], {}, "'/no where/python' (from the variable PYTHON) does not run"),
+        (
+            ["lab", "PYTHON=/no where/python"],
+            {},
+            "'/no where/python' (from the variable PYTHON) does not run",
+        ),
         (["lab"], {"FAKE_NO_VENV": "1"}, "apt install python3-venv"),
         (["test-torch"], {}, "give a version: make test-torch TORCH=2.9.1"),
     ],
@@ -259,7 +300,9 @@ def test_what_is_missing_is_told(checkout, arguments, environment, message):
 
 # PyTorch's own, the one host that is written down, and only here and in tools/install.sh.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-no_driver = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has an NVIDIA driver")
+no_driver = pytest.mark.skipif(
+    Path("/proc/driver/nvidia").exists(), reason="this machine has an NVIDIA driver"
+)
 
 
 @no_driver
@@ -295,14 +338,21 @@ ONLY_THE_INDEX["PIP_DEFAULT_TIMEOUT"] = "9999"
 
 def test_an_index_serves_torch_alone_and_costs_seconds_if_it_never_answers(checkout):
     _, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu")
-    assert checkout.installs() == ["--no-deps --index-url https://index.invalid/cpu torch", "-e .[lab]"]
+    assert checkout.installs() == [
+        "--no-deps --index-url https://index.invalid/cpu torch",
+        "-e .[lab]",
+    ]
     assert "using pip's default index" not in said
     shutil.rmtree(checkout.path / ".venv")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        status, said = checkout.make("lab", f"TORCH_INDEX=http://127.0.0.1:{port}", FAKE_LIMIT="2", **ONLY_THE_INDEX)
+        status, said = checkout.make(
+            "lab", f"TORCH_INDEX=http://127.0.0.1:{port}", FAKE_LIMIT="2", **ONLY_THE_INDEX
+        )
     assert status == 0
-    assert f"Could not install torch from http://127.0.0.1:{port}; using pip's default index" in said
+    assert (
+        f"Could not install torch from http://127.0.0.1:{port}; using pip's default index" in said
+    )
     assert checkout.installs() == ["-e .[lab]"]
 
 
@@ -315,7 +365,9 @@ def test_make_test_torch_runs_the_unit_tests_in_an_environment_of_its_own(checko
     assert not (checkout.path / ".venv").exists()
     own = (checkout.path / ".venv-torch-2.9.1/constraints.txt").read_text().splitlines()
     pins = (ROOT / "constraints.txt").read_text().splitlines()
-    assert [(a, b) for a, b in zip(pins, own, strict=True) if a != b] == [("torch==2.13.0", "torch==2.9.1")]
+    assert [(a, b) for a, b in zip(pins, own, strict=True) if a != b] == [
+        ("torch==2.13.0", "torch==2.9.1")
+    ]
     checkout.make("clean")
     assert not (checkout.path / ".venv-torch-2.9.1").exists()
 
@@ -338,11 +390,19 @@ def test_ci_runs_the_oldest_the_pinned_and_the_newest_torch_on_every_python():
     job = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["torch"]
     pairs = [(row["torch"], row["python"]) for row in job["strategy"]["matrix"]["include"]]
     minors = {".".join(torch.split(".")[:2]) for torch, _ in pairs}
-    assert minors == {private.OLDEST, private.NEWEST, ".".join(str(pinned(constraints()["torch"])).split(".")[:2])}
+    assert minors == {
+        private.OLDEST,
+        private.NEWEST,
+        ".".join(str(pinned(constraints()["torch"])).split(".")[:2]),
+    }
     assert {python for _, python in pairs} == {"3.11", "3.12", "3.13", "3.14"}
     declared = [r for r in map(Requirement, PROJECT["dependencies"]) if r.name == "torch"]
     for torch, python in pairs:
-        narrowed = [r.specifier for r in declared if not r.marker or r.marker.evaluate({"python_version": python})]
+        narrowed = [
+            r.specifier
+            for r in declared
+            if not r.marker or r.marker.evaluate({"python_version": python})
+        ]
         assert all(torch in specifier for specifier in narrowed), (torch, python)
     assert job["steps"][-1]["run"] == "make test-torch TORCH=${{ matrix.torch }}"
 
@@ -350,8 +410,13 @@ def test_ci_runs_the_oldest_the_pinned_and_the_newest_torch_on_every_python():
 def test_ci_installs_chromium_where_it_is_missing(checkout):
     checkout.program("id", "#!/bin/sh\necho 0\n")
     chromium = checkout.bin / "chromium"
-    checkout.program("apt-get", f'#!/bin/sh\necho "apt-get $*" >>"$LOG"; : >"{chromium}"; chmod +x "{chromium}"\n')
-    checkout.program("make", '#!/bin/sh\necho "make $* CI=$CI browser=$PACKVIZ_CHROMIUM" >>"$LOG"\n')
+    checkout.program(
+        "apt-get",
+        f'#!/bin/sh\necho "apt-get $*" >>"$LOG"; : >"{chromium}"; chmod +x "{chromium}"\n',
+    )
+    checkout.program(
+        "make", '#!/bin/sh\necho "make $* CI=$CI browser=$PACKVIZ_CHROMIUM" >>"$LOG"\n'
+    )
     command = ("bash", str(checkout.path / ".ci/run"))
     checkout.run(*command)
     assert "apt-get install -y --no-install-recommends chromium" in checkout.asked
@@ -391,7 +456,10 @@ def test_readmes_times_are_those_of_the_recorded_file():
     assert found.caption in README
     assert f"all {len(found.points)} combinations" in README
     for name, *shown in rows:
-        medians = [1e3 * training[name].median(method) for method in ("torch padded", "torch packed", "auto")]
+        medians = [
+            1e3 * training[name].median(method)
+            for method in ("torch padded", "torch packed", "auto")
+        ]
         assert [float(text.replace(",", "")) for text in shown] == pytest.approx(medians, rel=0.01)
 
 
@@ -416,10 +484,15 @@ def test_the_tables_of_notebooks_state_what_their_heads_state():
 
 
 def test_every_exercise_stands_in_the_one_notebook_that_its_docstring_names():
-    sources = {path.stem[:2]: path.read_text(encoding="utf-8") for path in (ROOT / "notebooks/source").glob("*.py")}
+    sources = {
+        path.stem[:2]: path.read_text(encoding="utf-8")
+        for path in (ROOT / "notebooks/source").glob("*.py")
+    }
     for name in checks.__all__:
         (named,) = re.findall(r"notebook (\d\d)", getattr(checks, name).__doc__)
-        assert [number for number, source in sources.items() if f"checks.{name}(" in source] == [named]
+        assert [number for number, source in sources.items() if f"checks.{name}(" in source] == [
+            named
+        ]
 
 
 def test_what_readme_points_to_exists():
@@ -435,17 +508,31 @@ def test_what_readme_points_to_exists():
 
 
 def test_no_package_registry_is_written_down():
-    # In two pieces, or this file would be the one that is found. Which index serves is each machine's own affair.
+    # In two pieces, or this file would be the one that is found. Which index serves is each
+    # machine's own affair.
     hosts = [
         "pypi." + "org", "python" + "hosted.org", "download.pytorch" + ".org", "anaconda" + ".org",
         "anaconda" + ".com", "npmjs" + ".org", "npmjs" + ".com", "ghcr" + ".io", "quay" + ".io", "docker" + ".io",
     ]  # fmt: skip
-    # In a CI container the checkout often belongs to someone else, and git then wants to be told that this is fine.
-    listing = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # In a CI container the checkout often belongs to someone else, and git then wants to be told
+    # that this is fine.
+    listing = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     run = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True)
     files = [path for name in run.stdout.split("\0") if name and (path := ROOT / name).is_file()]
     assert len(files) > 20
     found = {path: [host for host in hosts if host.encode() in path.read_bytes()] for path in files}
-    for name in ("tools/install.sh", "tests/unit/test_setup_files.py"):  # PyTorch's own: see CPU_INDEX
+    for name in (
+        "tools/install.sh",
+        "tests/unit/test_setup_files.py",
+    ):  # PyTorch's own: see CPU_INDEX
         found[ROOT / name].remove("download.pytorch" + ".org")
     assert {path: names for path, names in found.items() if names} == {}

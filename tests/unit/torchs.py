@@ -36,19 +36,32 @@ def weights(like):
 
 def bad_batches():
     x, good = torch.randn(3, 2, 2), [3, 1]
-    yield from ((x, bad, False, True) for bad in ([1, 3], [3, 0], [3, -1], [3], [3, 1, 1], [], [[3, 1]], [0, 0]))
-    yield from ((x, bad, False, False) for bad in ([3, 0], [3, -1], [3, 1, 1], [], [[3, 1]], ["a", "b"], None, 3))
     yield from (
-        (x, torch.tensor(bad), False, s) for bad in ([3.0, 1.0], [True, True], 3, [[3, 1]]) for s in (True, False)
+        (x, bad, False, True)
+        for bad in ([1, 3], [3, 0], [3, -1], [3], [3, 1, 1], [], [[3, 1]], [0, 0])
     )
     yield from (
-        (torch.randn(shape), good, False, s) for shape in ((3, 2, 0), (0, 2, 2), (3,), ()) for s in (True, False)
+        (x, bad, False, False)
+        for bad in ([3, 0], [3, -1], [3, 1, 1], [], [[3, 1]], ["a", "b"], None, 3)
+    )
+    yield from (
+        (x, torch.tensor(bad), False, s)
+        for bad in ([3.0, 1.0], [True, True], 3, [[3, 1]])
+        for s in (True, False)
+    )
+    yield from (
+        (torch.randn(shape), good, False, s)
+        for shape in ((3, 2, 0), (0, 2, 2), (3,), ())
+        for s in (True, False)
     )
     yield torch.randn(3, 0, 2), [], False, False
-    yield from ((wrong, good, False, s) for wrong in ([[1.0, 2.0]], None, "x") for s in (True, False))
+    yield from (
+        (wrong, good, False, s) for wrong in ([[1.0, 2.0]], None, "x") for s in (True, False)
+    )
     yield from ((x, good, flag, True) for flag in (1, 0, None))
     yield x, [2, 1, 1], True, True
-    # An empty tensor is refused before its lengths are looked at, when they need not be sorted first.
+    # An empty tensor is refused before its lengths are looked at, when they need not be sorted
+    # first.
     yield torch.randn(3, 2, 0), [1, 3], False, True
     yield torch.randn(3, 2, 0), [9, 9], False, True
     yield x, torch.tensor(good, device="meta"), False, True
@@ -56,7 +69,16 @@ def bad_batches():
 
 def hand_built():
     data = torch.randn(7, 2).requires_grad_()
-    for sizes in ([3, 2, 1, 1], [3, 2, 1], [3, 2, 2, 2], [3, 2, 1, 2], [4, 3], [7], [1] * 7, [1, 3, 3]):
+    for sizes in (
+        [3, 2, 1, 1],
+        [3, 2, 1],
+        [3, 2, 2, 2],
+        [3, 2, 1, 2],
+        [4, 3],
+        [7],
+        [1] * 7,
+        [1, 3, 3],
+    ):
         yield data, torch.tensor(sizes, dtype=torch.int64)
     yield data, torch.tensor([3, 2, 1, 1], dtype=torch.int32)
     yield data[:6], torch.tensor([3, 3])

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from packviz.bench.study import Comparison, Results, Study, by_comparison
-from packviz.bench.timing import Timing
+from packviz.measure.study import Comparison, Results, Study, by_comparison
+from packviz.measure.timing import Timing
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,6 @@ def study(calls=calls, **options):
     """The study."""
     points, others, parameters = [Point(2), Point(3)], {"more": [Point(9)]}, {"rounds": 2}
     measured = by_comparison(calls, warmup=1)
-    return Study("toy", Point, measured, Found, points, [Point(1)], others, parameters, version=2, **options)
+    return Study(
+        "toy", Point, measured, Found, points, [Point(1)], others, parameters, version=2, **options
+    )

@@ -15,12 +15,16 @@ class NoWaiting(TorchDispatchMode):
         tensors = [one for one in tree_leaves((args, given)) if isinstance(one, torch.Tensor)]
         if not all(one.is_cpu for one in tensors):
             assert name not in self.REFUSED, f"{name} waits for the device"
-            masks = [one for one in tensors[1:] if name.startswith("index") and one.dtype == torch.bool]
+            masks = [
+                one for one in tensors[1:] if name.startswith("index") and one.dtype == torch.bool
+            ]
             assert not masks, "a mask waits for the device: where is it true?"
         out = func(*args, **given)
         if name == "_to_copy" and args[0].device != out.device:
             assert not out.is_cpu, "a copy to the host waits for the device"
-            assert given.get("non_blocking"), "a copy to the device waits for it unless it is told not to"
+            assert given.get("non_blocking"), (
+                "a copy to the device waits for it unless it is told not to"
+            )
         if name == "copy_" and args[0].device != args[1].device:
             assert not args[0].is_cpu, "a copy to the host waits for the device"
             assert args[2:] == (True,), "a copy to the device waits for it unless it is told not to"

@@ -1,13 +1,14 @@
 """Measures the time from a key press until the picture has changed on the screen: `make bench-ui`.
 
-Every explorer at every size has its own notebook, beside a bare slider whose Python callback writes a label. Keys are
-pressed on the explorer and on the bare slider in turn, so that the load of the machine affects both alike. The result
-is the median of the ratios.
+Every panel at every size has its own notebook, beside a bare slider whose Python callback writes a
+label. Keys are pressed on the panel and on the bare slider in turn, so that the load of the machine
+affects both alike. The result is the median of the ratios.
 
-The page measures the time from the keydown event to two later events. At *change*, the last change of the picture, the
-counts or the error is in the DOM and laid out. At *paint*, the second animation frame after this change begins, so the
-frame that shows the change has been painted. There is a frame every 17 ms, so the time of *paint* is coarse and hides
-small differences. The aim applies to both ratios.
+The page measures the time from the keydown event to two later events. At *change*, the last change
+of the picture, the counts or the error is in the DOM and laid out. At *paint*, the second animation
+frame after this change begins, so the frame that shows the change has been painted. There is a
+frame every 17 ms, so the time of *paint* is coarse and hides small differences. The aim applies to
+both ratios.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ import sys
 from dataclasses import dataclass
 
 from browser.lab import Lab, LabError, Notebook, Panel
-from packviz.bench import Timing
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import table
+from packviz.measure import Timing
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An explorer at one size.
+    """An panel at one size.
 
     Attributes:
-        name: the name of the explorer.
+        name: the name of the panel.
         size: the size of its batch, as sequences × time steps.
-        make: the Python expression that makes the explorer.
+        make: the Python expression that makes the panel.
         slider: the accessible name of the slider to move.
-        aim: the longest time that it should take, as a multiple of the time that the bare slider and label take.
+        aim: the longest time that it should take, as a multiple of the time that the bare slider
+            and label take.
     """
 
     name: str
@@ -41,23 +43,55 @@ class Subject:
     aim: float
 
 
-# Only these two constants depend on the explorers' names and arguments.
-IMPORT = """from packviz.explorers import (
-    BatchingExplorer, CostExplorer, PackedExplorer, PaddingExplorer, RowExplorer, StaircaseExplorer,
+# Only these two constants depend on the panels' names and arguments.
+IMPORT = """from packviz.panels import (
+    BatchingPanel, CostPanel, PackedPanel, PaddingPanel, RowPanel, StaircasePanel,
 )"""
 SUBJECTS = (
-    Subject("padding", "64×128", "PaddingExplorer(kind='uniform', batch_size=64, longest=128)", "longest", 2.5),
-    Subject("padding", "512×512", "PaddingExplorer(kind='uniform', batch_size=512, longest=512)", "longest", 3.0),
-    Subject("packed", "64×128", "PackedExplorer([128 - 2 * i for i in range(64)], t=64)", "time step t", 2.5),
-    Subject("packed", "512×512", "PackedExplorer([512 - i for i in range(512)], t=256)", "time step t", 3.0),
-    Subject("cost", "64×128", "CostExplorer([128 - 2 * i for i in range(64)])", "hidden_size", 2.5),
-    Subject("cost", "512×512", "CostExplorer([512 - i for i in range(512)])", "hidden_size", 3.0),
-    Subject("staircase", "64×128", "StaircaseExplorer(many=64, longest=128)", "rectangles", 2.5),
-    Subject("staircase", "512×512", "StaircaseExplorer(many=512, longest=512)", "rectangles", 3.0),
-    Subject("batching", "512×128", "BatchingExplorer()", "batch size", 2.5),
-    Subject("batching", "2000×512", "BatchingExplorer(many=2000, longest=512)", "batch size", 3.0),
-    Subject("rows", "64×128", "RowExplorer(kind='uniform', many=64, longest=128, row_size=128)", "row size", 2.5),
-    Subject("rows", "512×512", "RowExplorer(kind='uniform', many=512, longest=512, row_size=512)", "row size", 3.0),
+    Subject(
+        "padding",
+        "64×128",
+        "PaddingPanel(kind='uniform', batch_size=64, longest=128)",
+        "longest",
+        2.5,
+    ),
+    Subject(
+        "padding",
+        "512×512",
+        "PaddingPanel(kind='uniform', batch_size=512, longest=512)",
+        "longest",
+        3.0,
+    ),
+    Subject(
+        "packed",
+        "64×128",
+        "PackedPanel([128 - 2 * i for i in range(64)], t=64)",
+        "time step t",
+        2.5,
+    ),
+    Subject(
+        "packed", "512×512", "PackedPanel([512 - i for i in range(512)], t=256)", "time step t", 3.0
+    ),
+    Subject("cost", "64×128", "CostPanel([128 - 2 * i for i in range(64)])", "hidden_size", 2.5),
+    Subject("cost", "512×512", "CostPanel([512 - i for i in range(512)])", "hidden_size", 3.0),
+    Subject("staircase", "64×128", "StaircasePanel(many=64, longest=128)", "rectangles", 2.5),
+    Subject("staircase", "512×512", "StaircasePanel(many=512, longest=512)", "rectangles", 3.0),
+    Subject("batching", "512×128", "BatchingPanel()", "batch size", 2.5),
+    Subject("batching", "2000×512", "BatchingPanel(many=2000, longest=512)", "batch size", 3.0),
+    Subject(
+        "rows",
+        "64×128",
+        "RowPanel(kind='uniform', many=64, longest=128, row_size=128)",
+        "row size",
+        2.5,
+    ),
+    Subject(
+        "rows",
+        "512×512",
+        "RowPanel(kind='uniform', many=512, longest=512, row_size=512)",
+        "row size",
+        3.0,
+    ),
 )
 BARE = """
 import ipywidgets
@@ -65,7 +99,7 @@ slider, label = ipywidgets.IntSlider(50, 0, 100), ipywidgets.Label("50")
 slider.observe(lambda change: setattr(label, "value", str(change.new)), names="value")
 ipywidgets.VBox([slider, label])
 """
-EXPLORER_PARTS = ".packviz-picture, .packviz-summary, .packviz-error"
+PANEL_PARTS = ".packviz-picture, .packviz-summary, .packviz-error"
 BARE_PARTS = "div.widget-label"
 WARM_UP = 4
 QUIET = 150  # a measurement ends after this many ms without a change
@@ -82,9 +116,16 @@ def line(subject: Subject, times: dict[str, Timing]) -> str:
     cells = [subject.name, subject.size]
     for timing in times.values():
         low, middle, high = map(milliseconds, timing.spread(OURS))
-        cells += [milliseconds(timing.median(BASE)), middle, f"{low}–{high}", f"{timing.ratio(OURS, BASE).value:.2f}"]
+        cells += [
+            milliseconds(timing.median(BASE)),
+            middle,
+            f"{low}–{high}",
+            f"{timing.ratio(OURS, BASE).value:.2f}",
+        ]
     worst = max(timing.ratio(OURS, BASE).value for timing in times.values())
-    return table([[*cells, f"≤ {subject.aim}", "ok" if worst <= subject.aim else "missed"]], COLUMNS)[0]
+    return table(
+        [[*cells, f"≤ {subject.aim}", "ok" if worst <= subject.aim else "missed"]], COLUMNS
+    )[0]
 
 
 def press(notebook: Notebook, panel: Panel, slider: str, parts: str) -> dict[str, float]:
@@ -93,7 +134,9 @@ def press(notebook: Notebook, panel: Panel, slider: str, parts: str) -> dict[str
     Raises:
         LabError: the panel has no such slider, or its picture did not change.
     """
-    sliders = {control.name: control for control in notebook.controls(panel, "slider") if control.usable}
+    sliders = {
+        control.name: control for control in notebook.controls(panel, "slider") if control.usable
+    }
     if slider not in sliders:
         raise LabError(f"no slider {slider!r} among {[*sliders]}")
     notebook.call("prepare", sliders[slider].id)
@@ -106,7 +149,8 @@ def press(notebook: Notebook, panel: Panel, slider: str, parts: str) -> dict[str
 
 
 def measure(lab: Lab, subject: Subject, presses: int) -> dict[str, Timing]:
-    """Measures a subject and the bare slider beside it in turn, after a warm-up, and returns the times by event.
+    """Measures a subject and the bare slider beside it in turn, after a warm-up, and returns the
+    times by event.
 
     Raises:
         LabError: the notebook failed, or a picture did not change.
@@ -117,24 +161,34 @@ def measure(lab: Lab, subject: Subject, presses: int) -> dict[str, Timing]:
             raise LabError("\n".join(map(str, problems)))
         panels = {
             BASE: (notebook.panels("output")[0], "", BARE_PARTS),
-            OURS: (notebook.panels("explorer")[0], subject.slider, EXPLORER_PARTS),
+            OURS: (notebook.panels("panel")[0], subject.slider, PANEL_PARTS),
         }
         found: dict[str, list[dict[str, float]]] = {name: [] for name in panels}
         for i in range(WARM_UP + presses):
             for name in [*panels][:: 1 if i % 2 else -1]:
                 found[name].append(press(notebook, *panels[name]))
-    seconds = {event: {k: [t[event] / 1e3 for t in v[WARM_UP:]] for k, v in found.items()} for event in EVENTS}
+    seconds = {
+        event: {k: [t[event] / 1e3 for t in v[WARM_UP:]] for k, v in found.items()}
+        for event in EVENTS
+    }
     return {event: Timing(each, WARM_UP) for event, each in seconds.items()}
 
 
 def main() -> int:
-    """Measures the explorers that the command line selects, and returns the exit status."""
-    parser = argparse.ArgumentParser(description="Time each explorer beside a bare slider.")
-    parser.add_argument("--presses", type=int, default=21, help="timed key presses for each explorer (default: 21)")
-    parser.add_argument("--only", default="", help="only the explorers whose 'name size' contains this text")
+    """Measures the panels that the command line selects, and returns the exit status."""
+    parser = argparse.ArgumentParser(description="Time each panel beside a bare slider.")
+    parser.add_argument(
+        "--presses", type=int, default=21, help="timed key presses for each panel (default: 21)"
+    )
+    parser.add_argument(
+        "--only", default="", help="only the panels whose 'name size' contains this text"
+    )
     options = parser.parse_args()
     each = [BASE, OURS, "quartiles", "ratio"]
-    heads = [["milliseconds to", "", "", "", "change", "", "", "", "", "paint"], ["", "", *each, *each, "aim"]]
+    heads = [
+        ["milliseconds to", "", "", "", "change", "", "", "", "", "paint"],
+        ["", "", *each, *each, "aim"],
+    ]
     print(*(table([head], COLUMNS)[0] for head in heads), sep="\n")
     try:
         with Lab() as lab:

@@ -11,7 +11,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 def find_chromium() -> str | None:
     """Returns the path of the browser, or None if there is none.
 
-    This is the program that `PACKVIZ_CHROMIUM` names or, if that variable is not set, the first of `NAMES` on the PATH.
+    This is the program that `PACKVIZ_CHROMIUM` names or, if that variable is not set, the first of
+    `NAMES` on the PATH.
     """
     named = os.environ.get("PACKVIZ_CHROMIUM")
     return next(filter(None, map(shutil.which, [named] if named else NAMES)), None)

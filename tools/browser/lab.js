@@ -179,10 +179,10 @@
 
   const outermost = (selector) => (node) => !node.parentElement.closest(selector);
 
-  /** Returns every panel: explorers, quizzes, and other outputs that contain a control. Each gets an id. */
+  /** Returns every panel: panels, quizzes, and other outputs that contain a control. Each gets an id. */
   const panels = () => {
-    const named = [...notebook().querySelectorAll('.packviz-explorer, .packviz-quiz')]
-      .filter(outermost('.packviz-explorer, .packviz-quiz'));
+    const named = [...notebook().querySelectorAll('.packviz-panel, .packviz-quiz')]
+      .filter(outermost('.packviz-panel, .packviz-quiz'));
     const others = [...notebook().querySelectorAll('.jp-OutputArea-child')]
       .filter((node) => !named.some((panel) => node.contains(panel) || panel.contains(node)))
       .filter((node) => node.querySelector(CONTROLS));
@@ -196,7 +196,7 @@
 
   pv.panels = () => panels().map((node) => ({
     id: node.dataset.pvPanel,
-    kind: node.classList.contains('packviz-explorer') ? 'explorer'
+    kind: node.classList.contains('packviz-panel') ? 'panel'
       : node.classList.contains('packviz-quiz') ? 'quiz' : 'output',
     cell: [...notebook().querySelectorAll('.jp-Cell')].indexOf(node.closest('.jp-Cell')),
   }));

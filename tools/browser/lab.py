@@ -7,8 +7,9 @@
             notebook.set_theme(dark=True)
             notebook.screenshots(Path("artefacts/screenshots"), "01_why_pack-dark")
 
-JupyterLab runs on the loopback interface with a free port, a token and its own temporary settings. It serves a *copy*
-of the notebooks, so that the checkout stays as it is. Any request to a different host is refused and recorded.
+JupyterLab runs on the loopback interface with a free port, a token and its own temporary settings.
+It serves a *copy* of the notebooks, so that the checkout stays as it is. Any request to a different
+host is refused and recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Route,
+    WebSocketRoute,
+    sync_playwright,
+)
 from playwright.sync_api import TimeoutError as PageTimeoutError
 
 from browser.chromium import find_chromium, how_to_get_it
@@ -50,14 +59,17 @@ CHROMIUM_FLAGS = (
 LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])"
 OUTSIDE = re.compile(rf"^(?!(https?|wss?)://{LOOPBACK}([:/]|$)|data:|blob:|about:|chrome)")
 SETTINGS: dict[str, dict[str, Any]] = {
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none", "autoStartDefaultKernel": True},
+    "@jupyterlab/notebook-extension:tracker": {
+        "windowingMode": "none",
+        "autoStartDefaultKernel": True,
+    },
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
 # Errors that JupyterLab itself writes to the console even if nothing is wrong.
 HARMLESS_CONSOLE = re.compile(r"favicon|ResizeObserver loop")
-# JupyterLab asks every kernel for its widgets, and a kernel without ipywidgets then writes to stderr. torch.profiler
-# writes to stderr when it starts and stops.
+# JupyterLab asks every kernel for its widgets, and a kernel without ipywidgets then writes to
+# stderr. torch.profiler writes to stderr when it starts and stops.
 HARMLESS_STDERR = re.compile(
     r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
 )
@@ -87,7 +99,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Panel:
-    """An explorer, a quiz, or any other output that contains a control."""
+    """An panel, a quiz, or any other output that contains a control."""
 
     id: str
     kind: str
@@ -100,8 +112,8 @@ class Control:
 
     Attributes:
         id: a name for its DOM node, which is valid as long as the node exists.
-        kind: ``slider``, ``play``, ``dropdown``, ``text``, ``number``, ``checkbox``, ``radio``, ``toggle``,
-            ``choice`` (one of several toggle buttons) or ``button``.
+        kind: ``slider``, ``play``, ``dropdown``, ``text``, ``number``, ``checkbox``, ``radio``,
+            ``toggle``, ``choice`` (one of several toggle buttons) or ``button``.
         name: the accessible name, or an empty string.
         options: the choices of a dropdown.
         usable: True if it is visible and enabled and, for a slider, can move.
@@ -130,7 +142,8 @@ class Server:
             source: the folder of notebooks to copy; None for an empty folder.
 
         Raises:
-            LabError: the server ended or did not answer in time. The message contains the end of its log.
+            LabError: the server ended or did not answer in time. The message contains the end of
+                its log.
         """
         self.home = Path(tempfile.mkdtemp(prefix="packviz-lab-"))
         self.root = self.home / "notebooks"
@@ -139,7 +152,11 @@ class Server:
         if source is None:
             self.root.mkdir()
         else:
-            shutil.copytree(source, self.root, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
+            shutil.copytree(
+                source,
+                self.root,
+                ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"),
+            )
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 self._command(), env=self._environment(), cwd=self.root, stdin=subprocess.DEVNULL,
@@ -164,7 +181,8 @@ class Server:
             f"--LabApp.workspaces_dir={self.home / 'workspaces'}",
             "--LabApp.extension_manager=readonly",
             "--MappingKernelManager.kernel_info_timeout=300",  # seconds in which a kernel starts
-            # If this process is killed, the server and its kernels end after 15 minutes without use.
+            # If this process is killed, the server and its kernels end after 15 minutes without
+            # use.
             "--MappingKernelManager.cull_idle_timeout=900",
             "--ServerApp.shutdown_no_activity_timeout=900",
         ]  # fmt: skip
@@ -175,7 +193,11 @@ class Server:
         for folder in folders.values():
             (self.home / folder).mkdir()
         own = {name: str(self.home / folder) for name, folder in folders.items()}
-        own |= {"JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_TOKEN": self.token, "PYTHONUNBUFFERED": "1"}
+        own |= {
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "JUPYTER_TOKEN": self.token,
+            "PYTHONUNBUFFERED": "1",
+        }
         return {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")} | own
 
     def _wait_until_up(self, limit: float) -> str:
@@ -207,7 +229,9 @@ class Server:
     def _signal(self, signum: int, *, everyone: bool) -> None:
         with contextlib.suppress(ProcessLookupError):
             if everyone and hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signum)  # the server leads its own group, because of start_new_session
+                os.killpg(
+                    self.process.pid, signum
+                )  # the server leads its own group, because of start_new_session
             else:
                 self.process.send_signal(signum)
 
@@ -215,7 +239,9 @@ class Server:
 class Lab:
     """A context manager that runs a server and a browser."""
 
-    def __init__(self, source: Path | None = None, *, width: int = 1280, height: int = 1000) -> None:
+    def __init__(
+        self, source: Path | None = None, *, width: int = 1280, height: int = 1000
+    ) -> None:
         """Stores the arguments. Nothing starts before the ``with`` block.
 
         Args:
@@ -233,15 +259,21 @@ class Lab:
             raise LabError(how_to_get_it())
         with contextlib.ExitStack() as stack:
             playwright = stack.enter_context(sync_playwright())
-            self.browser: Browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
+            self.browser: Browser = playwright.chromium.launch(
+                executable_path=executable, args=list(CHROMIUM_FLAGS)
+            )
             stack.callback(self.browser.close)
-            # The server is closed first, because Ctrl-C also reaches the browser, and little time is left after it.
+            # The server is closed first, because Ctrl-C also reaches the browser, and little time
+            # is left after it.
             self.server = stack.enter_context(contextlib.closing(Server(self.source)))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stack.close()
 
@@ -253,7 +285,12 @@ class Lab:
              "execution_count": None}
             for i, source in enumerate(cells)
         ]  # fmt: skip
-        document = {"cells": body, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+        document = {
+            "cells": body,
+            "metadata": {"kernelspec": kernel},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
         (self.server.root / name).write_text(json.dumps(document))
         return name
 
@@ -261,8 +298,8 @@ class Lab:
     def open(self, name: str) -> Iterator[Notebook]:
         """Opens a notebook, and shuts its kernel down at the end.
 
-        The notebook opens in the tab of the previous one, because JupyterLab takes five seconds to load. After an
-        exception, JupyterLab is loaded again in a fresh browser profile.
+        The notebook opens in the tab of the previous one, because JupyterLab takes five seconds to
+        load. After an exception, JupyterLab is loaded again in a fresh browser profile.
         """
         tab = self._tab or Tab(self)
         self._tab = None
@@ -294,7 +331,9 @@ class Tab:
         """
         self.seen: list[Problem] = []
         context = lab.browser.new_context(
-            viewport={"width": lab.width, "height": lab.height}, service_workers="block", locale="en-GB"
+            viewport={"width": lab.width, "height": lab.height},
+            service_workers="block",
+            locale="en-GB",
         )
         self.close = context.close
         context.add_init_script(path=PAGE_SCRIPT)
@@ -304,8 +343,12 @@ class Tab:
         self.page: Page = context.new_page()
         self.page.on("pageerror", lambda error: self.see("page", str(error)))
         self.page.on("console", self._on_console)
-        self.page.goto(f"{lab.server.url}lab/workspaces/pv{secrets.token_hex(4)}?token={lab.server.token}")
-        self.page.wait_for_function("() => window.packvizLab && packvizLab.started()", timeout=300_000)
+        self.page.goto(
+            f"{lab.server.url}lab/workspaces/pv{secrets.token_hex(4)}?token={lab.server.token}"
+        )
+        self.page.wait_for_function(
+            "() => window.packvizLab && packvizLab.started()", timeout=300_000
+        )
         self.page.evaluate("() => packvizLab.command('application:toggle-left-area')")
 
     def see(self, kind: str, text: str) -> None:
@@ -336,7 +379,8 @@ class Notebook:
         self.page.wait_for_function("() => packvizLab.ready()", timeout=300_000)
         self.call("listen")
 
-    # -- problems -----------------------------------------------------------------------------------
+    # -- problems
+    # -----------------------------------------------------------------------------------
 
     def problems(self) -> list[Problem]:
         """Returns all problems since the last call, in cells, callbacks, the page, requests and the server's log."""
@@ -355,29 +399,36 @@ class Notebook:
         """Returns a problem for each error, stderr output, cell that did not run and widget that is not drawn."""
         return [problem for cell in self.call("cells") for problem in _cell_problems(cell)]
 
-    # -- actions ------------------------------------------------------------------------------------
+    # -- actions
+    # ------------------------------------------------------------------------------------
 
     def call(self, function: str, *arguments: object) -> Any:
         """Calls a function of `lab.js` in the page, and returns its result."""
-        return self.page.evaluate("([name, given]) => window.packvizLab[name](...given)", [function, list(arguments)])
+        return self.page.evaluate(
+            "([name, given]) => window.packvizLab[name](...given)", [function, list(arguments)]
+        )
 
     def run_all(self, limit: float = 600.0) -> None:
         """Runs all cells, and waits until the kernel is idle and the page no longer changes.
 
         Raises:
-            LabError: the page still changes after `limit` seconds, or JupyterLab refused to run the cells.
+            LabError: the page still changes after `limit` seconds, or JupyterLab refused to run the
+                cells.
         """
         self.call("startRun")
         self.page.wait_for_function("() => packvizLab.run.done", timeout=limit * 1000, polling=50)
         error = self.page.evaluate("() => packvizLab.run.error")
         if error:
             raise LabError(f"{self.name}: {error}")
-        with contextlib.suppress(PageTimeoutError):  # `cell_problems` reports a widget that is never drawn
+        with contextlib.suppress(
+            PageTimeoutError
+        ):  # `cell_problems` reports a widget that is never drawn
             self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
         self.settle(quiet=0.5)
 
     def settle(self, quiet: float = 0.15, limit: float = 300.0) -> None:
-        """Waits until the kernel is idle and the notebook's DOM has not changed for `quiet` seconds.
+        """Waits until the kernel is idle and the notebook's DOM has not changed for `quiet`
+        seconds.
 
         Raises:
             LabError: the DOM still changes after `limit` seconds.
@@ -397,10 +448,11 @@ class Notebook:
         with contextlib.suppress(Exception):
             self.call("shutdown")
 
-    # -- panels and controls ------------------------------------------------------------------------
+    # -- panels and controls
+    # ------------------------------------------------------------------------
 
     def panels(self, kind: str | None = None) -> list[Panel]:
-        """Returns the panels on the page in order. `kind` selects one kind: ``explorer``, ``quiz`` or ``output``."""
+        """Returns the panels on the page in order. `kind` selects one kind: ``panel``, ``quiz`` or ``output``."""
         found = [Panel(**panel) for panel in self.call("panels")]
         return [panel for panel in found if kind in (None, panel.kind)]
 
@@ -428,7 +480,8 @@ class Notebook:
         """Returns the error that a panel shows, or an empty string."""
         return str(self.call("errorText", panel.id))
 
-    # -- screenshots --------------------------------------------------------------------------------
+    # -- screenshots
+    # --------------------------------------------------------------------------------
 
     def screenshots(self, folder: Path, prefix: str, height: int = SHOT_HEIGHT) -> list[Path]:
         """Saves screenshots of the whole notebook, from the top, as ``PREFIX-01.png`` and so on."""

@@ -1,9 +1,10 @@
 """Adds an alternative text to every stored picture, for readers who cannot see the picture.
 
-nbconvert gives an SVG or PNG output no alternative text in its HTML, but it prefers an HTML output if there is one. So
-every picture also has an HTML output: the same picture as an `<img>`, whose `alt` is the first paragraph of the
-picture's text. Its data is in base64, because code hosts remove `<svg>` from HTML. A chart's PNG is large, so it is
-stored only in the HTML.
+nbconvert gives an SVG or PNG output no alternative text in its HTML, but it prefers an HTML output
+if there is one. So
+every picture also has an HTML output: the same picture as an `<img>`, whose `alt` is the first
+paragraph of the picture's text. Its data is in base64, because code hosts remove `<svg>` from HTML.
+A chart's PNG is large, so it is stored only in the HTML.
 """
 
 from __future__ import annotations

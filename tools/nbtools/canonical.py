@@ -25,7 +25,9 @@ _nbformat: Any = nbformat  # its functions have no type annotations
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 _BINARY = {"image/png", "image/jpeg", "bdata"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])(?:/home/|/Users/|/root/|/tmp/|/var/folders/|[A-Za-z]:\\+Users\\)\S*")
+_SOMEBODYS_FOLDER = re.compile(
+    r"(?<![\w.])(?:/home/|/Users/|/root/|/tmp/|/var/folders/|[A-Za-z]:\\+Users\\)\S*"
+)
 _BASE64 = re.compile(r";base64,[A-Za-z0-9+/=]+")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -33,11 +35,12 @@ _RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
 
 
 def canonical(notebook: Any, stem: str) -> Any:
-    """Returns a copy of a notebook in the form in which it is stored. A second call on the copy changes nothing.
+    """Returns a copy of a notebook in the form in which it is stored. A second call on the copy
+    changes nothing.
 
-    Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's number and the cell's
-    position. Consecutive streams are joined. A traceback keeps only the cell's own lines, not those of libraries. The
-    output of a live timing becomes a fixed sentence.
+    Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's
+    number and the cell's position. Consecutive streams are joined. A traceback keeps only the
+    cell's own lines, not those of libraries. The output of a live timing becomes a fixed sentence.
 
     Args:
         notebook: An nbformat 4 notebook.
@@ -84,7 +87,8 @@ def plain(text: str) -> str:
 
 
 def leaks(cell: Any, root: Path) -> list[str]:
-    """Lists everything in a cell's outputs that depends on the run or the machine: folders, addresses and random ids.
+    """Lists everything in a cell's outputs that depends on the run or the machine: folders,
+    addresses and random ids.
 
     Args:
         cell: A code cell.
@@ -96,15 +100,22 @@ def leaks(cell: Any, root: Path) -> list[str]:
         for path in _own_folders(root):
             if re.search(rf"(?<![\w.]){re.escape(path)}(?![\w.-])", text):
                 found.append(f"an output contains this machine's path {path}")
-        found += [f"an output contains somebody's path {hit[0]}" for hit in _SOMEBODYS_FOLDER.finditer(text)]
-        found += [f"an output contains a memory address ({hit[0]})" for hit in _ADDRESS.finditer(text)]
+        found += [
+            f"an output contains somebody's path {hit[0]}"
+            for hit in _SOMEBODYS_FOLDER.finditer(text)
+        ]
+        found += [
+            f"an output contains a memory address ({hit[0]})" for hit in _ADDRESS.finditer(text)
+        ]
         found += [f"an output contains a random id ({hit[0]})" for hit in _RANDOM_ID.finditer(text)]
     return list(dict.fromkeys(found))
 
 
 def _own_folders(root: Path) -> list[str]:
     folders = [root, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())]
-    both = {one for folder in folders for one in (folder, folder.resolve())}  # a folder may be a symbolic link
+    both = {
+        one for folder in folders for one in (folder, folder.resolve())
+    }  # a folder may be a symbolic link
     return sorted(str(folder) for folder in both if folder != Path(folder.anchor))
 
 
@@ -151,7 +162,9 @@ def _output(output: Any) -> dict[str, Any] | None:
     if output.output_type == "error":
         cleaned["traceback"] = _own_frames(output.traceback)
     if "data" in cleaned:
-        cleaned["data"] = {kind: value for kind, value in output.data.items() if kind != WIDGET_VIEW}
+        cleaned["data"] = {
+            kind: value for kind, value in output.data.items() if kind != WIDGET_VIEW
+        }
         if not cleaned["data"]:
             return None
     return cleaned

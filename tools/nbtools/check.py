@@ -9,13 +9,30 @@ from pathlib import Path
 from typing import Any
 
 from nbtools.alternative import as_html, is_picture, png_of
-from nbtools.canonical import LIVE_TIMING, PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads, tags, text_of
+from nbtools.canonical import (
+    LIVE_TIMING,
+    PLOTLY,
+    WIDGET_VIEW,
+    canonical,
+    dumps,
+    leaks,
+    loads,
+    tags,
+    text_of,
+)
 from nbtools.source import CLAIMS, Edition, SourceError, editions, source_files
 
 MAX_LINES = 15
 MAX_BYTES = 1_500_000
 IGNORE_TAGS = {"nbval-ignore-output", "nbval-skip"}
-KNOWN_TAGS = {"parameters", "exercise", "quiz", "raises-exception", CLAIMS, LIVE_TIMING} | IGNORE_TAGS
+KNOWN_TAGS = {
+    "parameters",
+    "exercise",
+    "quiz",
+    "raises-exception",
+    CLAIMS,
+    LIVE_TIMING,
+} | IGNORE_TAGS
 
 _ASSERTS = re.compile(r"(?m)^\s*assert\b")
 _NBVAL_COMMENT = re.compile(r"(?m)^\s*#\s*((?:NBVAL_|PYTEST_VALIDATE_)\w+)\s*$")
@@ -29,11 +46,13 @@ _FETCHES = re.compile(
 
 
 def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
-    """Lists the defects of the stored notebooks, one per line. If a source has changed, the difference is shown.
+    """Lists the defects of the stored notebooks, one per line. If a source has changed, the
+    difference is shown.
 
     Args:
         root: The folder that contains `notebooks/`.
-        names: The notebooks to check. Without names, all are checked, and notebooks without a source are defects, too.
+        names: The notebooks to check. Without names, all are checked, and notebooks without a
+            source are defects, too.
     """
     names = list(names)
     try:
@@ -47,7 +66,10 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
             expected = editions(source)
         except SourceError as error:
             found.append(str(error))
-            belonging |= {source.parent.parent / folder / f"{source.stem}.ipynb" for folder in ("", "solutions")}
+            belonging |= {
+                source.parent.parent / folder / f"{source.stem}.ipynb"
+                for folder in ("", "solutions")
+            }
             continue
         belonging |= {edition.path for edition in expected}
         for edition in expected:
@@ -60,7 +82,9 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
 def stored_notebooks(root: Path) -> list[Path]:
     """Lists the notebook files under `root`, for the reader and with solutions."""
     folder = root / "notebooks"
-    return [path for place in (folder, folder / "solutions") for path in sorted(place.glob("*.ipynb"))]
+    return [
+        path for place in (folder, folder / "solutions") for path in sorted(place.glob("*.ipynb"))
+    ]
 
 
 def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
@@ -84,7 +108,9 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
     yield from _order(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            yield from (f"cell {cell.get('id', '?')}: {problem}" for problem in _cell_defects(cell, root))
+            yield from (
+                f"cell {cell.get('id', '?')}: {problem}" for problem in _cell_defects(cell, root)
+            )
 
 
 def exercises(reader: Any, solved: Any) -> dict[int, Any]:
@@ -95,7 +121,11 @@ def exercises(reader: Any, solved: Any) -> dict[int, Any]:
 def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
     """Returns the code cells of the reader's notebook, each after the position of its counterpart in the solutions."""
     ours = [cell for cell in reader.cells if cell.cell_type == "code"]
-    places = [i for i, cell in enumerate(solved.cells) if cell.cell_type == "code" and CLAIMS not in tags(cell)]
+    places = [
+        i
+        for i, cell in enumerate(solved.cells)
+        if cell.cell_type == "code" and CLAIMS not in tags(cell)
+    ]
     return list(zip(places, ours, strict=False))
 
 
@@ -103,7 +133,10 @@ def _apart(root: Path, *paths: Path) -> Iterator[str]:
     """Yields a defect for each cell whose outputs differ between the editions, because the tests run it only once."""
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
-    except (OSError, ValueError):  # there is only one edition, or one is missing or broken, which is reported elsewhere
+    except (
+        OSError,
+        ValueError,
+    ):  # there is only one edition, or one is missing or broken, which is reported elsewhere
         return
     for i, cell in _pairs(reader, solved):
         other = solved.cells[i]
@@ -115,7 +148,10 @@ def _apart(root: Path, *paths: Path) -> Iterator[str]:
 
 
 def _shown(cell: Any) -> list[dict[str, Any]]:
-    return [{k: v for k, v in one.items() if k not in ("execution_count", "traceback")} for one in cell.outputs]
+    return [
+        {k: v for k, v in one.items() if k not in ("execution_count", "traceback")}
+        for one in cell.outputs
+    ]
 
 
 _REMEDY = "run `make notebooks`"
@@ -220,4 +256,10 @@ def _pictures(cell: Any) -> Iterator[str]:
             yield "an output fetches from the network"
 
 
-_JUDGES: tuple[Callable[[Any], Iterator[str]], ...] = (_too_long, _odd_tags, _claims, _errors, _pictures)
+_JUDGES: tuple[Callable[[Any], Iterator[str]], ...] = (
+    _too_long,
+    _odd_tags,
+    _claims,
+    _errors,
+    _pictures,
+)

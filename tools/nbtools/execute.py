@@ -24,7 +24,14 @@ QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR", "--HistoryManager.hist_file=:me
 CHART_SCALE = 2
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_NOT_PASSED_ON = ("PACKVIZ_STRICT", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "NO_COLOR", "PLOTLY_RENDERER")
+_NOT_PASSED_ON = (
+    "PACKVIZ_STRICT",
+    "PYTHONWARNINGS",
+    "PYTHONSTARTUP",
+    "FORCE_COLOR",
+    "NO_COLOR",
+    "PLOTLY_RENDERER",
+)
 
 
 class RunError(RuntimeError):
@@ -47,7 +54,8 @@ def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[st
 
 
 def executed(edition: Edition) -> Any:
-    """Runs an edition from top to bottom, and returns it in canonical form, with its charts not yet drawn.
+    """Runs an edition from top to bottom, and returns it in canonical form, with its charts not yet
+    drawn.
 
     Raises:
         RunError: A cell raised an error or took too long, or the kernel died.
@@ -82,8 +90,8 @@ def charts(notebook: Any) -> Iterator[Any]:
 def draw_charts(notebook: Any, stored: Any | None = None) -> None:
     """Adds a PNG to each chart that has none.
 
-    If the stored notebook has a picture of the same chart, that picture is kept, because a machine with different fonts
-    would give an unchanged chart a new picture.
+    If the stored notebook has a picture of the same chart, that picture is kept, because a machine
+    with different fonts would give an unchanged chart a new picture.
 
     Args:
         notebook: The notebook to change in place.
@@ -92,7 +100,9 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
     Raises:
         RunError: Chromium is missing.
     """
-    old = {_key(chart): png_of(chart) for chart in charts(stored) if png_of(chart)} if stored else {}
+    old = (
+        {_key(chart): png_of(chart) for chart in charts(stored) if png_of(chart)} if stored else {}
+    )
     missing = [chart for chart in charts(notebook) if PNG not in chart.data]
     new = [chart for chart in missing if _key(chart) not in old]
     drawn = {_key(chart): picture for chart, picture in zip(new, _pictures(new), strict=True)}
@@ -115,7 +125,7 @@ def _pictures(some: list[Any]) -> list[str]:
 
 async def _rasterised(some: list[Any], browser: str) -> list[str]:
     """Draws charts in one headless browser, which needs no network."""
-    from kaleido import Kaleido  # noqa: PLC0415  slow to import, and only needed here
+    from kaleido import Kaleido
 
     pictures = []
     async with Kaleido(n=1, timeout=CELL_SECONDS, mathjax=False, path=browser) as kaleido:
@@ -130,8 +140,10 @@ async def _rasterised(some: list[Any], browser: str) -> list[str]:
 
 def _small(png: bytes) -> bytes:
     """Reduces a chart's PNG to a fifth of its size, because readers download it. Charts need only a few colours."""
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
     small = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
+        small, "PNG", optimize=True
+    )
     return small.getvalue()

@@ -37,7 +37,9 @@ def parse_parameters(pairs: list[str]) -> dict[str, Any]:
             parsed[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise ParameterError(f"-p {pair}: the value is neither JSON nor YAML ({reason})") from None
+            raise ParameterError(
+                f"-p {pair}: the value is neither JSON nor YAML ({reason})"
+            ) from None
     return parsed
 
 
@@ -50,13 +52,16 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
         parameters: Values for names in the notebook's `parameters` cell.
 
     Raises:
-        ParameterError: The notebook has no such parameter, or `out` is in the folder of the notebook.
+        ParameterError: The notebook has no such parameter, or `out` is in the folder of the
+            notebook.
         RunError: A cell raised an error, and is not tagged `raises-exception`.
     """
     refuse_unknown(notebook, parameters)
     out = out.resolve()
     if out.is_relative_to(notebook.resolve().parent):
-        raise ParameterError(f"{out} is in the folder of the committed notebooks; choose another place for the result")
+        raise ParameterError(
+            f"{out} is in the folder of the committed notebooks; choose another place for the result"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     env = kernel_env(strict=False)
     os.environ.clear()
@@ -77,13 +82,17 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
     except PapermillExecutionError as error:
         if _only_meant_errors(out):
             return
-        raise RunError(f"{notebook.name} raised an error; its outputs are in {out}\n{plain(str(error))}") from None
+        raise RunError(
+            f"{notebook.name} raised an error; its outputs are in {out}\n{plain(str(error))}"
+        ) from None
 
 
 def _only_meant_errors(out: Path) -> bool:
-    """Returns whether every error in a result was intended. If so, it also removes papermill's error banners.
+    """Returns whether every error in a result was intended. If so, it also removes papermill's
+    error banners.
 
-    Papermill continues after a cell tagged `raises-exception`, but still reports the run as a failure.
+    Papermill continues after a cell tagged `raises-exception`, but still reports the run as a
+    failure.
     """
     notebook = remove_error_markers(loads(out.read_text(encoding="utf-8")))
     for cell in notebook.cells:

@@ -1,8 +1,9 @@
 """A pytest plugin that extends nbval for the strict run.
 
-A test of a solutions notebook also tests the reader's notebook, because the two differ only in the exercises. Before
-each solution, the reader's cell, which contains the stub, runs in the same kernel. Only solutions run in strict mode.
-The plugin also records the peak memory of each notebook's kernel.
+A test of a solutions notebook also tests the reader's notebook, because the two differ only in the
+exercises. Before each solution, the reader's cell, which contains the stub, runs in the same
+kernel. Only solutions run in strict mode. The plugin also records the peak memory of each
+notebook's kernel.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Turns a source file into its notebooks, without running them.
 
-A source is `notebooks/source/NN_name.py` in jupytext's percent format. It becomes the reader's notebook
-`notebooks/NN_name.ipynb` and, if it contains solutions or claims, also `notebooks/solutions/NN_name.ipynb`.
+A source is `notebooks/source/NN_name.py` in jupytext's percent format. It becomes the reader's
+notebook `notebooks/NN_name.ipynb` and, if it contains solutions or claims, also
+`notebooks/solutions/NN_name.ipynb`.
 
-A cell tagged `claims` checks the statements of a section. Readers do not need it, and its assertions may fail in their
-version of torch, so it appears only in the solutions notebook, where it is folded. Every test run executes it.
+A cell tagged `claims` checks the statements of a section. Readers do not need it, and its
+assertions may fail in their version of torch, so it appears only in the solutions notebook, where
+it is folded. Every test run executes it.
 """
 
 from __future__ import annotations
@@ -60,11 +62,12 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
 
     Args:
         root: The folder that contains `notebooks/`.
-        names: Names such as `01_why_pack` or `01`, or paths of sources or notebooks. Without names, all are returned.
+        names: Names such as `01_why_pack` or `01`, or paths of sources or notebooks. Without names,
+            all are returned.
 
     Raises:
-        SourceError: There is no source, or none with one of these names; a file is not named `NN_name.py`; or two
-            files share a number.
+        SourceError: There is no source, or none with one of these names; a file is not named
+            `NN_name.py`; or two files share a number.
     """
     found = sorted((root / "notebooks" / "source").glob("*.py"))
     if not found:
@@ -78,16 +81,19 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
     wanted = [Path(name).stem if "." in Path(name).name else Path(name).name for name in names]
     known = {path.stem for path in found} | set(numbers)
     if unknown := [name for name in wanted if name not in known]:
-        raise SourceError(f"no notebook is named {', '.join(unknown)}; choose from {', '.join(p.stem for p in found)}")
+        raise SourceError(
+            f"no notebook is named {', '.join(unknown)}; choose from {', '.join(p.stem for p in found)}"
+        )
     return [p for p in found if not wanted or p.stem in wanted or p.stem[:2] in wanted]
 
 
 def editions(source: Path) -> list[Edition]:
-    """Reads a source, and returns the reader's notebook and, if there are solutions or claims, the solutions notebook.
+    """Reads a source, and returns the reader's notebook and, if there are solutions or claims, the
+    solutions notebook.
 
     Raises:
-        SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell option, a
-            cell that is neither code nor Markdown, or no heading.
+        SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell
+            option, a cell that is neither code nor Markdown, or no heading.
     """
     original = jupytext.read(source, fmt="py:percent")
     for position, cell in enumerate(original.cells):
@@ -108,11 +114,12 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
     """Splits a cell's text at its solution regions.
 
     Returns:
-        The text in which a stub line replaces each region, and the text in which only the markers are removed.
+        The text in which a stub line replaces each region, and the text in which only the markers
+        are removed.
 
     Raises:
-        SourceError: A region is not closed, is not opened, is empty or contains a second region, or a marker is
-            misspelt.
+        SourceError: A region is not closed, is not opened, is empty or contains a second region, or
+            a marker is misspelt.
     """
     stub: list[str] = []
     solved: list[str] = []
@@ -212,7 +219,11 @@ def _deepen(notebook: Any, name: str) -> None:
             continue
         cell.source = one_folder_deeper(cell.source)
         if untitled:
-            cell.source, titles = re.subn(r"(?m)^(# .*?)[ \t]*$", r"\1 (solutions)", cell.source, count=1)
+            cell.source, titles = re.subn(
+                r"(?m)^(# .*?)[ \t]*$", r"\1 (solutions)", cell.source, count=1
+            )
             untitled = not titles
     if untitled:
-        raise SourceError(f"{name}: has no heading; begin with one, because '(solutions)' is appended to it")
+        raise SourceError(
+            f"{name}: has no heading; begin with one, because '(solutions)' is appended to it"
+        )

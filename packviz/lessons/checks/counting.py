@@ -17,9 +17,16 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
     """Checks a function that computes the GEMM FLOPs of a GRU's forward pass on a packed batch.
 
-    The function takes the input size, the hidden size and the lengths. The exercise is in notebook 07.
+    The function takes the input size, the hidden size and the lengths. The exercise is in notebook
+    07.
     """
-    cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
+    cases = [
+        (3, 7, [9, 8, 6, 4, 3, 2]),
+        (1, 1, [1]),
+        (2, 5, [4, 4]),
+        (16, 4, [3, 5, 2, 4]),
+        (8, 8, [10, 1]),
+    ]
     counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
     answers = [answer(i, h, list(lengths)) for i, h, lengths in cases]
     rows = Comparison("the five cases", answers, [count.packed for count in counts])
@@ -31,12 +38,23 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
 
 
 def _flops_hint(count: FlopCount, yours: Any) -> str:
-    from_input, from_state, _ = (count.layout.n_valid * product for product in count.spec.products[0])
+    from_input, from_state, _ = (
+        count.layout.n_real * product for product in count.spec.products[0]
+    )
     mistakes = [
-        (count.padded, "That is the padded count. In a packed batch, only real cells are computed."),
+        (
+            count.padded,
+            "That is the padded count. In a packed batch, only real cells are computed.",
+        ),
         (count.packed / 2, "Each entry of a product takes a multiplication and an addition."),
-        (count.packed / 3, "At each step, a GRU multiplies three times, each time by different weights."),
-        (count.packed * 4 / 3, "That is an LSTM's count, with four products for each cell. A GRU has three."),
+        (
+            count.packed / 3,
+            "At each step, a GRU multiplies three times, each time by different weights.",
+        ),
+        (
+            count.packed * 4 / 3,
+            "That is an LSTM's count, with four products for each cell. A GRU has three.",
+        ),
         (from_input, "There are two products: this is the one with the input."),
         (from_state, "There are two products: this is the one with the state."),
     ]
@@ -50,10 +68,11 @@ _NEAR = 0.1
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """Checks a function that computes how many bytes the backward pass of `pad_packed_sequence` writes.
+    """Checks a function that computes how many bytes the backward pass of `pad_packed_sequence`
+    writes.
 
-    The function takes the lengths and the number of features. Answers within 10 % are accepted. The exercise is in
-    notebook 09.
+    The function takes the lengths and the number of features. Answers within 10 % are accepted. The
+    exercise is in notebook 09.
     """
     batches = [(spread(d, 128, 64), 32) for d in (8, 16, 32, 64)]
     batches += [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
@@ -62,7 +81,11 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     distinct = ", ".join(str(len(set(lengths))) for lengths, _ in batches)
     near = [abs(y - right) <= _NEAR * right for y, right in zip(yours, counted, strict=True)]
     shown = [right if fits else y for y, right, fits in zip(yours, counted, near, strict=True)]
-    rows = Comparison(f"bytes written, by distinct lengths: {distinct}", [*map(size, shown)], [*map(size, counted)])
+    rows = Comparison(
+        f"bytes written, by distinct lengths: {distinct}",
+        [*map(size, shown)],
+        [*map(size, counted)],
+    )
     for (lengths, features), y, right, fits in zip(batches, yours, counted, near, strict=True):
         if not fits:
             batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
@@ -74,7 +97,7 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
 @functools.cache
 def _counted(lengths: Sequence[int], features: int) -> int:
     """Counts the bytes that the backward pass writes, and keeps the number in case the reader tries again."""
-    from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
+    from packviz.count import profile
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes
 
@@ -83,15 +106,26 @@ def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:
     distinct, padded, packed = len(set(lengths)), max(lengths) * len(lengths), sum(lengths)
     hints = [
         (padded * 4, "That is one copy of the padded gradient. How many are there?"),
-        (distinct * padded * 4, "These are the copies of the padded gradient. What do SliceBackward and the sum fill?"),
+        (
+            distinct * padded * 4,
+            "These are the copies of the padded gradient. What do SliceBackward and the sum fill?",
+        ),
         (
             distinct * (padded + packed) * 4,
             "Nearly. SliceBackward fills whole packed tensors, which are then added up.",
         ),
         (distinct * (padded + 2 * packed), "That counts numbers; a float32 has 4 bytes."),
-        (max(lengths) * (padded + 2 * packed) * 4, "Not every time step costs this, only every *distinct* length."),
-        (len(lengths) * (padded + 2 * packed) * 4, "Not every sequence costs this, only every *distinct* length."),
+        (
+            max(lengths) * (padded + 2 * packed) * 4,
+            "Not every time step costs this, only every *distinct* length.",
+        ),
+        (
+            len(lengths) * (padded + 2 * packed) * 4,
+            "Not every sequence costs this, only every *distinct* length.",
+        ),
     ]
     otherwise = "Each distinct length costs a copy of the padded gradient, a packed zero-fill and a packed addition."
-    near = (hint for cells, hint in hints if abs(yours - cells * features) <= _NEAR * cells * features)
+    near = (
+        hint for cells, hint in hints if abs(yours - cells * features) <= _NEAR * cells * features
+    )
     return next(near, otherwise)

@@ -16,11 +16,19 @@ def half_padding(lengths: Any) -> Verdict:
     layout = require_steps(Layout(lengths))
     picture = [Picture(layout)]
     if 2 * layout.n_padding == layout.n_cells:
-        return Verdict(True, f"{layout.n_padding} of {layout.n_cells} cells are padding: exactly half.", picture)
+        return Verdict(
+            True,
+            f"{layout.n_padding} of {layout.n_cells} cells are padding: exactly half.",
+            picture,
+        )
     more, hint = "more", "One long sequence adds padding to every other row."
     if 2 * layout.n_padding > layout.n_cells:
         more, hint = "less", "Shorten the longest sequence, or make another one longer."
-    return Verdict(False, f"{layout.n_padding} of {layout.n_cells} cells are padding; you need {more}. {hint}", picture)
+    return Verdict(
+        False,
+        f"{layout.n_padding} of {layout.n_cells} cells are padding; you need {more}. {hint}",
+        picture,
+    )
 
 
 @exercise
@@ -32,14 +40,26 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
         return Verdict(False, f"Use each of the lengths {list(lengths)} exactly once.")
     half = len(lengths) // 2
     if [len(batch) for batch in batches] != [half, half]:
-        return Verdict(False, f"Make two batches of {half} sequences each; yours have {[len(b) for b in batches]}.")
+        return Verdict(
+            False,
+            f"Make two batches of {half} sequences each; yours have {[len(b) for b in batches]}.",
+        )
     pictures = [Picture(Layout(batch)) for batch in batches]
     in_order = sorted(lengths)
-    padding, best = (sum(Layout(one).n_padding for one in two) for two in (batches, [in_order[:half], in_order[half:]]))
+    padding, best = (
+        sum(Layout(one).n_padding for one in two)
+        for two in (batches, [in_order[:half], in_order[half:]])
+    )
     if padding == best:
-        return Verdict(True, f"There are {padding} padding cells in all, and no split has fewer.", pictures)
+        return Verdict(
+            True, f"There are {padding} padding cells in all, and no split has fewer.", pictures
+        )
     hint = "A batch is as wide as its longest sequence. Which sequences should share it?"
-    return Verdict(False, f"There are {padding} padding cells in all, but {best} are possible. {hint}", pictures)
+    return Verdict(
+        False,
+        f"There are {padding} padding cells in all, but {best} are possible. {hint}",
+        pictures,
+    )
 
 
 @exercise
@@ -53,4 +73,8 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
             if len(rows.yours) != len(rows.target):
                 hint += " There are as many steps as the longest sequence has."
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), rows])
-    return Verdict(True, f"Your batch sizes equal torch's in every case. Here are those for lengths {lengths}.", [rows])
+    return Verdict(
+        True,
+        f"Your batch sizes equal torch's in every case. Here are those for lengths {lengths}.",
+        [rows],
+    )

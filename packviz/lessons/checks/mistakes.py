@@ -19,36 +19,56 @@ _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 @exercise
 def repaired_network(answer: type[Network]) -> Verdict:
     """Checks that a network returns its packed output as a padded tensor over all time steps (notebook 13)."""
-    import torch  # noqa: PLC0415
+    import torch
 
-    from packviz.check import networks  # noqa: PLC0415
-    from packviz.check.static import check_static  # noqa: PLC0415
-    from packviz.ops.running import run  # noqa: PLC0415
+    from packviz.check import networks
+    from packviz.check.static import check_static
+    from packviz.ops.running import run
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         yours = answer()
         inputs = {str(lengths): networks.example(steps, lengths) for steps, lengths in _CASES}
         made = {name: answering(yours)(*given) for name, given in inputs.items()}
-        expected = {name: run(yours.lstm, *given, total_length=len(given[0]))[0] for name, given in inputs.items()}
+        expected = {
+            name: run(yours.lstm, *given, total_length=len(given[0]))[0]
+            for name, given in inputs.items()
+        }
     found = check_static(yours, networks.example())
     if not found.ok or "size" in found.rules:
-        hint = "Which function pads the output again?" if "size" in found.rules else "Look at the line named below."
-        return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
+        hint = (
+            "Which function pads the output again?"
+            if "size" in found.rules
+            else "Look at the line named below."
+        )
+        return Verdict(
+            False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found]
+        )
     if odd := [kind_of(one) for one in made.values() if not isinstance(one, torch.Tensor)]:
         return Verdict(False, f"Return the padded output alone; yours is {odd[0]}.", [found])
-    steps, all_steps = ([one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, expected))
+    steps, all_steps = (
+        [one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, expected)
+    )
     rows = Comparison(f"time steps of the output, lengths {', '.join(made)}", steps, all_steps)
     if steps != all_steps:
         hint = "Its size depends on the lengths. What tells pad_packed_sequence how many steps there are?"
         if steps[:3] == all_steps[:3]:
             hint = "The last x has 6 time steps. Take their number from x."
-        elif any(one.dim() == 3 and one.shape[1] == n for one, n in zip(made.values(), all_steps, strict=True)):
+        elif any(
+            one.dim() == 3 and one.shape[1] == n
+            for one, n in zip(made.values(), all_steps, strict=True)
+        ):
             hint = "Batch and time have changed places: this network is time first, (T, B, …)."
         return Verdict(False, f"Not yet. {hint}", [found, rows])
     for lengths in made:
-        if made[lengths].shape != expected[lengths].shape or not torch.allclose(made[lengths], expected[lengths]):
-            return Verdict(False, f"The output for lengths {lengths} is not the LSTM's output, then zeros.", [found])
+        if made[lengths].shape != expected[lengths].shape or not torch.allclose(
+            made[lengths], expected[lengths]
+        ):
+            return Verdict(
+                False,
+                f"The output for lengths {lengths} is not the LSTM's output, then zeros.",
+                [found],
+            )
     return Verdict(True, "Every size is fixed, and no number has changed.", [found, rows])
 
 
@@ -61,33 +81,44 @@ _HINTS = (
 
 
 def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
-    """Returns three batches that torch packs wrongly without an error, each as `(x, lengths, batch_first)`.
+    """Returns three batches that torch packs wrongly without an error, each as `(x, lengths,
+    batch_first)`.
 
-    All three contain the same six sequences of whole numbers: sequence a counts up from 10, b counts up from 20, and so
-    on. Zeros are padding.
+    All three contain the same six sequences of whole numbers: sequence a counts up from 10, b
+    counts up from 20, and so on. Zeros are padding.
     """
-    from torch import arange, zeros  # noqa: PLC0415
+    from torch import arange, zeros
 
     left, right = zeros(6, 6).long(), zeros(6, 6).long()
     for b, n in enumerate(_LENGTHS):
         left[b, :n] = right[b, 6 - n :] = 10 * (b + 1) + arange(n)
-    return [(left, list(_LENGTHS), False), (right, list(_LENGTHS), True), (left, [min(n, 4) for n in _LENGTHS], True)]
+    return [
+        (left, list(_LENGTHS), False),
+        (right, list(_LENGTHS), True),
+        (left, [min(n, 4) for n in _LENGTHS], True),
+    ]
 
 
 @exercise
 def repaired_batches(answer: Any) -> Verdict:
-    """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`, have been repaired.
+    """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`,
+    have been repaired.
 
     The exercise is in notebook 15.
     """
-    from packviz.ops.original import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
+    from packviz.ops.original import pack_padded_sequence, unpack_sequence
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]
     if len(batches) != 3:
-        return Verdict(False, f"Give three batches, each as (x, lengths, batch_first); you gave {len(batches)}.")
+        return Verdict(
+            False,
+            f"Give three batches, each as (x, lengths, batch_first); you gave {len(batches)}.",
+        )
     target = [" ".join(str(10 * (b + 1) + t) for t in range(n)) for b, n in enumerate(_LENGTHS)]
     pictures = []
-    for number, ((x, lengths, batch_first), hint) in enumerate(zip(batches, _HINTS, strict=True), 1):
+    for number, ((x, lengths, batch_first), hint) in enumerate(
+        zip(batches, _HINTS, strict=True), 1
+    ):
         drawn = show(x, lengths, batch_first)
         packed = pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
         sequences = [" ".join(map(str, one.tolist())) for one in unpack_sequence(packed)]
@@ -95,4 +126,8 @@ def repaired_batches(answer: Any) -> Verdict:
         if sequences != target:
             return Verdict(False, f"Not yet for batch {number}. {hint}", [drawn, rows])
         pictures.append(drawn)
-    return Verdict(True, "All three give the same six sequences, whole and in order. Here is the last.", pictures[-1:])
+    return Verdict(
+        True,
+        "All three give the same six sequences, whole and in order. Here is the last.",
+        pictures[-1:],
+    )

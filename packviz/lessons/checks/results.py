@@ -14,11 +14,12 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 @exercise
 def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
-    """Checks a function that picks the final states of both directions from a bidirectional RNN's output.
+    """Checks a function that picks the final states of both directions from a bidirectional RNN's
+    output.
 
     The exercise is in notebook 03.
     """
-    from torch import Tensor, arange, zeros  # noqa: PLC0415
+    from torch import Tensor, arange, zeros
 
     half = 2
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
@@ -30,9 +31,14 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         yours = answer(output.clone(), list(lengths))
         if not isinstance(yours, Tensor) or tuple(yours.shape) != (rows, 2 * half):
             got = f"of shape {tuple(yours.shape)}" if isinstance(yours, Tensor) else kind_of(yours)
-            return Verdict(False, f"Return a tensor of shape {(rows, 2 * half)}: a row per sequence. Yours is {got}.")
+            return Verdict(
+                False,
+                f"Return a tensor of shape {(rows, 2 * half)}: a row per sequence. Yours is {got}.",
+            )
         taken = [_taken_from(part) for row in yours.tolist() for part in (row[:half], row[half:])]
-        expected = [f"{sequence_name(b)}{end}" for b, n in enumerate(lengths) for end in (f"{n - 1}→", "0←")]
+        expected = [
+            f"{sequence_name(b)}{end}" for b, n in enumerate(lengths) for end in (f"{n - 1}→", "0←")
+        ]
         drawn = Comparison(f"taken, lengths {lengths}: → forward half, ← reverse", taken, expected)
         if taken != expected:
             forward = taken[::2] == expected[::2]
@@ -42,7 +48,11 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
                 else "Forward ends at each sequence's own last real step, and later outputs are zeros."
             )
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), drawn])
-    return Verdict(True, "These are the final states of both directions in every case. Here is the last case.", [drawn])
+    return Verdict(
+        True,
+        "These are the final states of both directions in every case. Here is the last case.",
+        [drawn],
+    )
 
 
 def _taken_from(values: list[float]) -> str:
@@ -54,33 +64,56 @@ def _taken_from(values: list[float]) -> str:
 
 @exercise
 def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
-    """Checks a function that averages a padded batch `(B, T, F)` over the real steps of each sequence.
+    """Checks a function that averages a padded batch `(B, T, F)` over the real steps of each
+    sequence.
 
     The exercise is in notebook 04.
     """
-    from torch import stack, tensor  # noqa: PLC0415
+    from torch import stack, tensor
 
     wrong = "Add up the real steps, and divide each row by its own length, because T counts the padding, too."
     cases = [
         ([3, 1, 2], 0.0, wrong),
-        ([2, 4], 99.0, "The padding contains 99 here. Set it to 0 before you add up; the lengths say where it is."),
-        ([1, 3], float("nan"), "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."),
+        (
+            [2, 4],
+            99.0,
+            "The padding contains 99 here. Set it to 0 before you add up; the lengths say where it is.",
+        ),
+        (
+            [1, 3],
+            float("nan"),
+            "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill.",
+        ),
     ]
     for lengths, padding, hint in cases:
         steps = range(max(lengths))
-        rows = [[float(2 * t + 4 * b + 2) if t < n else padding for t in steps] for b, n in enumerate(lengths)]
+        rows = [
+            [float(2 * t + 4 * b + 2) if t < n else padding for t in steps]
+            for b, n in enumerate(lengths)
+        ]
         x = stack([tensor(rows), -tensor(rows)], dim=2)
         yours = answer(x, list(lengths))
-        batch = Aligned.of(tensor(rows), lengths, title=f"x[:, :, 0], lengths {lengths}", batch_first=True)
+        batch = Aligned.of(
+            tensor(rows), lengths, title=f"x[:, :, 0], lengths {lengths}", batch_first=True
+        )
         shape = tuple(getattr(yours, "shape", ()))
         if shape != (len(lengths), 2):
             kind = f"a tensor of shape {shape}" if hasattr(yours, "shape") else kind_of(yours)
-            return Verdict(False, f"Return a tensor of shape {(len(lengths), 2)}. Yours is {kind}.", [batch])
+            return Verdict(
+                False, f"Return a tensor of shape {(len(lengths), 2)}. Yours is {kind}.", [batch]
+            )
         target = stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)])
-        means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))
+        means = Comparison(
+            "means of x[:, :, 0]",
+            *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)),
+        )
         if not bool(((yours - target).abs() < 1e-4).all()):
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [batch, means])
-    return Verdict(True, "This is the mean of the real steps, whatever the padding contains, even NaN.", [batch, means])
+    return Verdict(
+        True,
+        "This is the mean of the real steps, whatever the padding contains, even NaN.",
+        [batch, means],
+    )
 
 
 @exercise
@@ -89,43 +122,68 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
     The exercise is in notebook 05.
     """
-    from torch import equal, tensor  # noqa: PLC0415
+    from torch import equal, tensor
 
-    from packviz.ops.masks import align  # noqa: PLC0415
+    from packviz.ops.masks import align
 
     for rows, lengths in (([[0, 3, 1], [5, 9, 2]], [2, 3]), ([[0, 0, 0, 7], [0, 0, 4, 0]], [1, 3])):
         x = tensor(rows)
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if getattr(yours, "shape", None) != x.shape:
-            return Verdict(False, f"Return a tensor of shape {tuple(x.shape)}, as wide as the batch.")
-        drawn = Aligned.of(yours, lengths, title=f"yours, lengths {lengths}", batch_first=True, like=target)
+            return Verdict(
+                False, f"Return a tensor of shape {tuple(x.shape)}, as wide as the batch."
+            )
+        drawn = Aligned.of(
+            yours, lengths, title=f"yours, lengths {lengths}", batch_first=True, like=target
+        )
         if not equal(yours, target):
-            hint = "A zero can be data, so use the lengths." if 0 in x[1, 1:] else "Row b has no padding."
-            return Verdict(False, f"Not yet for lengths {lengths}. Framed cells are wrong. {hint}", [drawn])
-    return Verdict(True, "The padding is on the right, and zeros that are data have moved along.", [drawn])
+            hint = (
+                "A zero can be data, so use the lengths."
+                if 0 in x[1, 1:]
+                else "Row b has no padding."
+            )
+            return Verdict(
+                False, f"Not yet for lengths {lengths}. Framed cells are wrong. {hint}", [drawn]
+            )
+    return Verdict(
+        True, "The padding is on the right, and zeros that are data have moved along.", [drawn]
+    )
 
 
 @exercise
 def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
-    """Checks a function that turns `(sequence, tags)` pairs into a padded batch, its lengths and the padded tags.
+    """Checks a function that turns `(sequence, tags)` pairs into a padded batch, its lengths and
+    the padded tags.
 
     The exercise is in notebook 06.
     """
-    from torch import Tensor, tensor  # noqa: PLC0415
+    from torch import Tensor, tensor
 
     pairs = [(tensor([3, 0, 4]), [1, 0, 2]), (tensor([5, 9]), [2, 2])]
     found = answer(list(pairs))
-    if not isinstance(found, tuple) or len(found) != 3 or not all(isinstance(one, Tensor) for one in found):
-        return Verdict(False, "Return three tensors: the padded sequences, their lengths, and the padded tags.")
+    if (
+        not isinstance(found, tuple)
+        or len(found) != 3
+        or not all(isinstance(one, Tensor) for one in found)
+    ):
+        return Verdict(
+            False, "Return three tensors: the padded sequences, their lengths, and the padded tags."
+        )
     targets = ([[3, 0, 4], [5, 9, 0]], [3, 2], [[1, 0, 2], [2, 2, -100]])
     hints = (
         "Pad the sequences with 0, and make the batch the first dimension.",
         "Take the lengths before you pad. A 0 may be a token, so do not count what is not 0.",
         "Pad the tags with −100, which the loss ignores.",
     )
-    for name, yours, target, hint in zip(("sequences", "lengths", "tags"), found, targets, hints, strict=True):
+    for name, yours, target, hint in zip(
+        ("sequences", "lengths", "tags"), found, targets, hints, strict=True
+    ):
         drawn = Comparison(name, yours.tolist(), target)
         if yours.tolist() != target:
             return Verdict(False, f"The {name} are not right yet. {hint}", [drawn])
-    return Verdict(True, "All three tensors are right, and a loss ignores the padding.", [show(found[1].tolist())])
+    return Verdict(
+        True,
+        "All three tensors are right, and a loss ignores the padding.",
+        [show(found[1].tolist())],
+    )

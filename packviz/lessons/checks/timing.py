@@ -18,8 +18,8 @@ _PATIENCE = 10_000
 _CLOSE = 0.05
 
 _Slow = Callable[[int, float], float]
-# For each machine, the time of `b` relative to `a`, and a function that returns how long call `i` really takes if it
-# should take `seconds`.
+# For each machine, the time of `b` relative to `a`, and a function that returns how long call `i`
+# really takes if it should take `seconds`.
 _MACHINES: dict[str, tuple[float, _Slow]] = {
     "a quiet machine": (3.0, lambda i, seconds: seconds),
     "a cold machine": (2.0, lambda i, seconds: seconds + 0.02 * (i < 4)),
@@ -34,7 +34,9 @@ _HINTS = (
 )
 
 
-def _simulated(ratio: float, slow: _Slow) -> tuple[Callable[[], None], Callable[[], None], Callable[[], float]]:
+def _simulated(
+    ratio: float, slow: _Slow
+) -> tuple[Callable[[], None], Callable[[], None], Callable[[], float]]:
     """Returns the functions `a`, `b` and `clock` of a simulated machine on which only `a` and `b` take time."""
     now, calls = 0.0, itertools.count()
 
@@ -76,14 +78,18 @@ def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
         alike = predict(n, best_cuts(n, price, yours.calls), price)
     target = alike or best
     title = f"rectangles, wasted cells, cost; target: the best with {target.calls}"
-    rows = Comparison(title, *([one.calls, one.wasted, f"{one.seconds:g}"] for one in (yours, target)))
+    rows = Comparison(
+        title, *([one.calls, one.wasted, f"{one.seconds:g}"] for one in (yours, target))
+    )
     cost = f"{yours.cells} cells and {yours.calls} × {call} for the calls make {yours.seconds:g}."
     if yours.seconds == best.seconds:
         return Verdict(True, f"{cost} No staircase costs less.", [stairs, rows])
     return Verdict(False, f"{cost} {_cuts_hint(stairs, yours, alike, best)}", [stairs, rows])
 
 
-def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best: Prediction) -> str:
+def _cuts_hint(
+    stairs: Stairs, yours: Prediction, alike: Prediction | None, best: Prediction
+) -> str:
     if yours.calls == 1:
         return f"That is the padded batch. If you cut it, {best.seconds:g} is possible."
     if alike is not None and yours.wasted == alike.wasted:
@@ -92,7 +98,9 @@ def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best
     between = [cut for cut in stairs.cuts[1:] if cut not in stairs.layout.lengths]
     if between:
         return f"No sequence ends at step {between[0]}. A cut right after the end of a sequence leaves out more."
-    return "Look at the hatched cells: which cut, moved to the end of another sequence, reduces them?"
+    return (
+        "Look at the hatched cells: which cut, moved to the end of another sequence, reduces them?"
+    )
 
 
 @exercise
@@ -101,7 +109,7 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
 
     The average of the workers' gradients must be the gradient of the mean over all tokens.
     """
-    from torch import Tensor, arange, autograd  # noqa: PLC0415
+    from torch import Tensor, arange, autograd
 
     right = []
     for tokens in ([6, 2], [3, 3], [5, 1, 2], [7]):
@@ -111,7 +119,10 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
             losses = (1.0 + arange(count)).requires_grad_()
             yours = answer(losses, total, workers)
             if not isinstance(yours, Tensor) or yours.numel() != 1 or not yours.requires_grad:
-                return Verdict(False, "Return one number, a tensor made from `losses`, for backward() to start at.")
+                return Verdict(
+                    False,
+                    "Return one number, a tensor made from `losses`, for backward() to start at.",
+                )
             (gradient,) = autograd.grad(yours.reshape(()), losses)
             weights += map(_percent, (gradient / workers).tolist())  # DDP averages over the workers
         title = f"weight of each token in the averaged gradient, %: workers with {' + '.join(map(str, tokens))} tokens"
@@ -120,7 +131,11 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
             hint = _weight_hint(weights, tokens)
             return Verdict(False, f"Not yet for workers with {tokens} tokens. {hint}", [shown])
         right.append(shown)
-    return Verdict(True, "Every token counts the same, whichever worker has it. Here are shares of 6 and 2.", right[:1])
+    return Verdict(
+        True,
+        "Every token counts the same, whichever worker has it. Here are shares of 6 and 2.",
+        right[:1],
+    )
 
 
 def _percent(share: float) -> str:
@@ -147,14 +162,30 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], Any]) -> 
     busy = [*quiet[:4], {"padded": 1.0, "packed": 3.0, "run": 90.0}]
     cases = [
         (quiet, {"padded", "packed", "run"}, "padded", "All three are exact here."),
-        (quiet, {"packed", "run"}, "run", "The results of the fastest method of all are not right."),
-        (busy, {"packed", "run"}, "run", "The machine was busy in one round, and a mean follows it. Take the median."),
+        (
+            quiet,
+            {"packed", "run"},
+            "run",
+            "The results of the fastest method of all are not right.",
+        ),
+        (
+            busy,
+            {"packed", "run"},
+            "run",
+            "The machine was busy in one round, and a mean follows it. Take the median.",
+        ),
     ]
     chosen = list[str]()
     for rounds, exact, right, hint in cases:
         chosen.append(str(answer([dict(one) for one in rounds], set(exact))))
         drawn = Comparison("your choices", chosen, [case[2] for case in cases[: len(chosen)]])
         if chosen[-1] != right:
-            times = [f"{name} {', '.join(f'{one[name]:g}' for one in rounds)} s" for name in rounds[0]]
-            return Verdict(False, f"Exact: {', '.join(sorted(exact))}. {'; '.join(times)}. {hint}", [drawn])
-    return Verdict(True, "You chose the fastest exact method every time, even with a busy round.", [drawn])
+            times = [
+                f"{name} {', '.join(f'{one[name]:g}' for one in rounds)} s" for name in rounds[0]
+            ]
+            return Verdict(
+                False, f"Exact: {', '.join(sorted(exact))}. {'; '.join(times)}. {hint}", [drawn]
+            )
+    return Verdict(
+        True, "You chose the fastest exact method every time, even with a busy round.", [drawn]
+    )

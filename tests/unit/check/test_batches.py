@@ -38,7 +38,8 @@ seeds = st.integers(0, 10_000)
 LENGTHS = [7, 2, 5, 1, 6, 3, 4]
 
 
-# What is right gives no finding. (Data that hold the padding's value here and there are in `test_odds.py`.)
+# What is right gives no finding. (Data that hold the padding's value here and there are in
+# `test_odds.py`.)
 
 KINDS = {
     "numbers": lambda shape: torch.randn(*shape, 3),
@@ -58,12 +59,24 @@ def test_a_batch_that_is_right_gives_none(lengths, extra, kind, batch_first, see
     x[~pv.real_mask(lengths, steps)] = 0
     found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
     padded = set(lengths) != {steps}
-    assert [one.rule for one in serious(found)] == [UNDECIDED] * (kind == "nothing but zeros" and padded)
-    infos = {one.rule for one in found.of("info")} - {"padding inside the length", "no padding", "batch or time"}
+    assert [one.rule for one in serious(found)] == [UNDECIDED] * (
+        kind == "nothing but zeros" and padded
+    )
+    infos = {one.rule for one in found.of("info")} - {
+        "padding inside the length",
+        "no padding",
+        "batch or time",
+    }
     assert infos == ({"narrower when unpacked"} if extra else set())
 
 
-@given(lengths_of, st.integers(0, 4), st.booleans(), seeds, st.sampled_from([torch.float32, torch.float64]))
+@given(
+    lengths_of,
+    st.integers(0, 4),
+    st.booleans(),
+    seeds,
+    st.sampled_from([torch.float32, torch.float64]),
+)
 def test_padding_that_holds_anything_is_undecided(lengths, extra, batch_first, seed, dtype):
     torch.manual_seed(seed)
     x = torch.randn(len(lengths), max(lengths) + extra, 2, dtype=dtype)
@@ -75,21 +88,33 @@ def test_padding_that_holds_anything_is_undecided(lengths, extra, batch_first, s
 def test_padding_with_another_value_gives_none(lengths, padding, seed):
     found = pv.diagnose(batch(lengths, padding=padding, seed=seed), lengths, True)
     hidden = math.isnan(padding) and len(set(lengths)) > 1
-    alone = sum(max(lengths) - n for n in lengths) == 1 and not hidden  # one cell of padding is like itself
-    assert [one.rule for one in serious(found)] == [UNDECIDED] * alone + ["NaN in the padding"] * hidden
+    alone = (
+        sum(max(lengths) - n for n in lengths) == 1 and not hidden
+    )  # one cell of padding is like itself
+    assert [one.rule for one in serious(found)] == [UNDECIDED] * alone + [
+        "NaN in the padding"
+    ] * hidden
 
 
-@given(lengths_of, st.integers(1, 3), st.integers(0, 4), st.sampled_from(["numbers", "words"]), seeds)
+@given(
+    lengths_of, st.integers(1, 3), st.integers(0, 4), st.sampled_from(["numbers", "words"]), seeds
+)
 def test_end_marks_may_be_all_there_is_of_a_sequence(lengths, marks, extra, kind, seed):
     torch.manual_seed(seed)
     steps = max(lengths) + extra
     x = KINDS[kind]((len(lengths), steps))
-    x[~pv.real_mask([max(n - marks, 0) for n in lengths], steps)] = 0  # so many, written like the padding
+    x[~pv.real_mask([max(n - marks, 0) for n in lengths], steps)] = (
+        0  # so many, written like the padding
+    )
     found = pv.diagnose(x, lengths, True)
     assert not serious(found) or min(lengths) <= marks  # then x may hold nothing but zeros
     said = [one.message for one in found if one.rule == "padding inside the length"]
-    assert len(said) == 1 or min(lengths) <= marks  # with zeros alone in a sequence, they may be common
-    assert all("They may also be end marks, because every sequence ends like this." in one for one in said)
+    assert (
+        len(said) == 1 or min(lengths) <= marks
+    )  # with zeros alone in a sequence, they may be common
+    assert all(
+        "They may also be end marks, because every sequence ends like this." in one for one in said
+    )
 
 
 # Batch and time.
@@ -106,7 +131,11 @@ def test_a_count_that_fits_the_other_dimension(lengths, extra, seed):
     drops = len(lengths) < steps and max(lengths) <= len(lengths)
     assert ("drops" in found.message) == drops
     if drops:
-        assert pack_padded_sequence(x, lengths, enforce_sorted=False).batch_sizes[0] == len(lengths) < steps
+        assert (
+            pack_padded_sequence(x, lengths, enforce_sorted=False).batch_sizes[0]
+            == len(lengths)
+            < steps
+        )
 
 
 @given(st.permutations(range(1, 9)), seeds)
@@ -121,12 +150,16 @@ def test_equal_dimensions_are_told_apart_by_the_padding(lengths, seed):
         assert (packed.data == 0).any()
     assert ("batch or time" in found.rules) == symmetric
     assert not serious(pv.diagnose(x, lengths, True))
-    assert rules(x.transpose(0, 1), lengths, True) == found.rules  # the same mistake the other way round
+    assert (
+        rules(x.transpose(0, 1), lengths, True) == found.rules
+    )  # the same mistake the other way round
 
 
 @given(st.permutations(range(1, 10)), st.integers(0, 3), seeds)
 def test_right_alignment(lengths, extra, seed):
-    right = pv.align(batch(lengths, 9 + extra, seed=seed), lengths, padding_side="left", batch_first=True)
+    right = pv.align(
+        batch(lengths, 9 + extra, seed=seed), lengths, padding_side="left", batch_first=True
+    )
     (found,) = serious(pv.diagnose(right, lengths, True))
     assert found.rule == "left-padded"
     kept = pack_padded_sequence(right, lengths, True, enforce_sorted=False).data.ne(0).any(1).sum()
@@ -145,7 +178,9 @@ def test_lengths_that_are_too_short(lengths, by, padding, seed):
     assert (found.level == "error") == ("almost certain" in found.message)
     lost = sum(lengths) - len(pack_padded_sequence(x, short, True, enforce_sorted=False).data)
     assert f"{lost} step" in found.message
-    assert not serious(pv.diagnose(x[:, : max(short)], np.minimum(lengths, max(short)), True))  # cut on purpose
+    assert not serious(
+        pv.diagnose(x[:, : max(short)], np.minimum(lengths, max(short)), True)
+    )  # cut on purpose
 
 
 @given(st.permutations(range(1, 10)), seeds)
@@ -166,7 +201,11 @@ def test_lengths_that_are_all_T_over_padding(padding):
     for x in (ids, vectors):
         found, doubt = judged = pv.diagnose(x, [9] * 6, True)
         assert (judged.ok, doubt.rule) == (False, UNDECIDED)
-        assert (found.level, found.rule, found.indices) == ("warning", "padding inside the length", (1, 2, 3, 4, 5))
+        assert (found.level, found.rule, found.indices) == (
+            "warning",
+            "padding inside the length",
+            (1, 2, 3, 4, 5),
+        )
     ids[1:] = torch.randint(2, 40, (5, 9))
     for end in (7, 1):  # truly of length T, and all end in one id, as in an end mark
         ids[:, -1] = end
@@ -176,11 +215,16 @@ def test_lengths_that_are_all_T_over_padding(padding):
 @given(st.permutations(range(2, 10)), st.integers(0, 2), seeds)
 def test_sequences_that_are_cut_on_purpose(lengths, extra, seed):
     x = batch(lengths, 9 + extra, seed=seed)
-    for cut in ([n - 1 for n in lengths], [min(n, 7) for n in lengths]):  # a caption's last word; the longest
+    for cut in (
+        [n - 1 for n in lengths],
+        [min(n, 7) for n in lengths],
+    ):  # a caption's last word; the longest
         found = pv.diagnose(x, cut, True)
         assert [one.rule for one in serious(found)] == [UNDECIDED]
         assert found[0].indices == tuple(np.flatnonzero(np.array(cut) < lengths))
-        assert "on purpose, as captions" in found[0].message or "steps on purpose" in found[0].message
+        assert (
+            "on purpose, as captions" in found[0].message or "steps on purpose" in found[0].message
+        )
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -191,23 +235,39 @@ def test_lengths_beyond_the_input(batch_first):
     assert (found.level, found.rule, found.where) == ("error", "longer than x", "sequence b")
     assert "lengths[1] is 8" in found.message
     packed = pack_padded_sequence(x, [5, 8, 2], batch_first, enforce_sorted=False)
-    assert f"{len(packed.data)} rows of data, but the lengths add up to {packed.batch_sizes.sum()}" in found.message
+    assert (
+        f"{len(packed.data)} rows of data, but the lengths add up to {packed.batch_sizes.sum()}"
+        in found.message
+    )
 
 
 @pytest.mark.parametrize("kind", [list, torch.tensor, np.array])
 def test_fractional_lengths(kind):
     x, lengths = batch([5, 3, 2]), kind([5, 2.9, 2])
-    assert pack_padded_sequence(x, torch.as_tensor(lengths), True).batch_sizes.tolist() == [3, 3, 1, 1, 1]  # 2.9 is 2
+    assert pack_padded_sequence(x, torch.as_tensor(lengths), True).batch_sizes.tolist() == [
+        3,
+        3,
+        1,
+        1,
+        1,
+    ]  # 2.9 is 2
     (found,) = serious(pv.diagnose(x, lengths, True))
     assert (found.level, found.rule, found.where) == ("error", "fractional length", "sequence b")
-    assert not pv.diagnose(x, kind([5.0, 3.0, 2.0]), True)  # whole numbers: torch takes them as they are
-    assert rules(x, kind([5.9, 3, 2]), True) == ["fractional length"]  # cut to 5, so not longer than x
+    assert not pv.diagnose(
+        x, kind([5.0, 3.0, 2.0]), True
+    )  # whole numbers: torch takes them as they are
+    assert rules(x, kind([5.9, 3, 2]), True) == [
+        "fractional length"
+    ]  # cut to 5, so not longer than x
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 def test_lengths_that_are_no_numbers(wrong):
     found = pv.diagnose(batch([5, 3, 2]), [5.5, wrong, 2], True)
-    assert [(one.level, one.where) for one in found] == [("error", "sequence b"), ("error", "sequence a")]
+    assert [(one.level, one.where) for one in found] == [
+        ("error", "sequence b"),
+        ("error", "sequence a"),
+    ]
     assert found.rules == ["not finite", "fractional length"]
 
 
@@ -258,7 +318,9 @@ def test_what_torch_has_packed_comes_back(lengths, batch_first, features, seed):
     packed = pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
     for data in (packed.data, packed.data * 2, torch.randn(len(packed.data), 5)):
         assert not serious(pv.diagnose(x, lengths, batch_first, packed._replace(data=data)))
-    same = pack_padded_sequence(torch.ones(4, 3, 2), [3] * 4, True)  # equal sequences may change places
+    same = pack_padded_sequence(
+        torch.ones(4, 3, 2), [3] * 4, True
+    )  # equal sequences may change places
     assert not serious(pv.diagnose(torch.ones(4, 3, 2), [3] * 4, True, same))
 
 
@@ -273,7 +335,11 @@ def test_a_hand_built_one_is_found_where_it_does_not(lengths, same_data, seed):
     lost = not torch.equal(output, x) if same_data else came.tolist() != lengths
     assert [one.rule for one in serious(found)] == ["order lost"] * lost
     if lost:
-        i = next(i for i in range(len(lengths)) if not torch.equal(output[i], x[i]) or came[i] != lengths[i])
+        i = next(
+            i
+            for i in range(len(lengths))
+            if not torch.equal(output[i], x[i]) or came[i] != lengths[i]
+        )
         assert f"row {i} will " in found[0].message or not same_data
 
 
@@ -287,7 +353,10 @@ def test_a_batch_sorted_by_hand_is_found(lengths, seed):
     assert [one.rule for one in found] == ["order lost"] * (order != sorted(order))
     if found:
         i = next(i for i, b in enumerate(order) if i != b)
-        assert f"row {i} will be sequence {sequence_name(order[i])}, not {sequence_name(i)}" in found[0].message
+        assert (
+            f"row {i} will be sequence {sequence_name(order[i])}, not {sequence_name(i)}"
+            in found[0].message
+        )
     assert not serious(pv.diagnose(x[order], by_length, True, packed))
 
 
@@ -296,7 +365,9 @@ def test_indices_that_contradict_each_other():
     packed = pack_padded_sequence(x, [5, 3, 2], True)
     turn = torch.tensor([1, 2, 0])
     for sort, back in ((turn, turn), (None, turn)):
-        (found,) = pv.diagnose(x, [5, 3, 2], True, PackedSequence(packed.data, packed.batch_sizes, sort, back))
+        (found,) = pv.diagnose(
+            x, [5, 3, 2], True, PackedSequence(packed.data, packed.batch_sizes, sort, back)
+        )
         assert (found.level, found.rule) == ("error", "contradicting indices")
     right = PackedSequence(packed.data, packed.batch_sizes, torch.arange(3), torch.arange(3))
     assert not pv.diagnose(x, [5, 3, 2], True, right)
@@ -316,7 +387,9 @@ def test_rows_that_lie_sequence_by_sequence(lengths, by_length, seed):
 def test_a_packed_sequence_that_is_broken_or_of_another_batch():
     x = batch([5, 3, 2])
     packed = pack_padded_sequence(x, [5, 3, 2], True)
-    assert rules(x, [5, 3, 2], True, packed._replace(data=packed.data[:-1])) == ["broken packed sequence"]
+    assert rules(x, [5, 3, 2], True, packed._replace(data=packed.data[:-1])) == [
+        "broken packed sequence"
+    ]
     assert rules(x, [4, 3, 2], True, packed)[:2] == ["another batch", "data after the length"]
 
 
@@ -329,29 +402,50 @@ def test_the_last_step_read_at_the_padding(lengths, extra, batch_first, run_padd
     steps = max(lengths) + extra
     gru = nn.GRU(2, 3, batch_first=True)
     x = batch(lengths, steps, seed=seed)
-    output = gru(x if run_padded else pack_padded_sequence(x, lengths, True, enforce_sorted=False))[0]
+    output = gru(x if run_padded else pack_padded_sequence(x, lengths, True, enforce_sorted=False))[
+        0
+    ]
     output = output if run_padded else pad_packed_sequence(output, True, total_length=steps)[0]
     right = output[range(len(lengths)), [n - 1 for n in lengths]]
     wrong = [n < steps for n in lengths]
     given = output if batch_first else output.transpose(0, 1)
-    found = [one for one in pv.diagnose(given, lengths, batch_first, last=output[:, -1]) if one.level == "error"]
+    found = [
+        one
+        for one in pv.diagnose(given, lengths, batch_first, last=output[:, -1])
+        if one.level == "error"
+    ]
     assert [one.rule for one in found] == ["read at the padding"] * any(wrong)
     if found:
         assert f"{sum(wrong)} sequence" in found[0].message
-    assert not [one for one in pv.diagnose(given, lengths, batch_first, last=right) if one.level == "error"]
+    assert not [
+        one for one in pv.diagnose(given, lengths, batch_first, last=right) if one.level == "error"
+    ]
 
 
 def test_a_state_with_other_rows():
     x, lengths = batch([2, 5, 3]), [2, 5, 3]
     packed = pack_padded_sequence(x, lengths, True, enforce_sorted=False)
     lstm, h, c = nn.LSTM(2, 4), torch.randn(1, 6, 4), torch.randn(1, 6, 4)
-    assert torch.equal(lstm(packed, (h, c))[1][0], lstm(packed, (h[:, :3], c[:, :3]))[1][0])  # without a word
-    assert [one.message.split()[0] for one in pv.diagnose(x, lengths, True, hx=(h, c))] == ["h_0", "c_0"]
+    assert torch.equal(
+        lstm(packed, (h, c))[1][0], lstm(packed, (h[:, :3], c[:, :3]))[1][0]
+    )  # without a word
+    assert [one.message.split()[0] for one in pv.diagnose(x, lengths, True, hx=(h, c))] == [
+        "h_0",
+        "c_0",
+    ]
     assert not pv.diagnose(x, lengths, True, hx=(h[:, :3], c[:, :3]))
-    wrong = (h, True, "first rows"), (c[:, :2], False, "one row"), (torch.zeros(3, 1, 4), False, "never")
+    wrong = (
+        (h, True, "first rows"),
+        (c[:, :2], False, "one row"),
+        (torch.zeros(3, 1, 4), False, "never"),
+    )
     for state, drops, fix in wrong:
         (found,) = pv.diagnose(x, lengths, True, hx=state)
-        assert (found.rule, "drops" in found.message, fix in found.fix) == ("rows of the state", drops, True)
+        assert (found.rule, "drops" in found.message, fix in found.fix) == (
+            "rows of the state",
+            drops,
+            True,
+        )
 
 
 # The rest.
@@ -361,12 +455,24 @@ def test_a_state_with_other_rows():
     ("given", "error", "said"),
     [
         (([1, 2], [1, 2]), TypeError, "x is a list; give the padded batch as a tensor (T, B, …)"),
-        ((pack_padded_sequence(X, [3, 3]), [3, 3]), TypeError, "x is a PackedSequence; give the padded batch as a"),
+        (
+            (pack_padded_sequence(X, [3, 3]), [3, 3]),
+            TypeError,
+            "x is a PackedSequence; give the padded batch as a",
+        ),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
         ((X.to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give a dense one"),
         ((X, "ab"), ValueError, "lengths must be a list or a tensor of numbers, got 'ab'"),
-        ((X, [[3, 2]]), ValueError, "lengths must hold one number per sequence, got torch.int64 of"),
-        ((X, torch.ones(2).bool()), ValueError, "lengths must hold one number per sequence, got torch"),
+        (
+            (X, [[3, 2]]),
+            ValueError,
+            "lengths must hold one number per sequence, got torch.int64 of",
+        ),
+        (
+            (X, torch.ones(2).bool()),
+            ValueError,
+            "lengths must hold one number per sequence, got torch",
+        ),
         ((X, [3, 2], False, X), TypeError, "packed has no 'batch_sizes'"),
     ],
 )
@@ -374,17 +480,26 @@ def test_what_is_no_batch(given, error, said):
     with pytest.raises(error) as raised:
         pv.diagnose(*given)
     assert str(raised.value).startswith(said)
-    with pytest.raises(ValueError, match=r"last must hold one step of x for each of 2 sequences, got shape \(3, 2\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"last must hold one step of x for each of 2 sequences, got shape \(3, 2\)",
+    ):
         pv.diagnose(X, [3, 2], last=X)
-    with pytest.raises(ValueError, match=r"hx must be \(L·D, B, H\), or a pair of them, got shape \(3, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"hx must be \(L·D, B, H\), or a pair of them, got shape \(3, 2\)"
+    ):
         pv.diagnose(X, [3, 2], hx=X)
 
 
-@pytest.mark.parametrize(("shape", "lengths"), [((0, 5, 2), []), ((3, 0, 2), [1, 1, 1]), ((3, 5, 0), [5, 3, 2])])
+@pytest.mark.parametrize(
+    ("shape", "lengths"), [((0, 5, 2), []), ((3, 0, 2), [1, 1, 1]), ((3, 5, 0), [5, 3, 2])]
+)
 def test_what_torch_refuses_anyway(shape, lengths):
     (found,) = pv.diagnose(batch([5, 3, 2]), [5, 0, -1], True)
     assert (found.rule, found.where) == ("empty sequence", "sequences b, c")
-    assert rules(batch([5, 3]), torch.tensor([5, 2.5], device="meta"), True) == ["lengths not on the CPU"]
+    assert rules(batch([5, 3]), torch.tensor([5, 2.5], device="meta"), True) == [
+        "lengths not on the CPU"
+    ]
     (found,) = pv.diagnose(torch.zeros(shape), lengths, True)
     assert (found.level, found.rule) == ("error", "empty batch")
     with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
@@ -419,6 +534,8 @@ def test_cuda_finds_what_the_cpu_finds():
         (left, LENGTHS, {}),
         (x, LENGTHS, {"packed": packed, "last": x[:, -1], "hx": torch.zeros(1, 9, 3)}),
     ):
-        there = pv.diagnose(data.cuda(), lengths, True, **{name: value.cuda() for name, value in options.items()})
+        there = pv.diagnose(
+            data.cuda(), lengths, True, **{name: value.cuda() for name, value in options.items()}
+        )
         assert repr(there) == repr(pv.diagnose(data, lengths, True, **options))
     assert rules(x.cuda(), torch.tensor(LENGTHS).cuda(), True) == ["lengths not on the CPU"]

@@ -8,7 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import (
+    PackedSequence,
+    pack_padded_sequence,
+    pack_sequence,
+    pad_packed_sequence,
+)
 
 import packviz as pv
 from packviz.check import errors, museum
@@ -27,7 +32,7 @@ def broken():
 
 def note_of(call, *arguments, **named):
     """The note that a call's exception gets; None if it gets none."""
-    with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011 - any
+    with pytest.raises(Exception) as raised, pv.explain_errors():
         call(*arguments, **named)
     notes = getattr(raised.value, "__notes__", [])
     assert len(notes) <= 1
@@ -68,7 +73,10 @@ UNSORTED = pack_padded_sequence(X, [3, 5, 2], enforce_sorted=False)
 KNOWN = [  # and, in test_museum.py, those that no notebook shows
     ("Lengths not sorted", pack_padded_sequence, X, [3, 5, 2]),
     ("Batch and time swapped", pack_padded_sequence, X.transpose(0, 1), [5, 3, 2]),
-    ("Batch and time swapped", lambda: pack_padded_sequence(X, [3, 3, 3, 3, 3], enforce_sorted=False)),
+    (
+        "Batch and time swapped",
+        lambda: pack_padded_sequence(X, [3, 3, 3, 3, 3], enforce_sorted=False),
+    ),
     ("Lengths on the GPU", pack_padded_sequence, X, torch.tensor([5, 3, 2], device="meta")),
     ("An empty sequence", pack_padded_sequence, X, [5, 3, 0]),
     ("Lengths greater than T", lambda: pad_packed_sequence(broken())),
@@ -77,7 +85,12 @@ KNOWN = [  # and, in test_museum.py, those that no notebook shows
     ("GRU state unpacked into h and c", unpack_h_and_c),
     ("A PackedSequence unpacked into two names", scores),
     ("Initial state given batch first", GRU, packed(), torch.zeros(3, 1, 3)),
-    ("Initial state given batch first", LSTM, UNSORTED, (torch.zeros(3, 1, 3), torch.zeros(3, 1, 3))),
+    (
+        "Initial state given batch first",
+        LSTM,
+        UNSORTED,
+        (torch.zeros(3, 1, 3), torch.zeros(3, 1, 3)),
+    ),
     ("State for another batch size", GRU, packed(), torch.zeros(1, 5, 3)),
     ("State for another batch size", LSTM, packed(), (torch.zeros(1, 5, 3), torch.zeros(1, 5, 3))),
     ("State for another batch size", nn.GRU(2, 3, 2), UNSORTED, torch.zeros(2, 2, 3)),
@@ -110,9 +123,13 @@ def test_a_known_mistake_is_explained(known):
 
 def test_what_was_passed_is_said_and_drawn():
     note = note_of(pack_padded_sequence, X, [3, 5, 2])
-    passed = "pack_padded_sequence(a tensor of shape (5, 3, 2), lengths=[3, 5, 2], batch_first=False,"
+    passed = (
+        "pack_padded_sequence(a tensor of shape (5, 3, 2), lengths=[3, 5, 2], batch_first=False,"
+    )
     assert f"passed: {passed} enforce_sorted=True)" in flat(note)
-    assert all(f"  {line}".rstrip() in note for line in text.describe(pv.Layout([3, 5, 2])).splitlines())
+    assert all(
+        f"  {line}".rstrip() in note for line in text.describe(pv.Layout([3, 5, 2])).splitlines()
+    )
     note = note_of(pack_padded_sequence, torch.zeros(100, 3), [50, 100, 20])
     assert text.summary(pv.Layout([50, 100, 20])) in note  # a large batch is not drawn
     assert "t=0" not in note
@@ -124,7 +141,12 @@ def test_what_was_passed_is_said_and_drawn():
 def test_lengths_are_shown_in_the_callers_order(lengths, as_tensor):
     lengths[0] = 0  # torch sorts them before it refuses
     x = torch.zeros(9, len(lengths))
-    note = note_of(pack_padded_sequence, x, torch.tensor(lengths) if as_tensor else lengths, enforce_sorted=False)
+    note = note_of(
+        pack_padded_sequence,
+        x,
+        torch.tensor(lengths) if as_tensor else lengths,
+        enforce_sorted=False,
+    )
     assert f"lengths={shorten(str(lengths), 80, placeholder=' …')}, batch_first" in flat(note)
 
 
@@ -140,15 +162,29 @@ def test_a_state_is_shown_only_if_one_was_passed():
 
 
 PASSED = {
-    "pack_padded_sequence(a tensor of shape (5, 3, 2), lengths=None": lambda: pack_padded_sequence(X, None),
-    "pack_padded_sequence([a tensor of shape (5, 3, 2)], lengths=": lambda: pack_padded_sequence([X], [5, 3, 2]),
-    "lengths has 2 entries, but x of shape (3, 5, 2)": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3]),
+    "pack_padded_sequence(a tensor of shape (5, 3, 2), lengths=None": lambda: pack_padded_sequence(
+        X, None
+    ),
+    "pack_padded_sequence([a tensor of shape (5, 3, 2)], lengths=": lambda: pack_padded_sequence(
+        [X], [5, 3, 2]
+    ),
+    "lengths has 2 entries, but x of shape (3, 5, 2)": lambda: pack_padded_sequence(
+        X.transpose(0, 1), [5, 3]
+    ),
     "did you mean batch_first=True?": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3, 2]),
     "batch_first=False?": lambda: pack_padded_sequence(X, [5, 3, 2], batch_first=True),
-    "pack_sequence([a tensor of shape (2, 3, 2), a tensor of shape (5,": lambda: pack_sequence([X[:2], X[:, 0]]),
-    "a tensor of shape (5, 3, 2), …], enforce_sorted=True)": lambda: pack_sequence([*[X] * 5, X[:2, :2]]),
-    "pad_packed_sequence(a tensor of shape (5, 3, 2), batch_first=False, ": lambda: pv.pad_packed_sequence(X),
-    "GRU(4, 3) called with a PackedSequence with data of shape (10, 2)": lambda: nn.GRU(4, 3)(packed()),
+    "pack_sequence([a tensor of shape (2, 3, 2), a tensor of shape (5,": lambda: pack_sequence(
+        [X[:2], X[:, 0]]
+    ),
+    "a tensor of shape (5, 3, 2), …], enforce_sorted=True)": lambda: pack_sequence(
+        [*[X] * 5, X[:2, :2]]
+    ),
+    "pad_packed_sequence(a tensor of shape (5, 3, 2), batch_first=False, ": lambda: (
+        pv.pad_packed_sequence(X)
+    ),
+    "GRU(4, 3) called with a PackedSequence with data of shape (10, 2)": lambda: nn.GRU(4, 3)(
+        packed()
+    ),
     "packed.batch_sizes adds up to 12 but packed.data has 10 rows.": lambda: LSTM(broken()),
     "hx a tensor of shape (1, 3, 4)": lambda: GRU(packed(), torch.zeros(1, 3, 4)),
 }
@@ -189,7 +225,10 @@ def test_other_errors_get_no_note(call):
 
 
 def test_it_is_the_same_exception_with_the_same_traceback():
-    error, cause = RuntimeError("'PackedSequence' object has no attribute 'size'"), KeyError("cause")
+    error, cause = (
+        RuntimeError("'PackedSequence' object has no attribute 'size'"),
+        KeyError("cause"),
+    )
 
     def fail():
         try:
@@ -240,7 +279,11 @@ def test_as_a_decorator():
             return pack_lengths(lengths)
 
     assert (pack_lengths.__name__, pack_lengths.__doc__) == ("pack_lengths", "Packs.")
-    for call in (pack_lengths, pv.explain_errors(pack_lengths), lambda lengths: Model()(X, lengths)):
+    for call in (
+        pack_lengths,
+        pv.explain_errors(pack_lengths),
+        lambda lengths: Model()(X, lengths),
+    ):
         assert len(call([5, 3, 2]).data) == 10
         says(note_of(call, [3, 5, 2]), "Lengths not sorted")
 
@@ -255,6 +298,9 @@ def test_what_runs_later_is_not_wrapped():
         pass
 
     for function in (generator, coroutine):
-        with pytest.raises(TypeError, match=f"does not wrap {function.__name__}, which runs later; use `with` inside"):
+        with pytest.raises(
+            TypeError,
+            match=f"does not wrap {function.__name__}, which runs later; use `with` inside",
+        ):
             pv.explain_errors(function)
     says(note_of(lambda: list(generator())), "Lengths not sorted")

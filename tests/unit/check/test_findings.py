@@ -12,32 +12,44 @@ ERROR = Finding("error", "returned", "It goes out.", "net.py, line 3: return x",
 WARNING = Finding("warning", "unsorted", "A sort.\nOn the CPU.")
 INFO = Finding("info", "final_states", "Fine.")
 
-one_finding = st.builds(Finding, st.sampled_from(list(LEVELS)), st.text(), st.text(), st.text(), st.text())
+one_finding = st.builds(
+    Finding, st.sampled_from(list(LEVELS)), st.text(), st.text(), st.text(), st.text()
+)
 
 
 def test_an_assignment_in_a_fix_is_not_broken_before_its_call():
     """A break inside brackets can be pasted, one before `=` cannot."""
     code = "x = x.masked_fill(~mask, 0)"
     for words in range(30):
-        lines = Finding("info", "long", "message", fix="word " * words + code).to_text().splitlines()
+        lines = (
+            Finding("info", "long", "message", fix="word " * words + code).to_text().splitlines()
+        )
         (begin,) = [line for line in lines if "x = x.masked_fill(" in line]
         rest = lines[lines.index(begin) + 1 :]
         compile("\n".join([begin[begin.index("x = ") :], *rest]), "fix", "exec")
 
 
 def test_a_finding_in_words():
-    assert repr(ERROR) == "✗ error: returned\n    It goes out.\n    where: net.py, line 3: return x\n    fix: Pad it."
+    assert (
+        repr(ERROR)
+        == "✗ error: returned\n    It goes out.\n    where: net.py, line 3: return x\n    fix: Pad it."
+    )
     assert WARNING.to_text() == "! warning: unsorted\n    A sort.\n    On the CPU."
 
 
 def test_long_lines_are_wrapped():
     lines = Finding("info", "long", "word " * 60, "w" * 300, "fix " * 60).to_text().splitlines()
     assert max(map(len, lines)) <= 110
-    assert "".join(line.strip() for line in lines if "w" * 50 in line).removeprefix("where: ") == "w" * 300
+    assert (
+        "".join(line.strip() for line in lines if "w" * 50 in line).removeprefix("where: ")
+        == "w" * 300
+    )
 
 
 def test_there_are_three_levels():
-    with pytest.raises(ValueError, match="level is 'fatal'; choose one of 'error', 'warning', 'info'"):
+    with pytest.raises(
+        ValueError, match="level is 'fatal'; choose one of 'error', 'warning', 'info'"
+    ):
         Finding("fatal", "x", "y")
 
 

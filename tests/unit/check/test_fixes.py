@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import (
+    pack_padded_sequence,
+    pack_sequence,
+    pad_packed_sequence,
+    pad_sequence,
+)
 from torch.utils.data import DataLoader
 
 import packviz as pv
@@ -25,12 +30,18 @@ def codes(text):
         while end < len(text):  # to the end of the expression, past what its brackets hold
             depth += (text[end] in BRACKETS) - (text[end] in BRACKETS.values())
             after = text[end + 1 : end + 2]
-            if depth == 0 and not re.match(r"[\w(\[]", after) and not re.match(r"\.\w", text[end + 1 : end + 3]):
+            if (
+                depth == 0
+                and not re.match(r"[\w(\[]", after)
+                and not re.match(r"\.\w", text[end + 1 : end + 3])
+            ):
                 break
             end += 1
         end += 1
         found.append(text[begin.start() : end].rstrip("."))
-    return [one for one in found if re.search(r"[(\[]|\w\.[a-z]", one) and not one.startswith("e.g")]
+    return [
+        one for one in found if re.search(r"[(\[]|\w\.[a-z]", one) and not one.startswith("e.g")
+    ]
 
 
 def scope(x, lengths, batch_first=True):
@@ -38,7 +49,16 @@ def scope(x, lengths, batch_first=True):
     rnn = nn.GRU(x.shape[-1], 2, batch_first=batch_first)
     given = torch.as_tensor(lengths)
     h_0 = torch.zeros(1, len(lengths), 2)
-    return {"torch": torch, "pv": pv, "x": x, "lengths": given, "rnn": rnn, "gru": rnn, "h_0": h_0, "c_0": h_0} | {
+    return {
+        "torch": torch,
+        "pv": pv,
+        "x": x,
+        "lengths": given,
+        "rnn": rnn,
+        "gru": rnn,
+        "h_0": h_0,
+        "c_0": h_0,
+    } | {
         function.__name__: function
         for function in (pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence)
     }
@@ -77,12 +97,18 @@ def diagnosed():
     yield "state", (x, [5, 3, 2], True), {"hx": state}
     yield "state batch first", (x, [5, 3, 2], True), {"hx": torch.zeros(3, 1, 2)}
     yield "last", (x, [5, 3, 2], True), {"last": x[:, -1]}
-    yield "other indices", (x, [5, 3, 2], True), {"packed": packed._replace(sorted_indices=torch.tensor([1, 0, 2]))}
+    yield (
+        "other indices",
+        (x, [5, 3, 2], True),
+        {"packed": packed._replace(sorted_indices=torch.tensor([1, 0, 2]))},
+    )
     mixed = x[[1, 0, 2]]
     yield "order lost", (mixed, [3, 5, 2], True), {"packed": packed}
 
 
-@pytest.mark.parametrize(("given", "options"), [one[1:] for one in diagnosed()], ids=[one[0] for one in diagnosed()])
+@pytest.mark.parametrize(
+    ("given", "options"), [one[1:] for one in diagnosed()], ids=[one[0] for one in diagnosed()]
+)
 def test_the_fixes_of_diagnose(given, options):
     x, lengths, batch_first = given
     found = pv.diagnose(*given, **options)
@@ -124,7 +150,9 @@ def test_findings_have_the_rows_that_they_name():
     for name, given, options in diagnosed():
         for one in pv.diagnose(*given, **options):
             assert all(type(i) is int for i in one.indices)
-            letters = re.findall(r"\b[a-z]\b", one.where.removeprefix("sequences").removeprefix("sequence"))
+            letters = re.findall(
+                r"\b[a-z]\b", one.where.removeprefix("sequences").removeprefix("sequence")
+            )
             assert letters == ["abcdefghi"[i] for i in one.indices], name
     (one,) = pv.diagnose(torch.ones(40, 5, 1), [6] * 40, True)
     assert one.indices == tuple(range(40))
@@ -138,11 +166,42 @@ def test_the_fixes_of_explained_errors(one):
     packed = pack_padded_sequence(x, lengths)
     output, h_n = nn.GRU(2, 2, bidirectional=True)(x)
     nested = torch.nested.nested_tensor([torch.ones(2, 1), torch.ones(3, 1)], layout=torch.jagged)
-    own = {"packed": packed, "data": packed.data, "output": output.transpose(0, 1), "h_n": h_n, "nested": nested}
-    own |= {"values": nested.values(), "first": nested, "layer": nn.Linear(2, 2), "offsets": [0, 5, 8, 10], "H": 2}
-    own |= {"share": torch.tensor([1.0, 0.6]), "T": 5, "B": 3, "layers": 1, "n": np.array(lengths), "b": 0}
+    own = {
+        "packed": packed,
+        "data": packed.data,
+        "output": output.transpose(0, 1),
+        "h_n": h_n,
+        "nested": nested,
+    }
+    own |= {
+        "values": nested.values(),
+        "first": nested,
+        "layer": nn.Linear(2, 2),
+        "offsets": [0, 5, 8, 10],
+        "H": 2,
+    }
+    own |= {
+        "share": torch.tensor([1.0, 0.6]),
+        "T": 5,
+        "B": 3,
+        "layers": 1,
+        "n": np.array(lengths),
+        "b": 0,
+    }
     own["full"] = torch.tensor(lengths) > 0
-    own |= {"packed_output": packed, "lstm": nn.LSTM(2, 2), "linear": nn.Linear(4, 1), "rows": [[1, 2, 3], [4, 5]]}
-    own |= {"embedding": nn.Embedding(9, 2), "DataLoader": DataLoader, "dataset": [torch.ones(3), torch.ones(2)]}
+    own |= {
+        "packed_output": packed,
+        "lstm": nn.LSTM(2, 2),
+        "linear": nn.Linear(4, 1),
+        "rows": [[1, 2, 3], [4, 5]],
+    }
+    own |= {
+        "embedding": nn.Embedding(9, 2),
+        "DataLoader": DataLoader,
+        "dataset": [torch.ones(3), torch.ones(2)],
+    }
     for code in codes(one.fix):
-        eval(code, scope(x, lengths, False) | own | ({"x": x.transpose(0, 1)} if "[full]" in code else {}))
+        eval(
+            code,
+            scope(x, lengths, False) | own | ({"x": x.transpose(0, 1)} if "[full]" in code else {}),
+        )

@@ -14,7 +14,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import packviz as pv
 from packviz.check import museum
 
-MESSAGES = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))["message"]
+MESSAGES = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))[
+    "message"
+]
 
 
 def repository(message):
@@ -23,7 +25,9 @@ def repository(message):
 
 def half(message):
     """Whether rules may be written on a message, or are measured on it; decided by the repository before any rule."""
-    return ("written", "measured")[int(hashlib.sha256(repository(message).encode()).hexdigest(), 16) % 2]
+    return ("written", "measured")[
+        int(hashlib.sha256(repository(message).encode()).hexdigest(), 16) % 2
+    ]
 
 
 def verdict(message):
@@ -41,7 +45,9 @@ def test_there_are_enough_messages():
     for message in MESSAGES:
         assert set(message) in ({"source", "text", "mistake"}, {"source", "text", "other"})
         assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", message["source"])
-        assert message.get("mistake", "Tensors on two devices") in {one.name for one in museum.EXHIBITS}
+        assert message.get("mistake", "Tensors on two devices") in {
+            one.name for one in museum.EXHIBITS
+        }
 
 
 @pytest.mark.parametrize(("part", "right", "unsure"), [("written", 66, 1), ("measured", 78, 1)])
@@ -111,5 +117,8 @@ def test_a_step_beyond_the_data_may_come_from_lengths_beyond_t(cell):
     assert "packviz: State" not in str(getattr(raised.value, "__notes__", ""))
     for text in (str(raised.value), raised.value):
         found = pv.explain(text)
-        assert [one.name for one in found] == ["Lengths greater than T", "State for another batch size"]
+        assert [one.name for one in found] == [
+            "Lengths greater than T",
+            "State for another batch size",
+        ]
         assert not found.sure

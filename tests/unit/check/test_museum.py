@@ -14,7 +14,13 @@ import pytest
 import torch
 from habits import habit_of
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import (
+    PackedSequence,
+    pack_padded_sequence,
+    pack_sequence,
+    pad_packed_sequence,
+    pad_sequence,
+)
 from torch.utils.data import DataLoader
 
 import packviz as pv
@@ -103,7 +109,10 @@ IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
         lambda: pad_packed_sequence(jagged()),
     ],
     "Two jagged tensors that do not fit": [lambda: jagged() + jagged()],
-    "Unpacking what is not packed": [lambda: pad_packed_sequence(X), lambda: pad_packed_sequence(GRU(packed()))],
+    "Unpacking what is not packed": [
+        lambda: pad_packed_sequence(X),
+        lambda: pad_packed_sequence(GRU(packed())),
+    ],
     "A PackedSequence unpacked into two names": [lambda: two(packed())],
     "State for another batch size": [
         lambda: GRU(X, torch.zeros(1, 5, 4)),
@@ -131,11 +140,17 @@ def shown():
     said, broken = {}, {}
     patch = pytest.MonkeyPatch()
     patch.delenv("PACKVIZ_STRICT", raising=False)
-    patch.setattr(museum.Exhibit, "card", lambda one, texts=(): str(texts and said.setdefault(one.name, texts)))
+    patch.setattr(
+        museum.Exhibit,
+        "card",
+        lambda one, texts=(): str(texts and said.setdefault(one.name, texts)),
+    )
     threads = torch.get_num_threads()
     for number in SOURCES:
         notebook = ModuleType(f"notebook_{number}")
-        patch.setitem(sys.modules, notebook.__name__, notebook)  # older compilers import what they compile
+        patch.setitem(
+            sys.modules, notebook.__name__, notebook
+        )  # older compilers import what they compile
         for kind, code in cells(number):
             if kind != "markdown":
                 here = re.search(r'museum\.exhibit\("(.*?)"\)', code)
@@ -160,25 +175,37 @@ def test_every_exhibit_is_shown_and_no_cell_of_the_notebooks_fails(shown):
 @habit_of(museum.TORCH)
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_says_what_is_recorded(name, shown):
-    assert list(named(name).says) == shown[0][name], "look at the exhibit again, then renew it in museum.toml"
+    assert list(named(name).says) == shown[0][name], (
+        "look at the exhibit again, then renew it in museum.toml"
+    )
 
 
-SAID = [(name, call) for name, calls in IN_NO_NOTEBOOK.items() for call in calls if NOTHING not in named(name).says]
+SAID = [
+    (name, call)
+    for name, calls in IN_NO_NOTEBOOK.items()
+    for call in calls
+    if NOTHING not in named(name).says
+]
 
 
 @pytest.mark.parametrize(("name", "call"), SAID)
 def test_explain_errors_knows_it(name, call):
-    with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011 - any
+    with pytest.raises(Exception) as raised, pv.explain_errors():
         call()
     (note,) = raised.value.__notes__
-    assert note.startswith(f"packviz: {name} (") or name == "Lengths not split among GPUs"  # no GPUs are in sight
+    assert (
+        note.startswith(f"packviz: {name} (") or name == "Lengths not split among GPUs"
+    )  # no GPUs are in sight
 
 
 def test_the_fixes_that_no_notebook_shows():
     lstm, nested = nn.LSTM(4, 5, batch_first=True), jagged()
     alone = [lstm(part)[0] for part in nested.unbind()]
     output, _ = lstm(pack_sequence(nested.unbind(), enforce_sorted=False))
-    assert pv.align(LEFT, [3, 2], source_side="left", batch_first=True).tolist() == [[1, 2, 3], [4, 5, 0]]
+    assert pv.align(LEFT, [3, 2], source_side="left", batch_first=True).tolist() == [
+        [1, 2, 3],
+        [4, 5, 0],
+    ]
     lengths = nested.offsets().diff()
     padded, _ = pv.run(lstm, pad_sequence(nested.unbind(), batch_first=True), lengths)
     torch.testing.assert_close(output.data, pack_sequence(alone).data)
@@ -192,7 +219,9 @@ def test_the_fixes_that_no_notebook_shows():
     rnn = nn.GRU(4, 4, 2, bidirectional=True)
     assert rnn(X, torch.zeros(rnn.num_layers * (1 + rnn.bidirectional), 3, 4))[1].shape == (4, 3, 4)
     assert torch.equal(LSTM(packed(), (torch.zeros(1, 3, 4),) * 2)[0].data, LSTM(packed())[0].data)
-    (batch,) = DataLoader(SEQUENCES, batch_size=2, collate_fn=lambda rows: pad_sequence(rows, batch_first=True))
+    (batch,) = DataLoader(
+        SEQUENCES, batch_size=2, collate_fn=lambda rows: pad_sequence(rows, batch_first=True)
+    )
     assert batch.tolist() == [[1, 1, 1], [1, 1, 0]]
     rows = pad_sequence([torch.tensor(row) for row in ROWS], batch_first=True)
     assert rows.tolist() == [[1, 2, 3], [4, 5, 0]]
@@ -201,7 +230,9 @@ def test_the_fixes_that_no_notebook_shows():
 
 @pytest.mark.filterwarnings("ignore")
 def test_an_export_with_dynamic_axes_takes_another_batch():
-    session = onnxruntime.InferenceSession(onnx(dynamic_axes={"x": {0: "T", 1: "B"}, "lengths": {0: "B"}}))
+    session = onnxruntime.InferenceSession(
+        onnx(dynamic_axes={"x": {0: "T", 1: "B"}, "lengths": {0: "B"}})
+    )
     x, lengths = torch.randn(6, 4, 4), torch.tensor([6, 3, 2, 1])
     (output,) = session.run(None, {"x": x.numpy(), "lengths": lengths.numpy()})
     torch.testing.assert_close(torch.from_numpy(output), PADS(x, lengths).detach())
@@ -211,7 +242,11 @@ def test_an_export_with_dynamic_axes_takes_another_batch():
 
 
 def test_every_exhibit_is_in_order():
-    assert len(EXHIBITS) == len(set(NAMES)) == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
+    assert (
+        len(EXHIBITS)
+        == len(set(NAMES))
+        == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
+    )
     assert [one.name for one in shown_in("")] == list(IN_NO_NOTEBOOK)
     assert all(one.rules if one.texts else one.words for one in EXHIBITS)
     assert all(set(one.says) == {NOTHING} for one in EXHIBITS if one.section != "error")
@@ -224,8 +259,12 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
     sections = [one.section for one in here]
     assert sections == sorted(sections, key=list(SECTIONS).index)
     assert [one.number for one in here] == list(range(1, len(here) + 1))
-    assert re.findall(r"(?m)^### (\d+)\. (.*)$", markdown) == [(str(one.number), one.name) for one in here]
-    assert re.findall(r'with museum\.exhibit\("(.*?)"\)', SOURCES[notebook]) == [one.name for one in here]
+    assert re.findall(r"(?m)^### (\d+)\. (.*)$", markdown) == [
+        (str(one.number), one.name) for one in here
+    ]
+    assert re.findall(r'with museum\.exhibit\("(.*?)"\)', SOURCES[notebook]) == [
+        one.name for one in here
+    ]
     for (kind, code), (after, claims) in pairwise(cells(notebook)):
         if kind == "code" and "museum.exhibit(" in code:
             assert after == "claims", f"nothing is checked behind\n{code}"
@@ -233,10 +272,15 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
 
 
 def test_the_plan_leads_to_every_exhibit():
-    (plan,) = [text for kind, text in cells("15") if kind == "markdown" and "# The exhibits on this page" in text]
+    (plan,) = [
+        text
+        for kind, text in cells("15")
+        if kind == "markdown" and "# The exhibits on this page" in text
+    ]
     links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
     assert sorted(links, key=lambda link: int(link[0])) == [
-        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in shown_in("15")
+        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-"))
+        for one in shown_in("15")
     ]
 
 
@@ -246,7 +290,12 @@ def test_the_plan_leads_to_every_exhibit():
 @pytest.mark.parametrize(("name", "said"), TEXTS)
 def test_every_text_is_found(name, said):
     found = pv.explain(said)
-    for asked in (said.upper(), f"  {said}\n", re.sub(r"^\w+: ", "", said), re.sub(r"cuda:0|meta", "xpu:1", said)):
+    for asked in (
+        said.upper(),
+        f"  {said}\n",
+        re.sub(r"^\w+: ", "", said),
+        re.sub(r"cuda:0|meta", "xpu:1", said),
+    ):
         assert pv.explain(asked) == found
     if not (found and found[0].name == name):
         found = pv.explain(f"{TRACEBACKS[name]}\n{said}")
@@ -300,7 +349,9 @@ def test_an_explanation_says_why_and_what_to_do():
     with pytest.raises(RuntimeError) as raised:
         raise RuntimeError(said.partition(": ")[2])
     assert pv.explain(raised.value) == found
-    with pytest.raises(TypeError, match="text is a NoneType; give the error text, or some words, as a string"):
+    with pytest.raises(
+        TypeError, match="text is a NoneType; give the error text, or some words, as a string"
+    ):
         pv.explain(None)
 
 
@@ -338,7 +389,10 @@ def test_an_exhibit_lets_it_happen(capsys):
 def test_an_exhibit_that_shows_nothing(capsys):
     with museum.exhibit("Lengths too short"):
         pass
-    assert f"3. Lengths too short\n{capsys.readouterr().out}" == named("Lengths too short").to_text() + "\n"
+    assert (
+        f"3. Lengths too short\n{capsys.readouterr().out}"
+        == named("Lengths too short").to_text() + "\n"
+    )
     for kind in (AssertionError, KeyboardInterrupt):
         with pytest.raises(kind), museum.exhibit("Lengths too short"):
             raise kind

@@ -1,4 +1,5 @@
-"""How often `diagnose` is right: false alarms on correct batches, and recall on mistakes, for every kind of data.
+"""How often `diagnose` is right: false alarms on correct batches, and recall on mistakes, for every
+kind of data.
 
 The table is computed anew and printed by `python -m pytest -s tests/unit/check/test_odds.py`.
 """
@@ -25,7 +26,11 @@ NEVER = 1e-5
 
 SIZES = ((3, 6), (4, 8), (8, 12), (32, 40))
 
-INSIDE, AFTER, SWAPPED = "padding inside the length", "data after the length", "batch and time swapped"
+INSIDE, AFTER, SWAPPED = (
+    "padding inside the length",
+    "data after the length",
+    "batch and time swapped",
+)
 
 
 # Kinds of data: each gives (B, T, …) without padding, from a generator of numpy.
@@ -134,7 +139,9 @@ KINDS = {
     "rectified": Kind(lambda rng, shape: number(rng, shape).relu(), 0.67),
     "bits": Kind(lambda rng, shape: drawn(0, 2)(rng, shape).bool(), 0.65),
     "one-hot": Kind(lambda rng, shape: torch.eye(5)[drawn(0, 5)(rng, shape)], 0.99),
-    "sparse": Kind(lambda rng, shape: floats(rng, shape) * torch.tensor(rng.random((*shape, 3)) < 0.3), 0.76),
+    "sparse": Kind(
+        lambda rng, shape: floats(rng, shape) * torch.tensor(rng.random((*shape, 3)) < 0.3), 0.76
+    ),
     "some steps all zero": Kind(some_zero, 0.81),
     "sequences that end in zeros": Kind(runs_of_zeros, 0.79, 0, ends_in_zeros),
     "floats, two end marks like padding": Kind(floats, 0.38, 0, ends_marked),
@@ -160,7 +167,8 @@ TELLING = list(KINDS)[:7]
 """Data that never hold the padding's value at a real step: here mistakes must be named, and hardly any is undecided."""
 
 
-# Mistakes: each gives (x, lengths) as `diagnose` gets them. Where nothing changes, it is no mistake.
+# Mistakes: each gives (x, lengths) as `diagnose` gets them. Where nothing changes, it is no
+# mistake.
 
 
 def one_off(rng, x, n, by):
@@ -185,7 +193,10 @@ MISTAKES = {  # with the rules that name them
     "2 too long": (partial(one_off, by=2), {INSIDE}),
     "left-padded": (left_padded, {"left-padded"}),
     "B, T swapped": (swapped, {SWAPPED}),
-    "shuffled": (lambda rng, x, n: (x, rng.permutation(n)), {"lengths in another order", AFTER, INSIDE}),
+    "shuffled": (
+        lambda rng, x, n: (x, rng.permutation(n)),
+        {"lengths in another order", AFTER, INSIDE},
+    ),
     "all 1 too short": (lambda rng, x, n: (x, np.maximum(n - 1, 1)), {AFTER}),
     "all T": (lambda rng, x, n: (x, np.full_like(n, x.shape[1])), {INSIDE}),
 }
@@ -200,12 +211,17 @@ def batch(rng, kind, size, steps):
 
 
 def judged(x, n, names):
-    """How `diagnose` judges a batch: "alarm" (in one of these names, if there are any), "named", "undecided", "".
+    """How `diagnose` judges a batch: "alarm" (in one of these names, if there are any), "named",
+    "undecided", "".
 
-    A mistake is named, too, by an info, or where a warning says of which sequences it cannot be told.
+    A mistake is named, too, by an info, or where a warning says of which sequences it cannot be
+    told.
     """
     found = pv.diagnose(x, n, batch_first=True)
-    if any(one.level != "info" and (one.rule in names if names else one.rule != UNDECIDED) for one in found):
+    if any(
+        one.level != "info" and (one.rule in names if names else one.rule != UNDECIDED)
+        for one in found
+    ):
         return "alarm"
     if names and any(one.rule in names or (one.rule == UNDECIDED and one.indices) for one in found):
         return "named"
@@ -233,24 +249,37 @@ def rows(results):
     def share(n, count):
         return f"{n / count:.1%}" if count else "–"
 
-    head = [f"recall, named (as an alarm), %, {4 * TRIES} batches each", *MISTAKES, "false alarms", "undecided"]
+    head = [
+        f"recall, named (as an alarm), %, {4 * TRIES} batches each",
+        *MISTAKES,
+        "false alarms",
+        "undecided",
+    ]
     yield head
     for kind, seen in results.items():
         line = []
         for name in MISTAKES:
             one, total = seen[name], seen[name].total()
-            line.append(f"{share(one['alarm'] + one['named'], total)} ({share(one['alarm'], total)})")
+            line.append(
+                f"{share(one['alarm'] + one['named'], total)} ({share(one['alarm'], total)})"
+            )
         correct = seen["correct"]
-        yield [kind, *line, *(share(correct[word], correct.total()) for word in ("alarm", "undecided"))]
+        yield [
+            kind,
+            *line,
+            *(share(correct[word], correct.total()) for word in ("alarm", "undecided")),
+        ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rates(kind):
-    """At most 1 % false alarms on correct data of any kind, and no less recall than before the odds fitted them.
+    """At most 1 % false alarms on correct data of any kind, and no less recall than before the odds
+    fitted them.
 
-    Where the data are evidence, at least 95 % of each mistake are named, and at most 5 % are undecided: those with a
-    single cell of padding that is not zero. The seed is new every time, so a bound is broken only where a rate that
-    just keeps it would come out like this less than once in `1 / NEVER` runs, by the binomial distribution.
+    Where the data are evidence, at least 95 % of each mistake are named, and at most 5 % are
+    undecided: those with a single cell of padding that is not zero. The seed is new every time, so
+    a bound is broken only where a rate that just keeps it would come out like this less than once
+    in `1 / NEVER` runs, by the binomial distribution.
     """
     seed = secrets.randbits(32)
     seen = rates(KINDS[kind], seed)
@@ -260,7 +289,9 @@ def test_rates(kind):
     total = sum(seen.values(), Counter())
     bounds.append(("missed", total[""] + total["undecided"], total.total(), 1 - KINDS[kind].recall))
     if kind in TELLING:
-        bounds += [(name, one[""] + one["undecided"], one.total(), 0.05) for name, one in seen.items()]
+        bounds += [
+            (name, one[""] + one["undecided"], one.total(), 0.05) for name, one in seen.items()
+        ]
         bounds.append(("undecided", correct["undecided"], correct.total(), 0.05))
     assert not [bound for bound in bounds if tail(*bound[1:]) < NEVER], f"seed {seed}"
 
@@ -268,5 +299,11 @@ def test_rates(kind):
 def tail(hits, tries, rate):
     """The chance of at least so many hits of so many tries."""
     rate = min(max(rate, 0.01), 0.99)
-    ways = [math.lgamma(tries + 1) - math.lgamma(k + 1) - math.lgamma(tries - k + 1) for k in range(hits)]
-    return 1 - sum(math.exp(w + k * math.log(rate) + (tries - k) * math.log1p(-rate)) for k, w in enumerate(ways))
+    ways = [
+        math.lgamma(tries + 1) - math.lgamma(k + 1) - math.lgamma(tries - k + 1)
+        for k in range(hits)
+    ]
+    return 1 - sum(
+        math.exp(w + k * math.log(rate) + (tries - k) * math.log1p(-rate))
+        for k, w in enumerate(ways)
+    )

@@ -46,7 +46,9 @@ class Case:
             x = pack_padded_sequence(x, self.lengths, self.rnn.batch_first, enforce_sorted=False)
         output, state = self.rnn(x, self.hx)
         if packed:
-            output, _ = pad_packed_sequence(output, self.rnn.batch_first, total_length=self.x.shape[1])
+            output, _ = pad_packed_sequence(
+                output, self.rnn.batch_first, total_length=self.x.shape[1]
+            )
         return self.turned(output), *(state if isinstance(state, tuple) else (state, None))
 
     def alone(self, b):
@@ -79,7 +81,9 @@ def gap(one, other):
 
 
 def same(ours, theirs):
-    one, other = (part.detach() if isinstance(part, torch.Tensor) else part for part in (ours, theirs))
+    one, other = (
+        part.detach() if isinstance(part, torch.Tensor) else part for part in (ours, theirs)
+    )
     np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-12)
 
 
@@ -103,13 +107,18 @@ def test_packed_is_each_sequence_run_alone(case):
 def test_the_numbers_are_the_differences(case):
     result, runs = case.compare(gradients=False), [case.run(False), case.run(True)]
     directions, size = 1 + case.rnn.bidirectional, len(case.lengths)
-    same(result.outputs.absolute, gap(*(run[0].reshape(*case.x.shape[:2], directions, -1) for run in runs)))
+    same(
+        result.outputs.absolute,
+        gap(*(run[0].reshape(*case.x.shape[:2], directions, -1) for run in runs)),
+    )
     assert (result.c_n is None) == (runs[0][2] is None)
     for difference, i in ((result.h_n, 1), (result.c_n, 2))[: 1 + isinstance(case.rnn, nn.LSTM)]:
         one, other = (run[i].reshape(case.rnn.num_layers, directions, size, -1) for run in runs)
         same(difference.absolute, gap(one, other))
         far = difference.absolute > 1e-9  # relative of a rounding error is noise
-        same(difference.relative[far], ((one - other).norm(dim=-1) / other.norm(dim=-1)).numpy()[far])
+        same(
+            difference.relative[far], ((one - other).norm(dim=-1) / other.norm(dim=-1)).numpy()[far]
+        )
         scale = other.abs().amax(dim=(0, 1, 3)).numpy()  # of each sequence
         assert difference.scale == pytest.approx(scale)
         assert (difference.differs == ~(gap(one, other) <= 1e-10 * scale)).all()
@@ -136,7 +145,9 @@ def test_the_gradients_are_those_of_the_losses(case):
             looked_at = h_n
             if loss == "outputs":
                 looked_at = case.turned(output)[case.turned(case.mask)]
-            weights = torch.randn(looked_at.shape, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
+            weights = torch.randn(
+                looked_at.shape, generator=torch.Generator().manual_seed(i), dtype=torch.float64
+            )
             grads = torch.autograd.grad(
                 (looked_at * weights).sum(), [leaf, *case.rnn.parameters()], materialize_grads=True
             )
@@ -164,10 +175,15 @@ def test_the_flags_are_what_theory_says(case):
         return
     two, nan = case.rnn.bidirectional, bool(case.x.isnan().any())
     expected = {"outputs": not two, "h_n": False, "gradients": False, "gradients_h_n": False}
-    expected |= {"gradients_outputs": not (nan or two), "outputs_forward": not two or case.rnn.num_layers == 1}
+    expected |= {
+        "gradients_outputs": not (nan or two),
+        "outputs_forward": not two or case.rnn.num_layers == 1,
+    }
     expected |= {"c_n": False} if isinstance(case.rnn, nn.LSTM) else {}
     assert compared(result) == expected | ({"outputs_reverse": False} if two else {})
-    weights = [[found[name] for name in found if name != "x"] for found in result.gradients.values()]
+    weights = [
+        [found[name] for name in found if name != "x"] for found in result.gradients.values()
+    ]
     assert [any(weight.differs for weight in some) for some in weights] == [nan or two, True]
     assert result.verdict.count("The padded results are wrong for") == 1
     assert ("NaN reaches" in result.verdict) == nan
@@ -206,7 +222,9 @@ def test_tolerance():
     assert far.h_n.absolute.max() > 0.01
     assert pv.compare(rnn, x, [6, 1], tolerance=np.float32(0)).tolerance == 0
     for wrong in (-1, "a", math.nan, True, [0.1], 1j):
-        with pytest.raises(ValueError, match=f"^tolerance is {re.escape(repr(wrong))}; give a share"):
+        with pytest.raises(
+            ValueError, match=f"^tolerance is {re.escape(repr(wrong))}; give a share"
+        ):
             pv.compare(rnn, x, [6, 1], tolerance=wrong)
 
 
@@ -242,7 +260,11 @@ def test_nothing_of_the_callers_is_changed(training, gradients):
     assert result.agrees.outputs
     for found in result.gradients.values():
         assert set(found) == {"x", *(name for name, _ in rnn.named_parameters())} - {"weight_hh_l0"}
-    assert not any(part is not None and part.requires_grad for run in (result.padded, result.packed) for part in run)
+    assert not any(
+        part is not None and part.requires_grad
+        for run in (result.padded, result.packed)
+        for part in run
+    )
 
 
 def test_nothing_is_changed_when_a_run_fails():
@@ -275,7 +297,13 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
 @pytest.mark.parametrize(
     ("rnn", "x", "lengths", "hx", "said"),
     [
-        (nn.Linear(3, 4), torch.zeros(5, 2, 3), [5, 2], None, "rnn is a Linear: give an nn.RNN, nn.GRU or nn.LSTM"),
+        (
+            nn.Linear(3, 4),
+            torch.zeros(5, 2, 3),
+            [5, 2],
+            None,
+            "rnn is a Linear: give an nn.RNN, nn.GRU or nn.LSTM",
+        ),
         (
             nn.GRU(3, 4),
             pack_padded_sequence(torch.zeros(5, 1, 3), [5]),
@@ -286,11 +314,41 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
         (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be (T, B, I), got shape (5, 3)"),
         (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "x of shape (5, 0, 3) is empty"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but rnn.input_size is 3"),
-        (nn.GRU(3, 4, batch_first=True), torch.zeros(5, 2, 3), [5, 2], None, "did you mean batch_first=False?"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [6, 2], None, "lengths[0] is 6, but x of shape (5, 2, 3)"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64, but the module"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x is on the meta device, which stores no"),
-        (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,"),
+        (
+            nn.GRU(3, 4, batch_first=True),
+            torch.zeros(5, 2, 3),
+            [5, 2],
+            None,
+            "did you mean batch_first=False?",
+        ),
+        (
+            nn.GRU(3, 4),
+            torch.zeros(5, 2, 3),
+            [6, 2],
+            None,
+            "lengths[0] is 6, but x of shape (5, 2, 3)",
+        ),
+        (
+            nn.GRU(3, 4),
+            torch.zeros(5, 2, 3).double(),
+            [5, 2],
+            None,
+            "x has dtype torch.float64, but the module",
+        ),
+        (
+            nn.GRU(3, 4),
+            torch.zeros(5, 2, 3, device="meta"),
+            [5, 2],
+            None,
+            "x is on the meta device, which stores no",
+        ),
+        (
+            nn.LSTM(3, 4),
+            torch.zeros(5, 2, 3),
+            [5, 2],
+            torch.zeros(1, 2, 4),
+            "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(rnn, x, lengths, hx, said):
@@ -321,9 +379,13 @@ def test_the_worked_example_its_text_and_its_picture(worked_example):
         " The padded results are wrong for h_n, c_n and gradients (loss on h_n). This affects b."
     )
     said = result.to_text()
-    assert said.startswith("LSTM(2, 3), padded against packed: 2 sequences, 5 time steps, float32\n" + result.verdict)
+    assert said.startswith(
+        "LSTM(2, 3), padded against packed: 2 sequences, 5 time steps, float32\n" + result.verdict
+    )
     assert re.search(r"^  outputs at real steps +agree$", said, re.MULTILINE)
-    assert re.search(r"^  h_n +differ at 1 of 2 states \(in b\), by up to 0\.\d+$", said, re.MULTILINE)
+    assert re.search(
+        r"^  h_n +differ at 1 of 2 states \(in b\), by up to 0\.\d+$", said, re.MULTILINE
+    )
     assert result._repr_mimebundle_() == {"text/plain": said, "image/svg+xml": result.to_svg()}
 
 
@@ -334,9 +396,17 @@ def test_the_worked_example_its_text_and_its_picture(worked_example):
 @torch.no_grad()
 def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
     result, halves = case.compare(gradients=False), 1 + case.rnn.bidirectional
-    padded, packed = (case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True))
-    zeros = padded.new_zeros(2, len(case.lengths), padded.shape[-1])  # where nothing is given it begins with zeros
-    h_0 = zeros if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
+    padded, packed = (
+        case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True)
+    )
+    zeros = padded.new_zeros(
+        2, len(case.lengths), padded.shape[-1]
+    )  # where nothing is given it begins with zeros
+    h_0 = (
+        zeros
+        if case.hx is None
+        else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
+    )
     for d, direction in enumerate(("forward", "reverse")[:halves]):
         path, one = trajectory(result, direction), trajectory(result, direction, 0)
         assert path.lengths.tolist() == [*case.lengths]
@@ -348,7 +418,9 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
             same(one.packed[b, :n], packed[b, :n, d, 0])
             kept = packed[b, :, d].clone()
             kept[n:] = h_0[d, b] if d else packed[b, n - 1, d]
-            np.testing.assert_allclose(path.padded[b], (padded[b, :, d] - kept).norm(dim=-1), atol=1e-6)
+            np.testing.assert_allclose(
+                path.padded[b], (padded[b, :, d] - kept).norm(dim=-1), atol=1e-6
+            )
             same(one.packed[b, n:], [math.nan if d else kept[-1, 0]] * (len(kept) - n))
 
 
@@ -372,6 +444,8 @@ def test_the_truth_table_says_and_draws_itself():
     line = next(line for line in said.splitlines() if line.startswith("outputs, reverse, padded"))
     assert line.split("padded")[1].split() == ["–", "–", "✗", "WRONG", "✗", "WRONG"]
     assert "c_n" not in said  # a GRU has none
-    assert "outputs at real steps of these: one direction, 1 layer; one direction, 2 layers." in said
+    assert (
+        "outputs at real steps of these: one direction, 1 layer; one direction, 2 layers." in said
+    )
     with pytest.raises(ValueError, match="cell is 'lstm'; choose one of 'LSTM', 'GRU', 'RNN'"):
         truth_table("lstm")

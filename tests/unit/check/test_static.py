@@ -58,12 +58,16 @@ def is_right_for_random_lengths(module, inputs, with_lengths):
             except RuntimeError:
                 return False
             pairs = [(got, want)] if isinstance(want, torch.Tensor) else zip(got, want, strict=True)
-            if not all(a.shape == b.shape and torch.allclose(a, b, atol=1e-5, equal_nan=True) for a, b in pairs):
+            if not all(
+                a.shape == b.shape and torch.allclose(a, b, atol=1e-5, equal_nan=True)
+                for a, b in pairs
+            ):
                 return False
     return True
 
 
-# Ways to use a value of the lengths, for `x` of shape (B, T). Whether a trace of one is right is found out by running.
+# Ways to use a value of the lengths, for `x` of shape (B, T). Whether a trace of one is right is
+# found out by running.
 
 
 def masked_by_list(x, n):  # as in ESPnet
@@ -109,7 +113,9 @@ def steps_with(x, n):
 
 def by_batch_sizes(x, n):
     packed = pack_padded_sequence(x[..., None], n, batch_first=True, enforce_sorted=False)
-    return torch.stack([part.sum() for part in packed.data.split(packed.batch_sizes.tolist())]).sum()
+    return torch.stack(
+        [part.sum() for part in packed.data.split(packed.batch_sizes.tolist())]
+    ).sum()
 
 
 def padded_to_longest(x, n, total_length=None):
@@ -139,7 +145,9 @@ USES = {
     "tolist picks": lambda x, n: torch.stack([x[row, k - 1] for row, k in enumerate(n.tolist())]),
     "tensor picks": lambda x, n: torch.stack([x[row, k - 1] for row, k in enumerate(n)]),
     "python sort": lambda x, n: x[sorted(range(len(n)), key=lambda row: -n[row])],
-    "sort of a list": lambda x, n: x[torch.tensor(sorted(range(len(n)), key=n.tolist().__getitem__))],
+    "sort of a list": lambda x, n: x[
+        torch.tensor(sorted(range(len(n)), key=n.tolist().__getitem__))
+    ],
     "tensor of a list": lambda x, n: x / torch.tensor(n.tolist())[:, None],
     "tensor of entries": lambda x, n: x / torch.tensor([int(k) for k in n])[:, None],
     "tensor of tensors": lambda x, n: x / torch.tensor([*n])[:, None],
@@ -184,16 +192,25 @@ USES = {
 }
 
 
-EXAMPLES = [5, 3, 6, 2], [6, 5, 3, 1], [6, 6, 6, 6]  # quickly, every use is traced with one of the first two
+EXAMPLES = (
+    [5, 3, 6, 2],
+    [6, 5, 3, 1],
+    [6, 6, 6, 6],
+)  # quickly, every use is traced with one of the first two
 TRACED = [(use, i, n, lengths) for i, use in enumerate(USES) for n, lengths in enumerate(EXAMPLES)]
 
 
 @pytest.mark.parametrize(
     ("use", "lengths"),
-    [pytest.param(use, lengths, marks=[pytest.mark.slow] * (n != i % 2)) for use, i, n, lengths in TRACED],
+    [
+        pytest.param(use, lengths, marks=[pytest.mark.slow] * (n != i % 2))
+        for use, i, n, lengths in TRACED
+    ],
 )
 def test_ok_means_that_a_trace_is_right_for_other_lengths(use, lengths):
-    module = net(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5)))
+    module = net(
+        lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5))
+    )
     x, n = torch.randn(B, T), torch.tensor(lengths)
     right = is_right_for_random_lengths(module, (x, n), lambda n: (x, n))
     found = pv.check_static(module, (x, n))
@@ -248,12 +265,18 @@ NESTS = {
     "dataclass": (lambda x, n: (Batch(x, n),), "batch.n"),
     "dict of a list": (lambda x, n: ({"x": [x], "n": (n, None)},), "batch['n'][0]"),
 }
-FEW = [*zip(FORMS, itertools.cycle(NESTS)), *zip(FORMS, itertools.cycle([*NESTS][3:] + [*NESTS][:3]))]
+FEW = [
+    *zip(FORMS, itertools.cycle(NESTS)),
+    *zip(FORMS, itertools.cycle([*NESTS][3:] + [*NESTS][:3])),
+]
 
 
 @pytest.mark.parametrize(
     ("form", "nest"),
-    [pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in FEW)) for pair in itertools.product(FORMS, NESTS)],
+    [
+        pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in FEW))
+        for pair in itertools.product(FORMS, NESTS)
+    ],
 )
 def test_lengths_are_found_in_any_form(form, nest):
     def forward(self, batch, n=None):
@@ -263,7 +286,9 @@ def test_lengths_are_found_in_any_form(form, nest):
             batch, n = (batch.x, batch.n) if hasattr(batch, "x") else batch
         batch = batch[0] if isinstance(batch, list) else batch
         n = n[0] if isinstance(n, tuple) and n[-1] is None else n
-        numbers = torch.as_tensor(n).double()  # a trace keeps this, a number that differs between most lengths
+        numbers = torch.as_tensor(
+            n
+        ).double()  # a trace keeps this, a number that differs between most lengths
         assert "parts" not in form or numbers.max() <= 1
         return batch * sum((i + 1) * k for i, k in enumerate(numbers.flatten().tolist()))
 
@@ -275,10 +300,14 @@ def test_lengths_are_found_in_any_form(form, nest):
     if form in KEPT:
         assert not found.backends[0].takes
         kind = {"numpy": "an ndarray"}.get(form, f"a {form}")
-        assert found.backends[0].message == f"it takes only tensors, but {name} is {kind}; give a tensor"
+        assert (
+            found.backends[0].message
+            == f"it takes only tensors, but {name} is {kind}; give a tensor"
+        )
 
 
-# The kinds of network in public code, and whether a trace of one is right: again found out by running.
+# The kinds of network in public code, and whether a trace of one is right: again found out by
+# running.
 
 
 class Encoder(nn.Module):
@@ -288,7 +317,9 @@ class Encoder(nn.Module):
 
     def forward(self, x, n):
         packed = pack_padded_sequence(x, n, batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+        return pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])[
+            0
+        ]
 
 
 class OfAList(Encoder):
@@ -313,7 +344,9 @@ class TimeFirst(Encoder):
 class Wrapper(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner = nn.ModuleDict({"encoder": Encoder(bidirectional=True), "head": nn.Linear(8, 2)})
+        self.inner = nn.ModuleDict(
+            {"encoder": Encoder(bidirectional=True), "head": nn.Linear(8, 2)}
+        )
 
     def forward(self, x, n):
         return self.inner["head"](self.inner["encoder"](x, n)).amax(1)
@@ -324,10 +357,16 @@ class Several(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.forwards, self.backwards, self.top = Encoder(), Encoder(nn.LSTM), nn.GRU(8, 2, batch_first=True)
+        self.forwards, self.backwards, self.top = (
+            Encoder(),
+            Encoder(nn.LSTM),
+            nn.GRU(8, 2, batch_first=True),
+        )
 
     def forward(self, x, n):
-        index = (n[:, None] - 1 - torch.arange(x.shape[1])).clamp(min=0)[..., None].expand(-1, -1, 3)
+        index = (
+            (n[:, None] - 1 - torch.arange(x.shape[1])).clamp(min=0)[..., None].expand(-1, -1, 3)
+        )
         both = torch.cat([self.forwards(x, n), self.backwards(x.gather(1, index), n)], -1)
         packed = pack_padded_sequence(both, n, batch_first=True, enforce_sorted=False)
         return self.top(packed)[1]
@@ -353,7 +392,9 @@ class Decoder(nn.Module):
 CAPTURED = {
     "quantized": lambda: torch.ao.quantization.quantize_dynamic(Encoder(nn.LSTM), {nn.LSTM}),
     "scripted": lambda: torch.jit.script(Encoder()),
-    "traced": lambda: torch.jit.trace(OfAList().eval(), (torch.randn(B, T, 3), LENGTHS), check_trace=False),
+    "traced": lambda: torch.jit.trace(
+        OfAList().eval(), (torch.randn(B, T, 3), LENGTHS), check_trace=False
+    ),
 }
 KINDS = {"encoder": Encoder, "list": OfAList, "mask": OfAMask, "mixed batch_first": TimeFirst, "wrapper": Wrapper,
          "several": Several, "decoder": Decoder} | CAPTURED  # fmt: skip
@@ -371,7 +412,9 @@ def test_networks_as_in_public_code(kind):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", CAPTURED)
-@pytest.mark.parametrize("backend", ["export", pytest.param("compile", marks=pytest.mark.slow), "onnx_legacy"])
+@pytest.mark.parametrize(
+    "backend", ["export", pytest.param("compile", marks=pytest.mark.slow), "onnx_legacy"]
+)
 def test_what_was_captured_before_is_refused_clearly(kind, backend):
     (row,) = pv.check_static(KINDS[kind](), (torch.randn(B, T, 3), LENGTHS), backend).backends
     assert row.takes is False
@@ -383,7 +426,10 @@ def test_what_was_captured_before_is_refused_clearly(kind, backend):
 def test_a_packed_sequence_is_varied(wrong, nest):
     def forward(self, packed):
         packed = packed["packed"] if isinstance(packed, dict) else packed
-        (h_n, _), k = self.rnn(packed)[1], packed.batch_sizes.tolist()[0] if wrong else packed.batch_sizes[0]
+        (h_n, _), k = (
+            self.rnn(packed)[1],
+            packed.batch_sizes.tolist()[0] if wrong else packed.batch_sizes[0],
+        )
         return h_n * k * (len(packed.batch_sizes.tolist()) if wrong else 1)
 
     packed = pack_padded_sequence(torch.randn(B, T, 3), [4, 3, 3, 2], batch_first=True)
@@ -400,8 +446,12 @@ def test_lengths_the_network_refuses_are_named_and_are_no_finding():
     rnn = nn.GRU(3, 4, batch_first=True)
     found = check(forward, torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), modules={"rnn": rnn})
     assert found.clean
-    assert re.search(r"rejected by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", "\n".join(found.notes))
-    assert " 0]" not in found.to_text()  # packing refuses an empty sequence, which is not worth a word
+    assert re.search(
+        r"rejected by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", "\n".join(found.notes)
+    )
+    assert (
+        " 0]" not in found.to_text()
+    )  # packing refuses an empty sequence, which is not worth a word
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -422,8 +472,12 @@ def test_a_network_that_gives_nan_for_an_empty_sequence_takes_none():
         mask = torch.arange(x.shape[1]) >= n[:, None]
         return self.layer(x, src_key_padding_mask=mask)
 
-    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)  # its export gives other numbers, where eager has NaN
-    assert check(forward, torch.randn(B, T, 4), LENGTHS, backends="export", modules={"layer": layer}).ok
+    layer = nn.TransformerEncoderLayer(
+        4, 2, 8, batch_first=True
+    )  # its export gives other numbers, where eager has NaN
+    assert check(
+        forward, torch.randn(B, T, 4), LENGTHS, backends="export", modules={"layer": layer}
+    ).ok
 
 
 class Characters(nn.Module):
@@ -431,13 +485,19 @@ class Characters(nn.Module):
 
     def __init__(self, listed=False):
         super().__init__()
-        self.embed, self.rnn, self.listed = nn.Embedding(9, 3), nn.GRU(3, 4, batch_first=True), listed
+        self.embed, self.rnn, self.listed = (
+            nn.Embedding(9, 3),
+            nn.GRU(3, 4, batch_first=True),
+            listed,
+        )
 
     def forward(self, ids):
         mask = ids.ne(0)
         n = mask.sum(-1)
         real = n > 0
-        packed = pack_padded_sequence(self.embed(ids[real]), n[real].cpu(), True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            self.embed(ids[real]), n[real].cpu(), True, enforce_sorted=False
+        )
         states = self.embed.weight.new_zeros(*ids.shape[:2], 4)
         if self.listed:
             states[real] = self.rnn(packed)[1][0] / n[real][0].item()
@@ -471,12 +531,20 @@ def test_where_several_inputs_fit_all_are_varied_and_named():
     inputs = torch.rand(B, T), LENGTHS, mask_of(LENGTHS), torch.tensor([3, 2, 5, 1])
     found = check(forward, *inputs)
     assert found.ok
-    assert found.notes[0] == "lengths: n, as whole numbers; mask, as a mask; steps, as whole numbers"
+    assert (
+        found.notes[0] == "lengths: n, as whole numbers; mask, as a mask; steps, as whole numbers"
+    )
     assert "n, mask [5, 3, 6, 2] and steps [3, 2, 5, 1]" in found.notes[1]
     assert check(forward, *inputs, lengths_at="mask").notes[0] == "lengths: mask, as a mask"
-    assert check(forward, *inputs, lengths_at=["n", "mask"]).notes[0] == "lengths: n, as whole numbers; mask, as a mask"
+    assert (
+        check(forward, *inputs, lengths_at=["n", "mask"]).notes[0]
+        == "lengths: n, as whole numbers; mask, as a mask"
+    )
     assert check(forward, *inputs, lengths_at=()).notes[0] == "lengths: none found"
-    with pytest.raises(ValueError, match="lengths_at names y, where no lengths can be read; the inputs are x, n, mask"):
+    with pytest.raises(
+        ValueError,
+        match="lengths_at names y, where no lengths can be read; the inputs are x, n, mask",
+    ):
         check(forward, *inputs, lengths_at="y")
     parts = check(lambda self, x, n: x * n.sum(), torch.randn(B, T, 12), LENGTHS / T)
     assert "may also be lengths, but not tried: n, as parts of 12" in parts.notes
@@ -494,9 +562,13 @@ class Closed:
 
 def packing_with(lengths_of, *inputs):
     def forward(self, x, *other):
-        return self.rnn(pack_padded_sequence(x, lengths_of(x, *other), batch_first=True, enforce_sorted=False))[1]
+        return self.rnn(
+            pack_padded_sequence(x, lengths_of(x, *other), batch_first=True, enforce_sorted=False)
+        )[1]
 
-    return check(forward, torch.rand(B, T, 3) + 0.1, *inputs, modules={"rnn": nn.GRU(3, 4, batch_first=True)})
+    return check(
+        forward, torch.rand(B, T, 3) + 0.1, *inputs, modules={"rnn": nn.GRU(3, 4, batch_first=True)}
+    )
 
 
 def only_these(self, x, n):
@@ -508,15 +580,44 @@ def only_these(self, x, n):
     ("found", "why"),
     [
         (lambda: packing_with(lambda x: LENGTHS), "no input that was varied changed"),
-        (lambda: packing_with(lambda x: torch.full((B,), x.shape[1])), "no input that was varied changed"),
-        (lambda: packing_with(lambda x, n: torch.tensor([2, 2, 2, 2]), LENGTHS), "no input that was varied changed"),
-        (lambda: packing_with(lambda x, odd: odd.n, Closed(LENGTHS)), "no input that was varied changed"),
-        (lambda: check(lambda self, x, n, odd: x / n[:, None], torch.randn(B, T), LENGTHS, Closed(1)), "odd is a Cl"),
-        (lambda: check(lambda self, x, n, odd: x, torch.randn(B, T), LENGTHS, {"a": Closed(1)}), r"odd\['a'\] is a C"),
-        (lambda: check(lambda self, x, odd: x, torch.randn(B, T), iter([1])), "odd is a list_iterator"),
-        (lambda: check(lambda self, x: x + next(COUNT), torch.randn(B, T)), "Each run gives a different result"),
-        (lambda: check(lambda self, x, k: x * k, torch.randn(B, T), 3), "No lengths were recognised"),
-        (lambda: check(only_these, torch.randn(B, T), LENGTHS), r"accepts no other lengths: for n \[.*AssertionError"),
+        (
+            lambda: packing_with(lambda x: torch.full((B,), x.shape[1])),
+            "no input that was varied changed",
+        ),
+        (
+            lambda: packing_with(lambda x, n: torch.tensor([2, 2, 2, 2]), LENGTHS),
+            "no input that was varied changed",
+        ),
+        (
+            lambda: packing_with(lambda x, odd: odd.n, Closed(LENGTHS)),
+            "no input that was varied changed",
+        ),
+        (
+            lambda: check(
+                lambda self, x, n, odd: x / n[:, None], torch.randn(B, T), LENGTHS, Closed(1)
+            ),
+            "odd is a Cl",
+        ),
+        (
+            lambda: check(lambda self, x, n, odd: x, torch.randn(B, T), LENGTHS, {"a": Closed(1)}),
+            r"odd\['a'\] is a C",
+        ),
+        (
+            lambda: check(lambda self, x, odd: x, torch.randn(B, T), iter([1])),
+            "odd is a list_iterator",
+        ),
+        (
+            lambda: check(lambda self, x: x + next(COUNT), torch.randn(B, T)),
+            "Each run gives a different result",
+        ),
+        (
+            lambda: check(lambda self, x, k: x * k, torch.randn(B, T), 3),
+            "No lengths were recognised",
+        ),
+        (
+            lambda: check(only_these, torch.randn(B, T), LENGTHS),
+            r"accepts no other lengths: for n \[.*AssertionError",
+        ),
     ],
 )
 def test_undecided_is_never_ok(found, why):
@@ -568,12 +669,18 @@ def test_each_line_that_keeps_a_length_is_named():
 
     found = check(forward, torch.randn(B, T), LENGTHS)
     assert found.rules == ["trace", "constant"]
-    assert [one.where for one in found] == [line_of(forward, "n.max().item()"), line_of(forward, "n.tolist()")]
+    assert [one.where for one in found] == [
+        line_of(forward, "n.max().item()"),
+        line_of(forward, "n.tolist()"),
+    ]
     some = r"(?:other numbers in x and )?n \[\d, \d, \d, \d\]"  # where it shows most depends on x
     assert re.search(
-        rf"differs by [\d.]+ for {some}\. The capture keeps what item\(\) reads: 6, but \d for {some}", found[0].message
+        rf"differs by [\d.]+ for {some}\. The capture keeps what item\(\) reads: 6, but \d for {some}",
+        found[0].message,
     )
-    assert not [code for _, code, _, wrong in found.code if wrong != bool(re.search("item|tolist", code))]
+    assert not [
+        code for _, code, _, wrong in found.code if wrong != bool(re.search("item|tolist", code))
+    ]
 
 
 def test_what_a_trace_refuses_is_not_ok():
@@ -581,7 +688,9 @@ def test_what_a_trace_refuses_is_not_ok():
     module.register_full_backward_hook(lambda *_: None)
     found = pv.check_static(module, (torch.randn(B, T), LENGTHS))
     assert not found.ok
-    assert found[0].message.startswith("torch.jit.trace rejects the network: ValueError: Modules that have backward")
+    assert found[0].message.startswith(
+        "torch.jit.trace rejects the network: ValueError: Modules that have backward"
+    )
     assert found.verdict == "torch.jit.trace rejects the network."
 
 
@@ -630,9 +739,14 @@ def test_tables_have_a_row_for_each_backend_that_was_asked_for():
     module, inputs = networks.TAGGERS["Ragged"](), networks.example(5, [5, 3, 4])
     found = pv.check_static(module, inputs, ["export", "compile"])
     assert found.ok
-    assert [row[:3] for row in found.rows[1:]] == [[name, "✓ yes", "✓ yes"] for name in ("export", "compile")]
+    assert [row[:3] for row in found.rows[1:]] == [
+        [name, "✓ yes", "✓ yes"] for name in ("export", "compile")
+    ]
     assert "not tried: trace, onnx, onnx_legacy, other sizes of batch and time" in found.notes
-    with pytest.raises(ValueError, match="backends is 'jit'; choose one of 'trace', 'export', 'compile', 'onnx', 'onn"):
+    with pytest.raises(
+        ValueError,
+        match="backends is 'jit'; choose one of 'trace', 'export', 'compile', 'onnx', 'onn",
+    ):
         pv.check_static(module, inputs, "jit")
 
 
@@ -650,7 +764,9 @@ def test_tables_have_a_row_for_each_backend_that_was_asked_for():
 def test_the_legacy_exporter_is_run(network, same, dynamic):
     pytest.importorskip("onnxruntime")
     inputs = networks.example(5, [5, 3, 4])
-    (row,) = pv.check_static(networks.TAGGERS[network](), inputs, "onnx_legacy", dynamic=dynamic).backends
+    (row,) = pv.check_static(
+        networks.TAGGERS[network](), inputs, "onnx_legacy", dynamic=dynamic
+    ).backends
     assert (row.takes, row.same) == (True, same)
 
 
@@ -660,8 +776,12 @@ def test_the_new_exporter_is_run():
     pytest.importorskip("onnxscript")
     inputs = networks.example(5, [5, 3, 4])
     assert pv.check_static(networks.TAGGERS["padded"](), inputs, "onnx").ok
-    assert not pv.check_static(networks.TAGGERS["packed, padded again"](), inputs, "onnx").backends[0].takes
-    masked = lambda self, x, n: x * (torch.arange(x.shape[1]) < n[:, None])  # noqa: E731
+    assert (
+        not pv.check_static(networks.TAGGERS["packed, padded again"](), inputs, "onnx")
+        .backends[0]
+        .takes
+    )
+    masked = lambda self, x, n: x * (torch.arange(x.shape[1]) < n[:, None])
     assert check(masked, torch.randn(B, T), LENGTHS, backends="onnx", dynamic=True).ok
 
 
@@ -679,12 +799,20 @@ def test_other_sizes_are_tried_where_they_are_asked_for(backend):
     for forward, dynamic in ((fixed, False), (any_size, False), (any_size, True)):
         assert check(forward, *inputs, backends=backend, dynamic=dynamic).ok
     found = check(any_size, *inputs, backends=backend, dynamic=True)
-    assert "one more sequence; 2 more time steps; n [5, 3, 6, 0]; both together" in " ".join(found.notes)
+    assert "one more sequence; 2 more time steps; n [5, 3, 6, 0]; both together" in " ".join(
+        found.notes
+    )
     assert "other sizes" not in found.notes[-1]
-    found = check(lambda self, x: x * 2, inputs[0], backends=backend, dynamic=True)  # which axis is the batch?
+    found = check(
+        lambda self, x: x * 2, inputs[0], backends=backend, dynamic=True
+    )  # which axis is the batch?
     assert "one more" not in found.to_text()
     assert "other sizes" in found.notes[-1]
-    found = check(lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True)
+    found = check(
+        lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(),
+        *inputs,
+        dynamic=True,
+    )
     assert found.backends[0].trial == "one more sequence"
 
 
@@ -711,9 +839,13 @@ def test_a_trace_on_python_3_14_is_not_tried(monkeypatch):
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    found = check(lambda self, x, n: x * n[:, None], torch.randn(B, T), LENGTHS, backends="onnx_legacy")
+    found = check(
+        lambda self, x, n: x * n[:, None], torch.randn(B, T), LENGTHS, backends="onnx_legacy"
+    )
     assert not found.ok
-    assert re.search(r"onnx\w* is not installed; run python -m pip install onnx onnxruntime", found[0].message)
+    assert re.search(
+        r"onnx\w* is not installed; run python -m pip install onnx onnxruntime", found[0].message
+    )
     assert "was not tried" in found.verdict
 
 
@@ -739,7 +871,9 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
 )
 def test_what_a_compiler_with_fixed_shapes_refuses(network, rules):
     module = network()
-    found = pv.check_static(module, networks.example()[: len(inspect.signature(module.forward).parameters)])
+    found = pv.check_static(
+        module, networks.example()[: len(inspect.signature(module.forward).parameters)]
+    )
     assert found.rules == rules
     assert found.ok
     for finding in found:
@@ -763,7 +897,10 @@ def test_every_padding_value_but_0_is_named(pad, value):
         assert "28423" in finding.message
         assert finding.where == line_of(forward, "pad(packed")
         (code,) = re.findall(r"output\.masked_fill\(.*\)", finding.fix)
-        padded = eval(code, {"pv": pv, "output": torch.full((5, 3, 2), 7.0), "lengths": torch.tensor([5, 3, 1])})
+        padded = eval(
+            code,
+            {"pv": pv, "output": torch.full((5, 3, 2), 7.0), "lengths": torch.tensor([5, 3, 1])},
+        )
         assert [(padded[:, b] == 7).all(-1).sum() for b in range(3)] == [5, 3, 1]
 
 
@@ -801,7 +938,12 @@ def test_it_leaves_everything_as_it_was():
     modes = [one.training for one in module.modules()]
     values = {name: value.clone() for name, value in module.state_dict().items()}
     x, lengths = networks.example(5, [5, 3])
-    before = x.clone(), torch.random.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    before = (
+        x.clone(),
+        torch.random.get_rng_state(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+    )
     sys.setprofile(profiler := lambda *event: None)
     try:
         assert pv.check_static(module, (x, lengths)).ok
@@ -845,11 +987,31 @@ def generator(self, x):
     ("module", "inputs", "error", "message"),
     [
         (networks.Sorted, (LENGTHS,), TypeError, "module is a type; give the nn.Module itself"),
-        (networks.Sorted(), LENGTHS, TypeError, "example_inputs is a Tensor; give a tuple of the inputs"),
-        (networks.Sorted(), (LENGTHS,), ValueError, "do not fit Sorted.forward: missing a required argument: 'len"),
+        (
+            networks.Sorted(),
+            LENGTHS,
+            TypeError,
+            "example_inputs is a Tensor; give a tuple of the inputs",
+        ),
+        (
+            networks.Sorted(),
+            (LENGTHS,),
+            ValueError,
+            "do not fit Sorted.forward: missing a required argument: 'len",
+        ),
         (networks.Sorted(), {"y": LENGTHS}, ValueError, "do not fit Sorted.forward"),
-        (net(generator), (LENGTHS,), ValueError, r"Net\.forward is a generator or async, so a call runs nothing"),
-        (nn.LazyLinear(3), (LENGTHS,), ValueError, "LazyLinear has lazy modules without sizes; run it once on a batch"),
+        (
+            net(generator),
+            (LENGTHS,),
+            ValueError,
+            r"Net\.forward is a generator or async, so a call runs nothing",
+        ),
+        (
+            nn.LazyLinear(3),
+            (LENGTHS,),
+            ValueError,
+            "LazyLinear has lazy modules without sizes; run it once on a batch",
+        ),
     ],
 )
 def test_wrong_calls(module, inputs, error, message):
@@ -864,7 +1026,12 @@ def test_text_and_picture_have_the_table_the_code_and_the_findings():
     assert re.search(r"\n✗ +\d+      if lengths.min\(\) == lengths.max\(\):\n", text)
     for theme in THEMES:
         drawing = ParsedSvg(found.to_svg(theme))
-        for part in ("✗ ConditionalTagger: 1 error, 1 warning", "✗ error: trace", "backend", "not tried: export"):
+        for part in (
+            "✗ ConditionalTagger: 1 error, 1 warning",
+            "✗ error: trace",
+            "backend",
+            "not tried: export",
+        ):
             assert drawing.text(part)
         assert all(text.box.right <= drawing.width for text in drawing.texts)
 

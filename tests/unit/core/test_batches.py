@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core import batches as buckets
-from packviz.core.batches import BUCKETED, CUT, FILLS, FIRST_FIT, NEXT_FIT, ORDERS, PADDED, SORTED, SPLITS, Load
+from packviz.core.batches import (
+    BUCKETED,
+    CUT,
+    FILLS,
+    FIRST_FIT,
+    NEXT_FIT,
+    ORDERS,
+    PADDED,
+    SORTED,
+    SPLITS,
+    Load,
+)
 from packviz.core.layout import Layout
 
 lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80)
@@ -27,7 +38,8 @@ def test_every_sequence_is_in_one_batch(n, batch_size, order, window, seed):
 @given(lengths, st.integers(1, 20), seeds)
 def test_the_orders(n, batch_size, seed):
     as_they_come, shuffled, _, in_order = (
-        np.concatenate(buckets.batches(n, batch_size, order, seed=seed)).tolist() for order in ORDERS
+        np.concatenate(buckets.batches(n, batch_size, order, seed=seed)).tolist()
+        for order in ORDERS
     )
     assert as_they_come == list(range(len(n)))
     assert shuffled == np.random.default_rng(seed).permutation(len(n)).tolist()
@@ -40,7 +52,9 @@ def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
     found = buckets.batches(n, batch_size, BUCKETED, seed=seed)
     ranked = sorted(([n[i] for i in batch] for batch in found), reverse=True)
     assert [length for batch in ranked for length in batch] == sorted(n, reverse=True)
-    load, best = (Load.of(n, buckets.batches(n, batch_size, order, seed=seed)) for order in (BUCKETED, SORTED))
+    load, best = (
+        Load.of(n, buckets.batches(n, batch_size, order, seed=seed)) for order in (BUCKETED, SORTED)
+    )
     assert load.padding == best.padding
 
 
@@ -56,9 +70,15 @@ def test_every_sequence_has_one_worker(n, workers, strategy):
 
 
 def test_the_ways_to_split():
-    shares = [[[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 2, 4, 6], [1, 3, 5, 7]], [[0, 3, 4, 7], [1, 2, 5, 6]]]
+    shares = [
+        [[0, 1, 2, 3], [4, 5, 6, 7]],
+        [[0, 2, 4, 6], [1, 3, 5, 7]],
+        [[0, 3, 4, 7], [1, 2, 5, 6]],
+    ]
     n = [80, 70, 60, 50, 40, 30, 7, 5]
-    assert [[share.tolist() for share in buckets.split(n, 2, strategy)] for strategy in SPLITS] == shares
+    assert [
+        [share.tolist() for share in buckets.split(n, 2, strategy)] for strategy in SPLITS
+    ] == shares
 
 
 @given(lengths, st.integers(1, 20), st.integers(1, 5), st.sampled_from(SPLITS), seeds)
@@ -66,13 +86,15 @@ def test_counts(n, batch_size, workers, strategy, seed):
     groups = buckets.batches(n, batch_size, seed=seed)
     load = Load.of(n, groups)
     layouts = [Layout([n[i] for i in group]) for group in groups]
-    assert load.real.tolist() == [layout.n_valid for layout in layouts]
+    assert load.real.tolist() == [layout.n_real for layout in layouts]
     assert load.cells.tolist() == [layout.n_cells for layout in layouts]
     assert load.padding == sum(layout.n_padding for layout in layouts)
     tokens = buckets.tokens(n, groups, workers, strategy)
     for group, row in zip(groups, tokens.tolist(), strict=True):
         own = [n[i] for i in group]
-        assert row == [sum(own[i] for i in share) for share in buckets.split(own, workers, strategy)]
+        assert row == [
+            sum(own[i] for i in share) for share in buckets.split(own, workers, strategy)
+        ]
     waiting = sum(max(row) - mine for row in tokens.tolist() for mine in row)
     spent = workers * sum(max(row) for row in tokens.tolist())
     assert buckets.idle(tokens) == pytest.approx(waiting / spent)
@@ -80,22 +102,36 @@ def test_counts(n, batch_size, workers, strategy, seed):
 
 def test_a_snake_is_fairer_than_blocks():
     n = np.random.default_rng(0).integers(1, 100, 64)
-    blocks, strided, snake = (buckets.idle(buckets.tokens(n, [np.arange(64)], 2, strategy)) for strategy in SPLITS)
+    blocks, strided, snake = (
+        buckets.idle(buckets.tokens(n, [np.arange(64)], 2, strategy)) for strategy in SPLITS
+    )
     assert snake < strided < blocks
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: buckets.batches([1], 0, BUCKETED), "batch_size is 0; give a whole number of at least 1"),
+        (
+            lambda: buckets.batches([1], 0, BUCKETED),
+            "batch_size is 0; give a whole number of at least 1",
+        ),
         (lambda: buckets.batches([1], 2, BUCKETED, window=1.5), "window is 1.5; give"),
         (lambda: buckets.batches([1], 2, seed=-1), "seed is -1; give a whole number of at least 0"),
         (lambda: buckets.batches([-1], 2), r"lengths\[0\] is -1"),
-        (lambda: buckets.batches([1], 1, "random"), "order is 'random'; choose one of 'as they come', 'shuffled'"),
+        (
+            lambda: buckets.batches([1], 1, "random"),
+            "order is 'random'; choose one of 'as they come', 'shuffled'",
+        ),
         (lambda: buckets.split([1], 0), "workers is 0"),
-        (lambda: buckets.split([1], 1, "zigzag"), "strategy is 'zigzag'; choose one of 'contiguous', 'strided'"),
+        (
+            lambda: buckets.split([1], 1, "zigzag"),
+            "strategy is 'zigzag'; choose one of 'contiguous', 'strided'",
+        ),
         (lambda: buckets.tokens([1], [np.array([0])], 2.0), "workers is 2.0"),
-        (lambda: buckets.fill([5, 9, 3], 8), r"^lengths\[1\] is 9, but row_size is 8; increase row_size, or cut the"),
+        (
+            lambda: buckets.fill([5, 9, 3], 8),
+            r"^lengths\[1\] is 9, but row_size is 8; increase row_size, or cut the",
+        ),
         (lambda: buckets.fill([5, -1], 8), r"^lengths\[1\] is -1"),
         (lambda: buckets.fill([3, 0, 2], 8), r"^lengths\[1\] is 0"),
         (lambda: buckets.fill([5], 0), "^row_size is 0"),
@@ -112,11 +148,17 @@ def fewest(lengths, row_size, rows=()):
     if not lengths:
         return len(rows)
     first, rest = lengths[0], lengths[1:]
-    tries = [(*rows[:i], left - first, *rows[i + 1 :]) for i, left in enumerate(rows) if left >= first]
+    tries = [
+        (*rows[:i], left - first, *rows[i + 1 :]) for i, left in enumerate(rows) if left >= first
+    ]
     return min(fewest(rest, row_size, tried) for tried in [*tries, (*rows, row_size - first)])
 
 
-@given(lengths, st.integers(0, 200), st.sampled_from([strategy for strategy in FILLS if strategy != CUT]))
+@given(
+    lengths,
+    st.integers(0, 200),
+    st.sampled_from([strategy for strategy in FILLS if strategy != CUT]),
+)
 def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, strategy):
     row_size = max(n) + spare
     rows = [row.tolist() for row in buckets.fill(n, row_size, strategy)]
@@ -130,7 +172,9 @@ def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, strategy):
         assert [b for row in rows for b in row] == list(range(len(n)))
         assert all(held[i] + n[rows[i + 1][0]] > row_size for i in range(len(rows) - 1))
     else:  # a sequence lies in the first row that had room for it
-        order = range(len(n)) if strategy == FIRST_FIT else sorted(range(len(n)), key=lambda b: -n[b])
+        order = (
+            range(len(n)) if strategy == FIRST_FIT else sorted(range(len(n)), key=lambda b: -n[b])
+        )
         left = [row_size] * len(n)
         for b in order:
             first = next(r for r, some in enumerate(left) if some >= n[b])
@@ -143,7 +187,9 @@ def test_cut_rows_are_full_but_for_the_last(n, row_size):
     """Each row contains the sequences of its part of all time steps, whatever their lengths."""
     stream = [b for b, size in enumerate(n) for _ in range(size)]
     stretches = [stream[i : i + row_size] for i in range(0, len(stream), row_size)]
-    assert [row.tolist() for row in buckets.fill(n, row_size, CUT)] == [sorted({*stretch}) for stretch in stretches]
+    assert [row.tolist() for row in buckets.fill(n, row_size, CUT)] == [
+        sorted({*stretch}) for stretch in stretches
+    ]
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=7), st.integers(0, 10))

@@ -66,15 +66,24 @@ def test_from_padding_to_packing():
     lengths = [8, 3, 5, 5, 1]
     free, dear = Rates(0, 0, 0, 1), Rates(0, 1e9, 0, 1)
     assert best_cuts(lengths, dear) == best_cuts(lengths, free, 1) == (0, 8)
-    assert best_cuts(lengths, free) == best_cuts(lengths, free, 4) == every_cut(lengths) == (0, 1, 3, 5, 8)
+    assert (
+        best_cuts(lengths, free)
+        == best_cuts(lengths, free, 4)
+        == every_cut(lengths)
+        == (0, 1, 3, 5, 8)
+    )
     assert rectangles(lengths, (0, 3, 8)) == [(0, 3, 5), (3, 8, 3)]
     assert Rates(1, 2, 3, 4, 5).seconds(6, 7, 8) == 1 + 2 * 6 + 3 * 7 + 4 * 8 + 5 * 7 * 8
 
 
 @pytest.mark.parametrize("cuts", [(), (0,), (0, 4), (1, 5), (0, 3, 3, 5), (0, 5, 6)])
 def test_cuts_that_are_none(cuts):
-    with pytest.raises(ValueError, match=re.escape(f"cuts are {cuts}; give time steps that rise from 0 to 5")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"cuts are {cuts}; give time steps that rise from 0 to 5")
+    ):
         rectangles([5, 2], cuts)
     for calls in (0, 3):
-        with pytest.raises(ValueError, match=f"calls is {calls}; these lengths allow 1 to 2 rectangles"):
+        with pytest.raises(
+            ValueError, match=f"calls is {calls}; these lengths allow 1 to 2 rectangles"
+        ):
             best_cuts([5, 2, 5], Rates(0, 1, 0, 1), calls)

@@ -18,7 +18,9 @@ def frames(call):
     try:
         call()
     except Exception as error:
-        return [(package(frame), is_readers(frame)) for frame, _ in walk_tb(error.__traceback__)][2:]
+        return [(package(frame), is_readers(frame)) for frame, _ in walk_tb(error.__traceback__)][
+            2:
+        ]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,9 @@ def test_libraries(call, name):
 
 
 # A file beside packviz whose name begins alike, a cell, and no file at all.
-@pytest.mark.parametrize("path", [f"{Path(pv.__file__).parent}_mine.py", "/tmp/ipykernel_1/2.py", "<forward>", ""])
+@pytest.mark.parametrize(
+    "path", [f"{Path(pv.__file__).parent}_mine.py", "/tmp/ipykernel_1/2.py", "<forward>", ""]
+)
 @pytest.mark.parametrize("module", ["__main__", "packviz_mine", "mine.torch", None])
 def test_a_readers_code_wherever_it_lies(path, module):
     names = {} if module is None else {"__name__": module}

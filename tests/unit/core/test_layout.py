@@ -10,11 +10,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import (
+    PackedSequence,
+    pack_padded_sequence,
+    pack_sequence,
+    pad_packed_sequence,
+)
 
 from packviz.core.layout import MOST_STEPS, Layout, sequence_name
 
-some_lengths = st.lists(st.integers(1, 12), min_size=1, max_size=40)  # torch's sort moves ties from 17 sequences on
+some_lengths = st.lists(
+    st.integers(1, 12), min_size=1, max_size=40
+)  # torch's sort moves ties from 17 sequences on
 
 
 def cells(lengths, steps):
@@ -23,7 +30,9 @@ def cells(lengths, steps):
 
 
 def pack(lengths, steps=None, enforce_sorted=False):
-    return pack_padded_sequence(cells(lengths, steps or max(lengths)), lengths, enforce_sorted=enforce_sorted)
+    return pack_padded_sequence(
+        cells(lengths, steps or max(lengths)), lengths, enforce_sorted=enforce_sorted
+    )
 
 
 def agrees_with_torch(layout, packed, lengths, steps):
@@ -42,11 +51,17 @@ def agrees_with_torch(layout, packed, lengths, steps):
     mask, _ = pad_packed_sequence(ones, batch_first=True, total_length=layout.max_len)
     assert layout.mask.tolist() == mask.tolist()
     rows = packed._replace(data=torch.arange(len(packed.data)))
-    places, _ = pad_packed_sequence(rows, batch_first=True, total_length=layout.max_len, padding_value=-1)
+    places, _ = pad_packed_sequence(
+        rows, batch_first=True, total_length=layout.max_len, padding_value=-1
+    )
     assert layout.packed_index.tolist() == places.tolist()
 
-    assert (layout.batch_size, layout.n_valid, layout.n_cells) == (B, len(packed.data), B * layout.max_len)
-    assert layout.n_padding == layout.n_cells - layout.n_valid == int((~mask).sum())
+    assert (layout.batch_size, layout.n_real, layout.n_cells) == (
+        B,
+        len(packed.data),
+        B * layout.max_len,
+    )
+    assert layout.n_padding == layout.n_cells - layout.n_real == int((~mask).sum())
     assert layout.offsets.tolist() == [0, *packed.batch_sizes.cumsum(0).tolist()]
     assert layout.is_sorted == (layout.sorted_indices.tolist() == list(range(B)))
 
@@ -57,7 +72,7 @@ def test_empty_sequences_have_no_cells(lengths, extra):
     layout, some = Layout(lengths, max(lengths) + extra), [b for b, n in enumerate(lengths) if n]
     assert Layout.from_offsets(layout.starts).lengths.tolist() == lengths
     assert layout.mask.sum(1).tolist() == lengths
-    assert (layout.n_valid, layout.batch_size) == (sum(lengths), len(lengths))
+    assert (layout.n_real, layout.batch_size) == (sum(lengths), len(lengths))
     if not some:
         assert layout.batch_sizes.size == layout.source.size == 0
         return
@@ -76,9 +91,13 @@ def test_layout_of_an_unsorted_batch_is_torchs(lengths, extra):
     read = Layout.from_packed(packed)
     agrees_with_torch(read, packed, lengths, steps)
     sequences = [row[:n] for row, n in zip(cells(lengths, max(lengths)).T, lengths, strict=True)]
-    agrees_with_torch(Layout.from_packed(pack_sequence(sequences, False)), pack(lengths), lengths, max(lengths))
+    agrees_with_torch(
+        Layout.from_packed(pack_sequence(sequences, False)), pack(lengths), lengths, max(lengths)
+    )
     # With torch's permutation, everything else follows from the lengths, also with padding for all.
-    agrees_with_torch(Layout(lengths, steps, sorted_indices=packed.sorted_indices), packed, lengths, steps)
+    agrees_with_torch(
+        Layout(lengths, steps, sorted_indices=packed.sorted_indices), packed, lengths, steps
+    )
 
 
 @given(some_lengths)
@@ -108,7 +127,12 @@ def test_a_hand_built_packed_sequence_forgets_its_order(lengths):
 @given(some_lengths, st.integers(0, 3))
 def test_a_mask_and_its_layout_are_two_ways_to_say_the_same(lengths, extra):
     layout = Layout(lengths, max(lengths) + extra)
-    for mask in (layout.mask, torch.from_numpy(layout.mask.copy()), layout.mask.tolist(), layout.mask.astype(float)):
+    for mask in (
+        layout.mask,
+        torch.from_numpy(layout.mask.copy()),
+        layout.mask.tolist(),
+        layout.mask.astype(float),
+    ):
         assert Layout.from_mask(mask) == layout
 
 
@@ -116,7 +140,7 @@ def test_a_mask_and_its_layout_are_two_ways_to_say_the_same(lengths, extra):
 def test_packed_index_and_source_undo_each_other(lengths, extra):
     layout = Layout(lengths, max(lengths) + extra)
     b, t = layout.source.T
-    assert layout.packed_index[b, t].tolist() == list(range(layout.n_valid))
+    assert layout.packed_index[b, t].tolist() == list(range(layout.n_real))
     assert (layout.packed_index[~layout.mask] == -1).all()
 
 
@@ -124,7 +148,9 @@ def test_packed_index_and_source_undo_each_other(lengths, extra):
 def test_flat_rows_are_those_of_a_jagged_tensor(lengths):
     """Padded, flat and packed data contain the same rows, bit for bit."""
     x = torch.randn(len(lengths), max(lengths), 2)
-    jagged = torch.nested.as_nested_tensor([row[:n] for row, n in zip(x, lengths, strict=True)], layout=torch.jagged)
+    jagged = torch.nested.as_nested_tensor(
+        [row[:n] for row, n in zip(x, lengths, strict=True)], layout=torch.jagged
+    )
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     layout = Layout.from_packed(packed)
     rows, mask, flat = torch.tensor(layout.flat_rows), torch.tensor(layout.mask), jagged.values()
@@ -142,7 +168,10 @@ def test_packing_is_transposing(lengths):
     by_step = Layout.from_offsets(layout.offsets)
     assert by_step.lengths.tolist() == layout.batch_sizes.tolist()
     assert by_step.batch_sizes.tolist() == sorted(lengths, reverse=True)
-    assert by_step.flat_rows.tolist() == np.argsort(Layout(sorted(lengths, reverse=True)).flat_rows).tolist()
+    assert (
+        by_step.flat_rows.tolist()
+        == np.argsort(Layout(sorted(lengths, reverse=True)).flat_rows).tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +201,7 @@ def test_thousands_of_sequences():
 
 def test_one_very_long_sequence_among_many():
     layout = Layout([1_000_000] + [1] * 999)
-    packed = PackedSequence(torch.empty(layout.n_valid), torch.tensor(layout.batch_sizes))
+    packed = PackedSequence(torch.empty(layout.n_real), torch.tensor(layout.batch_sizes))
     assert Layout.from_packed(packed) == layout
     assert layout.source[-1].tolist() == [0, 999_999]
 
@@ -219,7 +248,10 @@ NAN, INF = float("nan"), float("inf")
         (None, "lengths is None; list the number"),
         ("5 3", "lengths is '5 3'; list the number"),
         (iter([5, 3]), "lengths is a list_iterator; list the number"),
-        ([[3], [2, 1]], "lengths must be one-dimensional: list the number of real time steps of each"),
+        (
+            [[3], [2, 1]],
+            "lengths must be one-dimensional: list the number of real time steps of each",
+        ),
         ([], "lengths is empty: list the number of real time steps of each sequence"),
         (torch.tensor([]), "lengths is empty"),
         (
@@ -285,12 +317,24 @@ class Claim:
 @pytest.mark.parametrize(
     ("packed", "said"),
     [
-        (Claim(range(3), [1, 2]), "packed.batch_sizes must never grow, but is 1 at time step 0 and 2 at the next"),
+        (
+            Claim(range(3), [1, 2]),
+            "packed.batch_sizes must never grow, but is 1 at time step 0 and 2 at the next",
+        ),
         (Claim(range(4), [2, 1]), "packed.batch_sizes adds up to 3 but packed.data has 4 rows"),
-        (Claim(range(2), [2, 0]), "packed.batch_sizes[1] is 0: every time step needs at least one sequence"),
+        (
+            Claim(range(2), [2, 0]),
+            "packed.batch_sizes[1] is 0: every time step needs at least one sequence",
+        ),
         (Claim(range(0), []), "packed.batch_sizes is empty"),
-        (Claim(range(3), [2, 1], [0, 0]), "packed.sorted_indices must contain each of 0 … 1 exactly once, got [0, 0]"),
-        (Claim(range(3), [2, 1], [0]), "packed.sorted_indices must contain each of 0 … 1 exactly once, got [0]"),
+        (
+            Claim(range(3), [2, 1], [0, 0]),
+            "packed.sorted_indices must contain each of 0 … 1 exactly once, got [0, 0]",
+        ),
+        (
+            Claim(range(3), [2, 1], [0]),
+            "packed.sorted_indices must contain each of 0 … 1 exactly once, got [0]",
+        ),
         (Claim(range(3), [2, 1], [[0, 1]]), "packed.sorted_indices must be one-dimensional"),
     ],
 )
@@ -302,7 +346,8 @@ def test_wrong_packed_sequences_are_refused(packed, said):
 @pytest.mark.parametrize("thing", [[3, 2], torch.ones(2), None])
 def test_what_is_no_packed_sequence_is_refused(thing):
     with pytest.raises(
-        TypeError, match=r"packed has no '\w+': give a torch PackedSequence, not .*call Layout\(lengths"
+        TypeError,
+        match=r"packed has no '\w+': give a torch PackedSequence, not .*call Layout\(lengths",
     ):
         Layout.from_packed(thing)
 
@@ -310,15 +355,27 @@ def test_what_is_no_packed_sequence_is_refused(thing):
 @pytest.mark.parametrize(
     ("mask", "said"),
     [
-        ([[1, 1], [0, 1]], "mask row 1 has padding at time step 0 before real cells; if the mask is True at padding"),
+        (
+            [[1, 1], [0, 1]],
+            "mask row 1 has padding at time step 0 before real cells; if the mask is True at padding",
+        ),
         ([[1, 0, 1], [1, 1, 1]], "mask row 0 has padding at time step 1 before real cells"),
         ([[0, 0], [0, 0]], "mask has no real cell; if the mask is True at padding, pass ~mask"),
         ([[1, 2]], "mask must contain only True and False"),
         ([[1.0, NAN]], "mask must contain only True and False"),
         ([1, 0], "mask must be two-dimensional (batch, time step) and not empty, got shape (2,)"),
-        ([[1], [1, 0]], "mask must be two-dimensional (batch, time step), got rows of unequal length"),
-        (np.ones((0, 3)), "mask must be two-dimensional (batch, time step) and not empty, got shape (0, 3)"),
-        (np.ones((3, 0)), "mask must be two-dimensional (batch, time step) and not empty, got shape (3, 0)"),
+        (
+            [[1], [1, 0]],
+            "mask must be two-dimensional (batch, time step), got rows of unequal length",
+        ),
+        (
+            np.ones((0, 3)),
+            "mask must be two-dimensional (batch, time step) and not empty, got shape (0, 3)",
+        ),
+        (
+            np.ones((3, 0)),
+            "mask must be two-dimensional (batch, time step) and not empty, got shape (3, 0)",
+        ),
     ],
 )
 def test_wrong_masks_are_refused(mask, said):
@@ -328,7 +385,16 @@ def test_wrong_masks_are_refused(mask, said):
 
 # A value: it cannot change, and equal ones are equal.
 
-ARRAYS = ["lengths", "sorted_indices", "unsorted_indices", "batch_sizes", "offsets", "mask", "packed_index", "source"]
+ARRAYS = [
+    "lengths",
+    "sorted_indices",
+    "unsorted_indices",
+    "batch_sizes",
+    "offsets",
+    "mask",
+    "packed_index",
+    "source",
+]
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -354,7 +420,12 @@ def test_equality_and_hash():
     assert one == Layout(torch.tensor([3, 2, 2]))
     assert one == Layout([3, 2, 2], max_len=3)
     assert hash(one) == hash(Layout((3, 2, 2)))
-    others = [Layout([3, 2]), Layout([2, 3, 2]), Layout([3, 2, 2], 4), Layout([3, 2, 2], sorted_indices=[0, 2, 1])]
+    others = [
+        Layout([3, 2]),
+        Layout([2, 3, 2]),
+        Layout([3, 2, 2], 4),
+        Layout([3, 2, 2], sorted_indices=[0, 2, 1]),
+    ]
     assert all(one != other for other in others)
     assert len({one, *others}) == 5
     assert one != [3, 2, 2]

@@ -66,9 +66,15 @@ def test_parse(text, values):
         ("[5, [3]]", "entry 1 is '[3]'"),
         ("[5, 3", "not valid JSON: "),
         ("[" * 100_000, "not valid JSON: its lists are nested too deeply"),
-        ('{"id": [1], "size": [2]}', "no column is named 'length', so name one with column=; the columns are id, size"),
+        (
+            '{"id": [1], "size": [2]}',
+            "no column is named 'length', so name one with column=; the columns are id, size",
+        ),
         ('{"lengths": 5}', 'JSON must be a list of numbers, or an object with one under "lengths"'),
-        ("id,name\n1,a", "no column is named 'length', so name one with column=; the columns are id, name"),
+        (
+            "id,name\n1,a",
+            "no column is named 'length', so name one with column=; the columns are id, name",
+        ),
         ("id,length\n1,5\n2", "entry 1 is ''"),
         (f"length\n{'9' * 200_000}", "not a valid table: field larger"),
     ],
@@ -78,14 +84,18 @@ def test_what_cannot_be_read_is_refused(text, said):
         lengths.read(text)
 
 
-@pytest.mark.parametrize("text", ["id,text_len\na,5\nb,3\n", '{"id": ["a", "b"], "text_len": [5, 3]}'])
+@pytest.mark.parametrize(
+    "text", ["id,text_len\na,5\nb,3\n", '{"id": ["a", "b"], "text_len": [5, 3]}']
+)
 def test_a_column_is_chosen_by_its_name(tmp_path, text):
     path = tmp_path / "data"
     path.write_text(text)
     with path.open() as file:
         for source in (text, path, str(path), file):
             assert lengths.read(source, column="text_len") == [5, 3]
-    with pytest.raises(ValueError, match="data: no column is named 'size'; the columns are id, text_len"):
+    with pytest.raises(
+        ValueError, match="data: no column is named 'size'; the columns are id, text_len"
+    ):
         lengths.read(path, column="size")
     with pytest.raises(ValueError, match="column is 'size', but"):
         lengths.read("5, 3" if "," in text[:3] else "[5, 3]", column="size")
@@ -140,7 +150,9 @@ def test_distributions_keep_their_bounds_and_repeat_themselves(name, size, longe
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
 def test_spread(d, batch_size, longest):
     if d > min(batch_size, longest):
-        with pytest.raises(ValueError, match=f"distinct is {d}; {batch_size} sequences of at most {longest} time"):
+        with pytest.raises(
+            ValueError, match=f"distinct is {d}; {batch_size} sequences of at most {longest} time"
+        ):
             lengths.spread(d, batch_size, longest)
         return
     n = lengths.spread(d, batch_size, longest)
@@ -157,7 +169,14 @@ def test_spread(d, batch_size, longest):
 @pytest.mark.parametrize(("distinct", "size"), [(2, 16), (16, 16), (8, 64), (16, 256)])
 def test_even_steps_differ_only_in_how_many_are_distinct(distinct, size):
     n = lengths.even_steps(distinct, size)
-    assert (len(n), max(n), sum(n), n) == (size, size, size * (size + 1) // 2, sorted(n, reverse=True))
+    assert (len(n), max(n), sum(n), n) == (
+        size,
+        size,
+        size * (size + 1) // 2,
+        sorted(n, reverse=True),
+    )
     assert set(np.bincount(n)) == {0, size // distinct}
-    with pytest.raises(ValueError, match=r"distinct is 5; for 16 sequences choose one of \[2, 4, 16\]"):
+    with pytest.raises(
+        ValueError, match=r"distinct is 5; for 16 sequences choose one of \[2, 4, 16\]"
+    ):
         lengths.even_steps(5, 16)

@@ -25,7 +25,11 @@ def test_sides_and_rows_are_those_of_a_tensor(first, second, features, batch_fir
 
 
 def test_how_it_is_read():
-    assert (order(True), order(False, ", I"), order(True, "")) == ("(B, T, …)", "(T, B, I)", "(B, T)")
+    assert (order(True), order(False, ", I"), order(True, "")) == (
+        "(B, T, …)",
+        "(T, B, I)",
+        "(B, T)",
+    )
     assert reading(torch.ones(5, 3, 2).shape, False) == "x of shape (5, 3, 2), read as (T, B, …)"
     assert reading([5, 3], True, "loss") == "loss of shape (5, 3), read as (B, T, …)"
 

@@ -14,7 +14,15 @@ from packviz.core.spec import Spec
 def test_a_module_is_read_by_its_attributes(spec):
     assert Spec.of(module(spec)) == spec
     assert Spec.of(spec) is spec
-    names = ("mode", "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "bias")
+    names = (
+        "mode",
+        "input_size",
+        "hidden_size",
+        "num_layers",
+        "bidirectional",
+        "proj_size",
+        "bias",
+    )
     assert Spec.of(SimpleNamespace(**{name: getattr(spec, name) for name in names})) == spec
 
 
@@ -27,7 +35,10 @@ def test_a_module_is_read_by_its_attributes(spec):
         (("GRU", 2, True), r"hidden_size is True; give a whole number"),
         (("GRU", 2, 3, 0), r"num_layers is 0; give a whole number of at least 1"),
         (("LSTM", 2, 3, 1, False, -1), r"proj_size is -1; give a whole number of at least 0"),
-        (("GRU", 2, 3, 1, False, 2), r"proj_size is 2, but only an LSTM has a projection; leave it out"),
+        (
+            ("GRU", 2, 3, 1, False, 2),
+            r"proj_size is 2, but only an LSTM has a projection; leave it out",
+        ),
         (("LSTM", 2, 3, 1, False, 3), r"proj_size is 3; it must be smaller than hidden_size=3"),
     ],
 )
@@ -39,6 +50,8 @@ def test_sizes_that_no_rnn_has(arguments, message):
 @given(specs())
 def test_sizes_are_those_of_the_weights(spec):
     rnn = module(spec)
-    assert spec.weights == sum(p.numel() for name, p in rnn.named_parameters() if "bias" not in name)
+    assert spec.weights == sum(
+        p.numel() for name, p in rnn.named_parameters() if "bias" not in name
+    )
     assert spec.gates == rnn.weight_ih_l0.shape[0]
     assert Spec.of(nn.RNN(2, 4, nonlinearity="relu")) == Spec("RNN", 2, 4)

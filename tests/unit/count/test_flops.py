@@ -31,7 +31,10 @@ def runs(spec, layout, input_grad=False):
     rnn = module(spec)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, requires_grad=input_grad)
     lengths = torch.tensor(layout.lengths)
-    return (lambda: rnn(x)[0], lambda: rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))[0].data)
+    return (
+        lambda: rnn(x)[0],
+        lambda: rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))[0].data,
+    )
 
 
 def counted(run, mode=None):
@@ -118,7 +121,8 @@ def test_one_sequence_counted_alone_is_its_share_of_the_backward_pass():
     shares = flops(spec, layout).backward.per_sequence.packed
     alone = flops(spec, [4]).backward.packed
     assert shares[0] == shares[2] == alone
-    # Shorter ones join the reverse direction late, where a gradient of the state is computed for all rows.
+    # Shorter ones join the reverse direction late, where a gradient of the state is computed for
+    # all rows.
     assert shares[1] > flops(spec, [2]).backward.packed
 
 
@@ -133,7 +137,9 @@ def test_counts_beyond_32_bits():
 
 def test_what_is_no_rnn():
     for other in (torch.nn.LSTMCell(2, 3), "LSTM", None):
-        with pytest.raises(TypeError, match=r"rnn is an? \w+: give an nn\.RNN, nn\.GRU or nn\.LSTM, or Spec\("):
+        with pytest.raises(
+            TypeError, match=r"rnn is an? \w+: give an nn\.RNN, nn\.GRU or nn\.LSTM, or Spec\("
+        ):
             flops(other, [1])
 
 
@@ -144,7 +150,10 @@ def test_in_words():
     said = flops(Spec("LSTM", 3, 7, 2, True), SIX, input_grad=True).to_text()
     assert said.startswith("LSTM(3, 7), 2 layers, bidirectional: 3,472 GEMM FLOPs per cell.")
     assert "backward (and x)       365,568  216,720  148,848  40.7 %" in said
-    assert "forward, per sequence:  padded 31,248 for each; packed [31248, 27776, 20832, 13888, 10416, 6944]" in said
+    assert (
+        "forward, per sequence:  padded 31,248 for each; packed [31248, 27776, 20832, 13888, 10416, 6944]"
+        in said
+    )
     assert str(Spec("LSTM", 3, 7, proj_size=2, bias=False)) == "LSTM(3, 7), proj_size 2, no bias"
 
 
@@ -165,7 +174,9 @@ def by_fill(picture):
     """Returns the solid and the hatched boxes below the legend."""
     boxes = [box for box in picture.boxes if box.y > 20]
     hatches = (palette.LIGHT.padding, palette.DARK.padding)
-    return [box for box in boxes if box.fill == bars.SOLID], [box for box in boxes if box.fill in hatches]
+    return [box for box in boxes if box.fill == bars.SOLID], [
+        box for box in boxes if box.fill in hatches
+    ]
 
 
 @given(specs(), layouts)
@@ -174,8 +185,12 @@ def test_bars_of_steps_are_in_proportion(spec, layout):
     picture = ParsedSvg(bars.steps("title", both.packed, both.padded, "light").svg())
     top = both.padded.max()
     solid, hatched = by_fill(picture)
-    assert np.allclose([box.height for box in solid], 120 * both.packed[both.packed > 0] / top, atol=0.02)
-    assert np.allclose([box.height for box in hatched], 120 * both.saved[both.saved > 0] / top, atol=0.02)
+    assert np.allclose(
+        [box.height for box in solid], 120 * both.packed[both.packed > 0] / top, atol=0.02
+    )
+    assert np.allclose(
+        [box.height for box in hatched], 120 * both.saved[both.saved > 0] / top, atol=0.02
+    )
     assert len({round(box.bottom, 1) for box in solid}) == 1
     assert len({round(box.y, 1) for box in hatched}) <= 1
     assert all(box.x >= 0 and box.right <= picture.width for box in picture.boxes)
@@ -186,22 +201,33 @@ def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
     picture = ParsedSvg(bars.totals("title", rows, "dark").svg())
     solid, hatched = by_fill(picture)
-    scale = max(box.right - min(box.x for box in solid) for box in [*solid, *hatched]) / (max(map(sum, pairs)) or 1)
+    scale = max(box.right - min(box.x for box in solid) for box in [*solid, *hatched]) / (
+        max(map(sum, pairs)) or 1
+    )
     assert np.allclose([box.width for box in solid], [a * scale for a, _ in pairs], atol=0.02)
     assert np.allclose([box.width for box in hatched], [b * scale for _, b in pairs], atol=0.02)
     assert all(text.box.right <= picture.width for text in picture.texts)
     assert all(text.box.x >= 0 for text in picture.texts)
 
 
-@given(st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())
+@given(
+    st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), min_size=1, max_size=5),
+    st.booleans(),
+)
 def test_counts_of_several_batches_are_sums(batches, input_grad):
     rnn = Spec("GRU", 3, 4, 2, True)
     each = tuple(flops(rnn, batch, input_grad=input_grad) for batch in batches)
-    for given_as in (batches, [Layout(batch) for batch in batches], [torch.tensor(batch) for batch in batches]):
+    for given_as in (
+        batches,
+        [Layout(batch) for batch in batches],
+        [torch.tensor(batch) for batch in batches],
+    ):
         together = flops(rnn, given_as, input_grad=input_grad)
         for kind in ("forward", "backward", "training", "elementwise"):
             for way in ("padded", "packed", "saved"):
-                assert getattr(getattr(together, kind), way) == sum(getattr(getattr(one, kind), way) for one in each)
+                assert getattr(getattr(together, kind), way) == sum(
+                    getattr(getattr(one, kind), way) for one in each
+                )
         assert together.ratio == sum(one.packed for one in each) / sum(one.padded for one in each)
 
 
@@ -209,6 +235,8 @@ def test_the_ratio_of_sums_is_not_the_mean_of_ratios():
     spec, batches = Spec("LSTM", 3, 7), [[100, 1], [2, 2]]
     together = flops(spec, batches)
     assert together.ratio == 105 / 204
-    assert np.mean([flops(spec, batch).ratio for batch in batches]) == pytest.approx((101 / 200 + 1) / 2)
+    assert np.mean([flops(spec, batch).ratio for batch in batches]) == pytest.approx(
+        (101 / 200 + 1) / 2
+    )
     assert "2 batches: 204 cells, 105 real, 99 padding." in together.to_text()
     assert "Packing leaves out 48.5 % of the forward FLOPs" in together.to_svg()

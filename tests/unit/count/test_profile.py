@@ -41,13 +41,18 @@ def distinct(layout):
 @given(layouts, features)
 def test_pad(layout, f):
     pad = profile.count(layout, f).pad
-    d, n, cells, shortest = distinct(layout), layout.n_valid, layout.n_cells, int(layout.lengths.min())
+    d, n, cells, shortest = (
+        distinct(layout),
+        layout.n_real,
+        layout.n_cells,
+        int(layout.lengths.min()),
+    )
     assert pad.forward.kernels == d + 1  # full, and a copy for each length
     assert pad.forward.bytes == 4 * f * (cells + n)
     same(pad.nodes, 3 * d + 1, pad)
     same(pad.backward.kernels, 7 * d - 3, pad)
-    # Each length: a copy of the padded gradient, a packed zero-fill; all but one: a packed addition. And each slice is
-    # taken out once, and, all but the first one, zeroed and put back.
+    # Each length: a copy of the padded gradient, a packed zero-fill; all but one: a packed
+    # addition. And each slice is taken out once, and, all but the first one, zeroed and put back.
     slices = n + 2 * (n - layout.batch_size * shortest)
     same(pad.backward.bytes, 4 * f * (d * cells + d * n + (d - 1) * n + slices), pad)
 
@@ -55,8 +60,10 @@ def test_pad(layout, f):
 @given(layouts, features)
 def test_pack(layout, f):
     pack = profile.count(layout, f).pack
-    steps, n = layout.batch_sizes.size, layout.n_valid
-    assert 1 <= pack.forward.kernels <= distinct(layout) + 1  # cat, and a copy for each slice that is not contiguous
+    steps, n = layout.batch_sizes.size, layout.n_real
+    assert (
+        1 <= pack.forward.kernels <= distinct(layout) + 1
+    )  # cat, and a copy for each slice that is not contiguous
     assert pack.forward.bytes == 4 * f * n + 8 * steps  # and batch_sizes
     assert (pack.nodes, pack.formula) == (2, "PackPaddedSequenceBackward")
     assert pack.backward.kernels == steps + 1  # zeros, then a copy for each time step
@@ -84,12 +91,17 @@ def test_meta_counts_what_the_cpu_counts(layout, f):
 def test_the_table():
     """The reference counts are those of the forum's setups A and B with 512 sequences and 32 features."""
     sizes = [32, 64, 128]
-    pads = {make: [profile.count(make(512, t), device="meta").pad for t in sizes] for make in (equal, triangle)}
+    pads = {
+        make: [profile.count(make(512, t), device="meta").pad for t in sizes]
+        for make in (equal, triangle)
+    }
     a, b = pads.values()
     same([pad.nodes for pad in (*a, *b)], [4, 4, 4, 97, 193, 385], b[0])
     same([float(f"{pad.backward.bytes / 1e9:.3g}") for pad in b], [0.138, 0.545, 2.16], b[0])
     for some, power in ((a, 1), (b, 2)):
-        assert profile.exponent(sizes, [pad.backward.bytes for pad in some]) == pytest.approx(power, abs=0.02)
+        assert profile.exponent(sizes, [pad.backward.bytes for pad in some]) == pytest.approx(
+            power, abs=0.02
+        )
 
 
 # RNNs.
@@ -102,11 +114,15 @@ def test_the_table():
         *((kind, equal, packed, 1 + packed) for kind in ("RNN", "GRU") for packed in (True, False)),
     ],
 )
-def test_a_packed_rnn_on_the_cpu_is_quadratic_and_equal_lengths_do_not_help(kind, make, packed, power):
+def test_a_packed_rnn_on_the_cpu_is_quadratic_and_equal_lengths_do_not_help(
+    kind, make, packed, power
+):
     rnn, steps = getattr(nn, kind)(3, 4), [8, 16, 32]
     runs = [profile.count_rnn(rnn, make(32, t), packed=packed) for t in steps]
     written = profile.exponent(steps, [run.backward.bytes for run in runs])
-    assert power - 0.4 < written < power + 0.2, "broken here, or does the packed RNN no longer narrow per step?"
+    assert power - 0.4 < written < power + 0.2, (
+        "broken here, or does the packed RNN no longer narrow per step?"
+    )
     if packed and make is triangle:
         assert 0.8 < profile.exponent(steps, [run.nodes for run in runs]) < 1.1
 
@@ -115,11 +131,15 @@ def test_each_narrow_fills_a_whole_tensor():
     steps, rows, hidden = 6, 4, 5
     run = profile.count_rnn(nn.GRU(3, hidden), [steps] * rows)
     (zero_fills,) = [o for o in run.backward.by_name() if o.name == "slice_backward"]
-    assert zero_fills == Operator("slice_backward", steps, 2 * steps, steps * 4 * steps * rows * 3 * hidden)
+    assert zero_fills == Operator(
+        "slice_backward", steps, 2 * steps, steps * 4 * steps * rows * 3 * hidden
+    )
 
 
 @habit_since("2.13")
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="without oneDNN an LSTM has no fused kernel")
+@pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="without oneDNN an LSTM has no fused kernel"
+)
 def test_a_packed_lstm_of_equal_lengths_is_fused():
     short, long = (profile.count_rnn(nn.LSTM(3, 4), [t] * 4) for t in (5, 20))
     assert short.nodes == long.nodes
@@ -132,9 +152,18 @@ def test_the_rnn_is_left_alone(packed, batch_first):
     rnn = nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
     before, state = copy.deepcopy(rnn.state_dict()), torch.random.get_rng_state()
     run = profile.count_rnn(rnn, [2, 5, 3], packed=packed)
-    assert (run.name, run.gradient) == (("padded LSTM", 4 * 2 * 4 * 15), ("packed LSTM", 4 * 2 * 4 * 10))[packed]
+    assert (run.name, run.gradient) == (
+        ("padded LSTM", 4 * 2 * 4 * 15),
+        ("packed LSTM", 4 * 2 * 4 * 10),
+    )[packed]
     assert all(p.grad is None for p in rnn.parameters())
-    assert all(map(torch.equal, [*before.values(), state], [*rnn.state_dict().values(), torch.random.get_rng_state()]))
+    assert all(
+        map(
+            torch.equal,
+            [*before.values(), state],
+            [*rnn.state_dict().values(), torch.random.get_rng_state()],
+        )
+    )
 
 
 # The convention.
@@ -173,7 +202,10 @@ def test_views_and_allocations_fill_nothing(call):
         (lambda x: torch.full((5,), 1.0, dtype=torch.double), Operator("full", 1, 1, 40)),
         (lambda x: x > 0, Operator("gt", 1, 1, 24)),
         (lambda x: x.sort(), Operator("sort", 1, 1, 96 + 192)),  # values and indices
-        (lambda x: torch.ops.aten.slice_backward(x[:2], [4, 6], 0, 0, 2, 1), Operator("slice_backward", 1, 2, 96)),
+        (
+            lambda x: torch.ops.aten.slice_backward(x[:2], [4, 6], 0, 0, 2, 1),
+            Operator("slice_backward", 1, 2, 96),
+        ),
     ],
 )
 def test_what_an_operator_fills(call, expected):
@@ -220,7 +252,9 @@ def test_steps_are_the_graph(layout):
     counts = profile.count(layout, 2, device="meta")
     for one in (counts.pack, counts.pad):
         by_node = sorted(done for step in one.steps for done in step.operators)
-        assert by_node == sorted((o.name, o.bytes) for o in one.backward.operators)  # nothing is left over
+        assert by_node == sorted(
+            (o.name, o.bytes) for o in one.backward.operators
+        )  # nothing is left over
         assert [step.name for step in one.steps].count("AccumulateGrad") == 1
         reached = {0} | {i for step in one.steps for i in step.next if i is not None}
         assert reached == set(range(one.nodes))
@@ -255,7 +289,9 @@ def test_a_formula_is_noticed(monkeypatch):
     assert (pad.formula, pad.nodes) == ("PadPackedSequenceBackward", 2)
     said = "torch has a derivative formula for pad, PadPackedSequenceBackward, so there are only 2 autograd nodes."
     assert pad.verdict == said
-    with pytest.raises(AssertionError, match=r"changed upstream: torch .*PadPackedSequenceBackward"):
+    with pytest.raises(
+        AssertionError, match=r"changed upstream: torch .*PadPackedSequenceBackward"
+    ):
         same(pad.nodes, 10, pad)
 
 
@@ -272,7 +308,9 @@ def test_in_words():
 
 
 def test_what_cannot_be_counted():
-    with pytest.raises(ValueError, match="enforce_sorted is False, but tensors on the meta device have no data to"):
+    with pytest.raises(
+        ValueError, match="enforce_sorted is False, but tensors on the meta device have no data to"
+    ):
         profile.count([2, 3], enforce_sorted=False, device="meta")
     with pytest.raises(ValueError, match=r"lengths\[0\] is 2\.5"):
         profile.count_rnn(nn.GRU(2, 2), [2.5])

@@ -34,18 +34,33 @@ def test_bars_whiskers_and_marks_are_where_their_numbers_say(picture, theme):
     svg = picture.to_svg(theme)
     drawing = ParsedSvg(svg)
     assert not drawing.outside()
-    works, times = zip(*(row for rows in picture.groups.values() for row in rows.values()), strict=True)
-    (one,) = {float(x) for x in re.findall(r'M([\d.]+) [\d.]+L\1 [\d.]+" fill="none" stroke="[^"]*" stroke-dash', svg)}
-    drawn = [float(x) for pair in re.findall(r"M([\d.]+) [\d.]+H([\d.]+)M", svg)[: len(times)] for x in pair]
+    works, times = zip(
+        *(row for rows in picture.groups.values() for row in rows.values()), strict=True
+    )
+    (one,) = {
+        float(x)
+        for x in re.findall(
+            r'M([\d.]+) [\d.]+L\1 [\d.]+" fill="none" stroke="[^"]*" stroke-dash', svg
+        )
+    }
+    drawn = [
+        float(x)
+        for pair in re.findall(r"M([\d.]+) [\d.]+H([\d.]+)M", svg)[: len(times)]
+        for x in pair
+    ]
     drawn += [float(x) for x in re.findall(r"M([\d.]+) [\d.]+l6 6l-6 6l-6-6z", svg)]
     values = [*(end for time in times for end in (time.low, time.high)), *works]
     boxes = [box for box in drawing.boxes if box.fill == palette.METHODS["packed"]]
     (start,) = {box.x for box in boxes}
     scale = (max(drawn) - start) / max(values)
     assert drawn == pytest.approx([start + scale * value for value in values], abs=0.1)
-    assert [box.right for box in boxes] == pytest.approx([start + scale * time.value for time in times], abs=0.1)
+    assert [box.right for box in boxes] == pytest.approx(
+        [start + scale * time.value for time in times], abs=0.1
+    )
     assert one == pytest.approx(start + scale, abs=0.1)
-    assert sum("not clear" in said for said in drawing.said()) == sum(not time.is_clear for time in times)
+    assert sum("not clear" in said for said in drawing.said()) == sum(
+        not time.is_clear for time in times
+    )
 
 
 def test_a_label_is_not_crossed_by_the_line():

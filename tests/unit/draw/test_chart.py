@@ -11,7 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packviz.draw import palette
-from packviz.draw.curves import COLOURS, DASHES, Curve, Plot, Sweep, doublings, log_ticks, spread_labels, ticks
+from packviz.draw.curves import (
+    COLOURS,
+    DASHES,
+    Curve,
+    Plot,
+    Sweep,
+    doublings,
+    log_ticks,
+    spread_labels,
+    ticks,
+)
 from packviz.draw.plots import log_log
 
 numbers = st.floats(1e-4, 1e6)
@@ -22,17 +32,23 @@ def curve(name="padded", method=0, source=0, x=(1, 2, 4), y=(1.0, 2.0, 3.0)):
 
 
 def sweep(*curves, sources=("here",), planned=(), notes=()):
-    return Sweep("Title", [[Plot("one", curves, planned), Plot("two", [])]], sources, notes, "the text")
+    return Sweep(
+        "Title", [[Plot("one", curves, planned), Plot("two", [])]], sources, notes, "the text"
+    )
 
 
 def paths(svg, **wanted):
     """The `d` of every path with these attributes."""
     found = [e for e in ParsedSvg(svg).elements if e.tag.endswith("path")]
-    return [e.get("d") for e in found if all(e.get(k.replace("_", "-")) == v for k, v in wanted.items())]
+    return [
+        e.get("d") for e in found if all(e.get(k.replace("_", "-")) == v for k, v in wanted.items())
+    ]
 
 
 def points(path):
-    return np.array([[float(n) for n in pair.split()] for pair in path[1:].removesuffix("h.1").split("L")])
+    return np.array(
+        [[float(n) for n in pair.split()] for pair in path[1:].removesuffix("h.1").split("L")]
+    )
 
 
 def coordinates(drawn, method=0):
@@ -95,7 +111,9 @@ def test_a_curve_lies_where_its_numbers_are(y):
     """Measured in the drawing: heights are proportional to the times, from 0 on, and sizes run to the right."""
     drawn = sweep(curve(x=range(1, len(y) + 1), y=y)).to_svg()
     got = coordinates(drawn)
-    assert any(path.startswith("M70 232L370 232") for path in paths(drawn, stroke=palette.LIGHT.line))  # the axis
+    assert any(
+        path.startswith("M70 232L370 232") for path in paths(drawn, stroke=palette.LIGHT.line)
+    )  # the axis
     heights = 232 - got[:, 1]
     scale = ticks(0.0, 1.2 * max(y))[-1] / 170
     assert np.allclose(heights * scale, y, atol=0.06 * scale)
@@ -111,7 +129,9 @@ def test_on_logarithmic_axes_a_factor_is_a_distance(y):
     assert np.allclose(np.diff(got[:, 0]), 620 / (len(y) - 1), atol=0.06)
     heights = np.log(np.array(y) / ends[0]) / np.log(ends[-1] / ends[0])
     assert np.allclose(232 - got[:, 1], 170 * heights, atol=0.06)
-    whiskers = [tuple(map(float, found)) for found in re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)M", drawn)]
+    whiskers = [
+        tuple(map(float, found)) for found in re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)M", drawn)
+    ]
     assert all(low > at > high for (_, at), (_, low, high) in zip(got, whiskers, strict=True))
     assert np.allclose([x for x, *_ in whiskers], got[:, 0], atol=0.02)
 
@@ -121,7 +141,11 @@ def test_every_colour_can_be_seen(theme):
     """A line too pale for the ground has an outline that is not."""
     drawn = sweep(*[curve(f"m{i}", i) for i in range(7)]).to_svg(theme)
     outline = palette.THEMES[theme].line
-    outlines = [e for e in ParsedSvg(drawn).elements if e.get("stroke") == outline and e.get("stroke-width") == "4.2"]
+    outlines = [
+        e
+        for e in ParsedSvg(drawn).elements
+        if e.get("stroke") == outline and e.get("stroke-width") == "4.2"
+    ]
     assert len(outlines) == 7
     for one in (palette.LIGHT, palette.DARK):
         assert palette.contrast(one.line, one.ground) > 4.5
@@ -129,14 +153,22 @@ def test_every_colour_can_be_seen(theme):
 
 
 def test_names_at_the_ends_do_not_cover_each_other():
-    drawn = ParsedSvg(sweep(*[curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]).to_svg())
+    drawn = ParsedSvg(
+        sweep(*[curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]).to_svg()
+    )
     assert sum(said.startswith("method") for said in drawn.said()) == 7
     assert drawn.covered() == []
 
 
 def test_methods_differ_by_colour_and_sources_by_dashes_and_a_name_stands_once():
-    drawn = sweep(curve("padded", 0), curve("packed", 1), curve("packed", 1, 1), sources=("a", "b")).to_svg()
-    lines = [e for e in ParsedSvg(drawn).elements if e.get("stroke") in COLOURS and e.get("fill") == "none"]
+    drawn = sweep(
+        curve("padded", 0), curve("packed", 1), curve("packed", 1, 1), sources=("a", "b")
+    ).to_svg()
+    lines = [
+        e
+        for e in ParsedSvg(drawn).elements
+        if e.get("stroke") in COLOURS and e.get("fill") == "none"
+    ]
     looks = [(COLOURS[0], None), (COLOURS[1], None), (COLOURS[1], DASHES[1])]
     assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == looks
     assert ParsedSvg(drawn).said().count("packed") == 1
@@ -144,7 +176,9 @@ def test_methods_differ_by_colour_and_sources_by_dashes_and_a_name_stands_once()
 
 def test_everything_stays_inside():
     long = "x" * 150
-    drawn = ParsedSvg(sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark"))
+    drawn = ParsedSvg(
+        sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark")
+    )
     assert drawn.text("two").x == drawn.text("one").x + 462
     assert not drawn.outside()
     assert "<&>" in drawn.said()
@@ -184,6 +218,8 @@ def test_the_labels_of_a_logarithmic_axis_have_room(one, other):
     axis = drawn.chart().figure.layout.yaxis
     assert axis.type == "log"
     assert axis.range[0] < np.log10(y[0]) <= np.log10(y[1]) < axis.range[1]
-    places = 200 * np.log10(axis.tickvals) / (axis.range[1] - axis.range[0])  # a panel is 200 px high
+    places = (
+        200 * np.log10(axis.tickvals) / (axis.range[1] - axis.range[0])
+    )  # a panel is 200 px high
     assert len(places) > 1
     assert np.diff(places).min() >= 12  # px: the height of a label and a gap

@@ -48,7 +48,9 @@ def test_hatched_is_padding_and_the_dot_is_where_the_final_state_is_read(path):
     hatched = [box for box in boxes if box.fill == palette.LIGHT.padding]
     width = 706 / STEPS
     assert [round(box.width / width, 2) for box in plain] == lengths
-    assert [round(box.width / width, 2) for box in hatched] == [STEPS - n for n in lengths if n < STEPS]
+    assert [round(box.width / width, 2) for box in hatched] == [
+        STEPS - n for n in lengths if n < STEPS
+    ]
     dots = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+m-5 0a5 5", svg)]
     read = 84 + width * (0.5 if path.reverse else STEPS - 0.5)
     assert len(dots) == np.isfinite(path.off[:MOST]).sum()
@@ -65,7 +67,10 @@ def test_in_words(path):
         for run in ("padded", "packed")[: 1 if path.distances else 2]:
             name, said_run, *said = lines.pop(0).replace("][", "] [").split()
             assert (name, said_run) == ("abcdefghij"[b], run)
-            wanted = ["–" if run == "packed" and np.isnan(v) else difference(v) for v in getattr(path, run)[b]]
+            wanted = [
+                "–" if run == "packed" and np.isnan(v) else difference(v)
+                for v in getattr(path, run)[b]
+            ]
             wanted = [f"[{cell}]" if t >= n else cell for t, cell in enumerate(wanted)]
             assert said == [*wanted, difference(path.off[b])] if run == "padded" else said == wanted
     assert not lines

@@ -11,11 +11,15 @@ from packviz.draw.palette import DARK, LIGHT, contrast
 
 def points():
     chart = figures.axes("Title", "in words", x="padding", y="work", panels=["one", "two"])
-    return chart.points([1, 2], [3.0, 4.0], "packed").points([1, 2], [3.0, 4.0], "padded", 1, panel=1)
+    return chart.points([1, 2], [3.0, 4.0], "packed").points(
+        [1, 2], [3.0, 4.0], "padded", 1, panel=1
+    )
 
 
 def in_rows():
-    return figures.axes("Title", "in words", x="cells", rows=["a", "b"], tall=50).points([3, 4], ["a", "b"], "real")
+    return figures.axes("Title", "in words", x="cells", rows=["a", "b"], tall=50).points(
+        [3, 4], ["a", "b"], "real"
+    )
 
 
 @pytest.mark.parametrize("made", [points, in_rows])
@@ -23,7 +27,10 @@ def test_stored_output(made, monkeypatch):
     monkeypatch.setattr(theme, "_dark", False)
     chart = made()
     bundle = chart._repr_mimebundle_()
-    assert set(bundle) == {"application/vnd.plotly.v1+json", "text/plain"}  # plotly's HTML would ask a CDN
+    assert set(bundle) == {
+        "application/vnd.plotly.v1+json",
+        "text/plain",
+    }  # plotly's HTML would ask a CDN
     assert bundle["text/plain"] == repr(chart) == chart.to_text() != ""
     figure = bundle["application/vnd.plotly.v1+json"]
     stored = json.dumps(figure)
@@ -53,7 +60,9 @@ def test_a_chart_on_a_page_that_turns_dark_is_drawn_again(monkeypatch):
     from IPython import display
 
     handle, shown = Shown(), []
-    monkeypatch.setattr(display, "display", lambda bundle, raw, display_id: shown.append(bundle) or handle)
+    monkeypatch.setattr(
+        display, "display", lambda bundle, raw, display_id: shown.append(bundle) or handle
+    )
     monkeypatch.setattr(theme, "_dark", False)
     monkeypatch.setattr(theme, "_followers", [])
     points()._ipython_display_()
@@ -82,9 +91,13 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
     """Hatches, outlines and whiskers carry colours of the theme too, and words that look like one stay as they are."""
     monkeypatch.setattr(theme, "_dark", True)
     chart = in_rows()
-    chart.points([2], ["b"], LIGHT.text.upper(), error_x={"type": "data", "array": [1], "color": LIGHT.line})
+    chart.points(
+        [2], ["b"], LIGHT.text.upper(), error_x={"type": "data", "array": [1], "color": LIGHT.line}
+    )
     drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
-    assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
+    assert not [
+        colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text
+    ]
     assert LIGHT.text.upper() in drawn
 
 

@@ -22,7 +22,11 @@ def chain(d, whole=1000):
         nodes.append(Node("CopySlices", (("copy_", whole), ("clone", 10)), (on, 3 * i + 1)))
         nodes.append(Node("ViewBackward", (), (3 * i + 2,)))
         nodes.append(Node("SliceBackward", (("slice_backward", whole // 2),), (end,)))
-    return Graph("made by hand", (*nodes, Node("AccumulateGrad", (("add", whole // 2),) * (d - 1), ())), whole)
+    return Graph(
+        "made by hand",
+        (*nodes, Node("AccumulateGrad", (("add", whole // 2),) * (d - 1), ())),
+        whole,
+    )
 
 
 def frames(drawing):
@@ -37,7 +41,9 @@ def test_every_node_has_its_box(d, theme):
     assert len(drawn) == (3 * d + 1 if few else 3 * (graphs.MOST - 1) + 1)
     assert any(f"… {d - graphs.MOST + 1} more …" == text.said for text in drawing.texts) != few
     assert all(one.bottom < other.y for one, other in pairwise(drawn))
-    assert all(0 <= box.x < box.right <= drawing.width and box.bottom <= drawing.height for box in drawn)
+    assert all(
+        0 <= box.x < box.right <= drawing.width and box.bottom <= drawing.height for box in drawn
+    )
     assert len({box.x for box in drawn}) == 2, "what branches off is moved to the right"
     for text in drawing.texts:
         inside = [b for b in drawn if b.x <= text.x <= b.right and b.y <= text.y <= b.bottom]
@@ -64,11 +70,16 @@ def test_of_a_chain_the_slices_are_solid_and_the_rest_is_hatched():
     assert "2 × copy_ 672 B, clone 32 B, zeros_like 32 B" in words
     assert "adds up 3 gradients of the input" in said
     bars = [box for box in drawing.boxes if box.height == 10]
-    solid, hatched = (sum(b.width for b in bars if (b.fill == graphs._BAR) == kind) for kind in (True, False))
+    solid, hatched = (
+        sum(b.width for b in bars if (b.fill == graphs._BAR) == kind) for kind in (True, False)
+    )
     written = sum(node.bytes for node in pad.graph().nodes)
     assert solid / (solid + hatched) == pytest.approx(2 * sum(slices) / written, rel=0.02)
     assert "written for nothing" in drawing.said()
-    assert "written for nothing" not in ParsedSvg(profile.count(lengths, 8).pack.graph().to_svg()).said()
+    assert (
+        "written for nothing"
+        not in ParsedSvg(profile.count(lengths, 8).pack.graph().to_svg()).said()
+    )
 
 
 def test_columns_follow_the_edges():
@@ -78,7 +89,9 @@ def test_columns_follow_the_edges():
 
 
 names = st.sampled_from([*graphs.DOES, "AccumulateGrad", "SomethingNobodyKnowsBackward" * 2, "<&>"])
-operators = st.lists(st.tuples(st.sampled_from(["copy_", "add", "<x>"]), st.integers(0, 10**13)), max_size=6)
+operators = st.lists(
+    st.tuples(st.sampled_from(["copy_", "add", "<x>"]), st.integers(0, 10**13)), max_size=6
+)
 
 
 @st.composite
@@ -88,8 +101,12 @@ def any_graph(draw):
     nodes = []
     for i in range(n):
         on = draw(st.lists(st.one_of(st.none(), st.integers(i + 1, n)), max_size=3))
-        nodes.append(Node(draw(names), tuple(draw(operators)), tuple(None if j == n else j for j in on)))
-    return Graph(draw(st.text(min_size=1, max_size=200)), tuple(nodes), draw(st.integers(0, 10**13)))
+        nodes.append(
+            Node(draw(names), tuple(draw(operators)), tuple(None if j == n else j for j in on))
+        )
+    return Graph(
+        draw(st.text(min_size=1, max_size=200)), tuple(nodes), draw(st.integers(0, 10**13))
+    )
 
 
 @given(any_graph(), themes)

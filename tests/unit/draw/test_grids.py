@@ -21,13 +21,22 @@ VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, mat
 @st.composite
 def random_grids(draw):
     rows, columns = draw(st.integers(1, 20)), draw(st.integers(1, 20))
-    values = np.array(draw(st.lists(VALUES, min_size=rows * columns, max_size=rows * columns))).reshape(rows, columns)
+    values = np.array(
+        draw(st.lists(VALUES, min_size=rows * columns, max_size=rows * columns))
+    ).reshape(rows, columns)
     padding = None
     if draw(st.booleans()):
         lengths = np.array(draw(st.lists(st.integers(1, columns), min_size=rows, max_size=rows)))
         padding = np.arange(columns) >= lengths[:, None]
     names = [chr(97 + r) for r in range(rows)], [str(c) for c in range(columns)]
-    return Grid("some difference", *names, values, ~(values <= 1e-6), draw(st.sampled_from([0.0, 1.0])), padding)
+    return Grid(
+        "some difference",
+        *names,
+        values,
+        ~(values <= 1e-6),
+        draw(st.sampled_from([0.0, 1.0])),
+        padding,
+    )
 
 
 def cells(svg, fill):
@@ -54,7 +63,11 @@ def test_every_cell_that_differs_is_lit_up_and_marked(grid):
         assert drawn == count
     lit = sum(wanted.values())
     if few:  # a number in bold
-        looks = [e for e in ParsedSvg(svg).elements if e.get("font-weight") == "bold" and e.get("font-size") == "11"]
+        looks = [
+            e
+            for e in ParsedSvg(svg).elements
+            if e.get("font-weight") == "bold" and e.get("font-size") == "11"
+        ]
         assert sum(len(look) or 1 for look in looks) == lit
     else:  # a line through it
         struck = re.search(r'<path d="([^"]*)" fill="none" stroke="#000000"', svg)
@@ -76,16 +89,27 @@ def test_the_text_has_every_cell(grid):
 
 
 def test_padding_is_hatched_and_never_lit_up():
-    grid = Grid("d", ["a"], ["0", "1"], np.array([[0.5, 0.5]]), np.array([[True, True]]), 1, np.array([[False, True]]))
+    grid = Grid(
+        "d",
+        ["a"],
+        ["0", "1"],
+        np.array([[0.5, 0.5]]),
+        np.array([[True, True]]),
+        1,
+        np.array([[False, True]]),
+    )
     assert grid._shades.tolist() == [[2, -1]]
     svg = grids.draw([grid], "", "light").svg()
     assert len(cells(svg, SHADES[2])) == 1
-    assert sum(b.fill == palette.LIGHT.padding for b in ParsedSvg(svg).boxes) == 2  # the cell and the key
+    assert (
+        sum(b.fill == palette.LIGHT.padding for b in ParsedSvg(svg).boxes) == 2
+    )  # the cell and the key
     assert svg.count(">50%<") == 2
 
 
 @pytest.mark.parametrize(
-    ("value", "shade"), [(0.0101, 1), (0.0099, 0), (0.099, 1), (0.11, 2), (7, 2), (math.nan, 3), (math.inf, 3)]
+    ("value", "shade"),
+    [(0.0101, 1), (0.0099, 0), (0.099, 1), (0.11, 2), (7, 2), (math.nan, 3), (math.inf, 3)],
 )
 def test_shades_are_shares_of_the_scale(value, shade):
     grid = Grid("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
@@ -105,7 +129,12 @@ def test_grids_stay_within_the_picture_and_apart(drawn, theme):
     for i, one in enumerate(frames):
         assert one.right <= 900
         for other in frames[i + 1 :]:
-            assert one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
+            assert (
+                one.right <= other.x
+                or other.right <= one.x
+                or one.bottom <= other.y
+                or other.bottom <= one.y
+            )
 
 
 def test_of_many_rows_some_are_drawn():

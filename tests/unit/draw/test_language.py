@@ -21,11 +21,19 @@ def test_stored_pictures_are_what_is_drawn(name):
 
 def test_the_palette_has_every_colour():
     said = " ".join(ParsedSvg(pictures.colours()).said())
-    for colour in (*palette.SEQUENCES, *palette.METHODS.values(), *palette.SIGNED, *palette.RAMP, palette.REAL):
+    for colour in (
+        *palette.SEQUENCES,
+        *palette.METHODS.values(),
+        *palette.SIGNED,
+        *palette.RAMP,
+        palette.REAL,
+    ):
         assert said.count(colour) >= 2, colour  # light and dark
     for theme in (palette.LIGHT, palette.DARK):
         assert not [
-            colour for name, colour in vars(theme).items() if name not in ("ground", "line") and colour not in said
+            colour
+            for name, colour in vars(theme).items()
+            if name not in ("ground", "line") and colour not in said
         ]
 
 

@@ -53,7 +53,7 @@ def test_every_real_cell_is_drawn_once_in_each_part(lengths, extra):
     found = parts(layout, mistaken=True)
     width = found.padded[0].width
     for boxes in (found.padded, found.steps, found.data, found.mistaken):
-        assert len(set(boxes)) == len(boxes) == layout.n_valid
+        assert len(set(boxes)) == len(boxes) == layout.n_real
 
     left, top = min(b.x for b in found.padded), min(b.y for b in found.padded)
     places = {(round((b.y - top) / 28), round((b.x - left) / width)): b.fill for b in found.padded}
@@ -63,7 +63,9 @@ def test_every_real_cell_is_drawn_once_in_each_part(lengths, extra):
     left, top = min(b.x for b in found.steps), min(b.y for b in found.steps)
     places = {(round((b.x - left) / width), round((b.y - top) / 28)): b.fill for b in found.steps}
     by_step = [palette.sequence_colour(int(b)) for b in layout.source[:, 0]]
-    assert [places[t, rank] for t, size in enumerate(layout.batch_sizes) for rank in range(size)] == by_step
+    assert [
+        places[t, rank] for t, size in enumerate(layout.batch_sizes) for rank in range(size)
+    ] == by_step
 
 
 @given(many, st.integers(0, 50))
@@ -75,10 +77,14 @@ def test_runs_are_as_long_as_their_sequences(lengths, extra):
     for boxes, order in ((found.padded, range(len(lengths))), (found.steps, layout.sorted_indices)):
         rows = sorted(boxes, key=lambda box: box.y)
         assert [box.fill for box in rows] == [palette.sequence_colour(int(b)) for b in order]
-        assert [box.width / step for box in rows] == pytest.approx([lengths[b] for b in order], abs=0.02 / step)
-    assert sum(box.width / step for box in found.padded) == pytest.approx(layout.n_valid, rel=0.01)
+        assert [box.width / step for box in rows] == pytest.approx(
+            [lengths[b] for b in order], abs=0.02 / step
+        )
+    assert sum(box.width / step for box in found.padded) == pytest.approx(layout.n_real, rel=0.01)
     assert len({round(box.height, 1) for box in found.padded}) == 1
-    assert grid.height == pytest.approx(len(lengths) * found.padded[0].height, abs=0.01 * len(lengths))
+    assert grid.height == pytest.approx(
+        len(lengths) * found.padded[0].height, abs=0.01 * len(lengths)
+    )
 
 
 @given(few, st.integers(0, 3))
@@ -89,7 +95,9 @@ def test_padding_and_nothing_else_is_hatched_cell_by_cell(lengths, extra):
     hatched = [b for b in found.drawing.boxes if b.fill == LIGHT.padding]
     places = sorted([round((b.y - top) / 28), round((b.x - left) / width)] for b in hatched)
     assert places == np.argwhere(~layout.mask).tolist()
-    assert {(round(b.width, 2), b.height, b.stroke) for b in hatched} <= {(round(width, 2), 28, LIGHT.line)}
+    assert {(round(b.width, 2), b.height, b.stroke) for b in hatched} <= {
+        (round(width, 2), 28, LIGHT.line)
+    }
 
 
 @given(many)
@@ -98,7 +106,9 @@ def test_ticks_of_a_large_batch_tell_the_truth(lengths):
     drawing = drawn(layout)
     steps_left = drawing.text("packed: longest").x
     scale = next(b.width for b in drawing.boxes if b.fill == LIGHT.padding) / layout.max_len
-    sizes = [t for t in drawing.texts if t.anchor == "middle" and t.y == drawing.text("batch_sizes").y]
+    sizes = [
+        t for t in drawing.texts if t.anchor == "middle" and t.y == drawing.text("batch_sizes").y
+    ]
     assert len(sizes) > 1 or layout.max_len < 10
     for t in sizes:
         assert int(t.said) == layout.batch_sizes[round((t.x - steps_left) / scale - 0.5)]
@@ -132,7 +142,9 @@ def test_the_rows_of_a_step_are_marked_in_a_bar():
     layout = Layout([30, 20, 40] * 6)
     drawing = drawn(layout, step=25, mistaken=True)
     bars = [b for b in drawing.boxes if b.height == 18]
-    found = sorted(round((b.x - 4) * layout.n_valid / bars[0].width) for b in bars if b.fill == LIGHT.accent)
+    found = sorted(
+        round((b.x - 4) * layout.n_real / bars[0].width) for b in bars if b.fill == LIGHT.accent
+    )
     flat = np.flatnonzero(np.argwhere(layout.mask)[:, 1] == 25)
     assert bars[0].x == 4
     assert found == sorted([layout.offsets[25], *flat])
@@ -140,7 +152,9 @@ def test_the_rows_of_a_step_are_marked_in_a_bar():
 
 @pytest.mark.parametrize("step", [-1, 3])
 def test_a_step_that_is_not_there_is_refused(step):
-    with pytest.raises(ValueError, match=f"step is {step}; the longest sequence has time steps 0 … 2"):
+    with pytest.raises(
+        ValueError, match=f"step is {step}; the longest sequence has time steps 0 … 2"
+    ):
         layouts.draw(Layout([3, 2], max_len=5), step=step).svg()
 
 
@@ -154,9 +168,14 @@ def test_a_line_goes_from_each_packed_row_to_its_flat_row(lengths):
     layout = Layout(lengths)
     drawing = drawn(layout, flat=True)
     said = text.flat(layout)
-    cells = [(label_in(drawing, b), b) for b in drawing.boxes if b.fill in SEQUENCES and drawing.text("data: ").y < b.y]
+    cells = [
+        (label_in(drawing, b), b)
+        for b in drawing.boxes
+        if b.fill in SEQUENCES and drawing.text("data: ").y < b.y
+    ]
     packed, flat = (
-        sorted((b for _, b in cells if b.y == y), key=lambda b: b.x) for y in sorted({b.y for _, b in cells})
+        sorted((b for _, b in cells if b.y == y), key=lambda b: b.x)
+        for y in sorted({b.y for _, b in cells})
     )
     names = {b: label.said for label, b in cells}
     order = [f"{'abcde'[b]}{t}" for b, t in layout.source]
@@ -167,7 +186,7 @@ def test_a_line_goes_from_each_packed_row_to_its_flat_row(lengths):
         if element.get("stroke") in SEQUENCES:
             ways = [tuple(map(float, way)) for way in WAY.findall(element.get("d"))]
             found += [(way, element.get("stroke")) for way in ways if way[1] >= packed[0].bottom]
-    assert len(found) == layout.n_valid
+    assert len(found) == layout.n_real
     for (x0, y0, x1, y1), colour in found:
         (start,) = [i for i, b in enumerate(packed) if b.x < x0 < b.right]
         (end,) = [i for i, b in enumerate(flat) if b.x < x1 < b.right]
@@ -176,7 +195,11 @@ def test_a_line_goes_from_each_packed_row_to_its_flat_row(lengths):
         assert colour == packed[start].fill == flat[end].fill
         assert (x0 == x1) == (start == end)  # what stays in place stands below itself
     assert drawing.text("flat").said == said
-    starts = [t.said for t in sorted(drawing.texts, key=lambda t: t.x) if flat[0].bottom < t.y < drawing.text("flat").y]
+    starts = [
+        t.said
+        for t in sorted(drawing.texts, key=lambda t: t.x)
+        if flat[0].bottom < t.y < drawing.text("flat").y
+    ]
     assert starts == [*(str(start) for start in layout.starts), "starts"]
 
 
@@ -198,7 +221,9 @@ FALL = re.compile(r"M([\d.]+) [\d.]+C[\d. ]+ ([\d.]+) [\d.]+M([\d.]+) ([\d.]+)v-
 
 def falls(drawing):
     """Where each line begins, and where it and its bracket end."""
-    d = "".join(e.get("d", "") for e in drawing.elements if e.get("stroke") in (LIGHT.muted, LIGHT.accent))
+    d = "".join(
+        e.get("d", "") for e in drawing.elements if e.get("stroke") in (LIGHT.muted, LIGHT.accent)
+    )
     return [tuple(map(float, fall)) for fall in FALL.findall(d)]
 
 
@@ -213,7 +238,10 @@ def test_a_bracket_ties_each_column_to_its_rows(lengths):
     for t, (start, middle, left, foot, right) in enumerate(tied):
         rows = data[layout.offsets[t] : layout.offsets[t + 1]]
         assert start == pytest.approx(columns[t], abs=0.01)
-        assert (left, right) == (pytest.approx(rows[0].x + 1, abs=0.02), pytest.approx(rows[-1].right - 1, abs=0.02))
+        assert (left, right) == (
+            pytest.approx(rows[0].x + 1, abs=0.02),
+            pytest.approx(rows[-1].right - 1, abs=0.02),
+        )
         assert middle == pytest.approx((left + right) / 2, abs=0.01)
         assert foot < rows[0].y
 
@@ -230,10 +258,17 @@ def test_index_lists_stand_at_their_rows(lengths):
         assert unsorted.said == f"unsorted_indices {text.numbers(layout.unsorted_indices)}"
         assert sorted_.said == f"sorted_indices {text.numbers(layout.sorted_indices)}"
         return
-    slope = [t for t in drawing.texts if unsorted.x < t.x < sorted_.x + 34 and t.y > 40 and t.said.isdigit()]
+    slope = [
+        t
+        for t in drawing.texts
+        if unsorted.x < t.x < sorted_.x + 34 and t.y > 40 and t.said.isdigit()
+    ]
     ends = {t.x for t in slope if t.y < 44 + 28 * len(lengths)}
     columns = [[t.said for t in sorted(slope, key=lambda t: t.y) if t.x == x] for x in sorted(ends)]
-    assert columns == [[str(i) for i in layout.unsorted_indices], [str(i) for i in layout.sorted_indices]]
+    assert columns == [
+        [str(i) for i in layout.unsorted_indices],
+        [str(i) for i in layout.sorted_indices],
+    ]
 
 
 # Whatever the layout, labels and theme: valid, the same again, and inside its frame.
@@ -300,14 +335,18 @@ def test_any_labels_and_names_can_be_drawn(labels, step):
 def test_labels_stay_in_their_cells(labels):
     drawing = drawn([len(row) for row in labels], labels)
     pairs = [(label_in(drawing, box), box) for box in drawing.boxes if box.fill in SEQUENCES]
-    assert sum(label is not None for label, _ in pairs) == 3 * sum(bool(label) for row in labels for label in row)
+    assert sum(label is not None for label, _ in pairs) == 3 * sum(
+        bool(label) for row in labels for label in row
+    )
     assert all(label.box.width <= box.width for label, box in pairs if label)
 
 
 def label_in(drawing, box):
     """The text in the middle of this cell."""
     x, y = box.x + box.width / 2, box.y + box.height / 2 + 4
-    return next((t for t in drawing.texts if t.y == y and abs(t.x - x) < 0.1 and t.anchor == "middle"), None)
+    return next(
+        (t for t in drawing.texts if t.y == y and abs(t.x - x) < 0.1 and t.anchor == "middle"), None
+    )
 
 
 # Large batches stay small, and say what they leave out.
@@ -316,7 +355,9 @@ def label_in(drawing, box):
 @pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
 def test_512_by_512_stays_small(kind):
     layout = Layout(sources.DISTRIBUTIONS[kind](512, 512, 0))
-    picture = layouts.draw(layout, theme="live", step=min(200, layout.lengths.max() - 1), mistaken=True).svg()
+    picture = layouts.draw(
+        layout, theme="live", step=min(200, layout.lengths.max() - 1), mistaken=True
+    ).svg()
     assert len(picture.encode()) < 60_000
     assert len(ParsedSvg(picture).elements) < 200
 
@@ -332,11 +373,16 @@ def test_what_is_left_out_is_said():
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_theme_reads(theme):
-    assert all(contrast(ink, theme.ground) >= 4.5 for ink in (theme.text, theme.muted, theme.accent, theme.wrong))
+    assert all(
+        contrast(ink, theme.ground) >= 4.5
+        for ink in (theme.text, theme.muted, theme.accent, theme.wrong)
+    )
     assert contrast(theme.muted, theme.padding) >= 4.5
     assert all(contrast(palette.ink_on(fill), fill) >= 4.5 for fill in SEQUENCES)
     assert contrast(theme.line, theme.ground) >= 3
-    assert contrast(theme.hatch, theme.padding) >= 2  # decoration: the outline and the missing colour say it too
+    assert (
+        contrast(theme.hatch, theme.padding) >= 2
+    )  # decoration: the outline and the missing colour say it too
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -345,7 +391,9 @@ def test_every_text_reads_on_what_is_under_it(theme):
     drawing = ParsedSvg(layouts.draw(layout, theme=theme, step=1, mistaken=True).svg())
     for said in drawing.texts:
         under = [
-            b for b in drawing.boxes if b.x < said.x < b.right and b.y < said.y - 4 < b.bottom and b.fill != "none"
+            b
+            for b in drawing.boxes
+            if b.x < said.x < b.right and b.y < said.y - 4 < b.bottom and b.fill != "none"
         ]
         assert contrast(said.fill, under[-1].fill) >= 4.5, said
 

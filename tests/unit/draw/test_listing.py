@@ -4,11 +4,17 @@ from drawings import ParsedSvg
 
 from packviz.draw import listing
 
-LINES = [(9, "def f(x):", "", False), (10, "    return x < 1", "✗", True), (11, "    # <end>", "!", False)]
+LINES = [
+    (9, "def f(x):", "", False),
+    (10, "    return x < 1", "✗", True),
+    (11, "    # <end>", "!", False),
+]
 
 
 def test_in_words():
-    assert listing.describe(LINES) == "    9  def f(x):\n✗  10      return x < 1\n!  11      # <end>"
+    assert (
+        listing.describe(LINES) == "    9  def f(x):\n✗  10      return x < 1\n!  11      # <end>"
+    )
 
 
 def test_lines_stand_under_each_other_as_they_are_indented():

@@ -27,7 +27,9 @@ def grid(picture):
     return [line.split()[3:] for line in lines]
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor, lambda n: np.array(n, dtype=float), pv.Layout])
+@pytest.mark.parametrize(
+    "form", [list, tuple, np.array, torch.tensor, lambda n: np.array(n, dtype=float), pv.Layout]
+)
 def test_lengths_in_any_form(form):
     picture = show(form(LENGTHS))
     assert picture.layout == pv.Layout(LENGTHS)
@@ -42,7 +44,9 @@ def test_a_layout_keeps_its_width_and_order():
 X = torch.tensor([[1, 4, 6], [2, 0, 7], [3, 0, 0]])  # (T, B)
 
 
-@pytest.mark.parametrize("x", [X, X.numpy(), X.tolist(), X.unsqueeze(-1)], ids=["tensor", "array", "list", "B,T,1"])
+@pytest.mark.parametrize(
+    "x", [X, X.numpy(), X.tolist(), X.unsqueeze(-1)], ids=["tensor", "array", "list", "B,T,1"]
+)
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_a_padded_batch(x, batch_first):
     if batch_first:
@@ -53,7 +57,9 @@ def test_a_padded_batch(x, batch_first):
     order = "(B, T, …)" if batch_first else "(T, B, …)"
     caption, counts = picture.to_text().splitlines()[:2]
     same = "B and T are equal, so torch cannot tell which is which"
-    assert caption == f"x of shape {shape}, read as {order}. {same}; check batch_first={batch_first}"
+    assert (
+        caption == f"x of shape {shape}, read as {order}. {same}; check batch_first={batch_first}"
+    )
     assert counts.startswith("3 sequences padded to 3 time steps")
     assert f"x of shape {shape}, read as {order}" in picture.to_svg()
     assert "B and T are equal" not in show(torch.zeros(4, 3), [3, 1, 2]).to_text()
@@ -110,7 +116,9 @@ def jagged(rows, **options):
 def test_jagged_tensors_and_packed_sequences_show_each_value_in_its_place(lengths):
     rows = [torch.arange(n) + 100 * b for b, n in enumerate(lengths)]
     for what in (jagged(rows), pack_sequence(rows, enforce_sorted=False)):
-        assert [[int(c) for c in row if c != "·"] for row in grid(show(what))] == [row.tolist() for row in rows]
+        assert [[int(c) for c in row if c != "·"] for row in grid(show(what))] == [
+            row.tolist() for row in rows
+        ]
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -123,7 +131,13 @@ def test_a_strided_nested_tensor_is_drawn_as_advised():
 
 
 @pytest.mark.parametrize(
-    "sequences", [["abc", "x"], [["a", "b", "c"], ["x"]], (("a", "b", "c"), "x"), [np.array(list("abc")), ["x"]]]
+    "sequences",
+    [
+        ["abc", "x"],
+        [["a", "b", "c"], ["x"]],
+        (("a", "b", "c"), "x"),
+        [np.array(list("abc")), ["x"]],
+    ],
 )
 def test_lists_of_sequences(sequences):
     picture = show(sequences)
@@ -134,13 +148,25 @@ def test_lists_of_sequences(sequences):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: show(torch.zeros(5, 3), [3, 2]), "has 2 entries, but x of shape (5, 3), read as (T, B, …), has"),
+        (
+            lambda: show(torch.zeros(5, 3), [3, 2]),
+            "has 2 entries, but x of shape (5, 3), read as (T, B, …), has",
+        ),
         (lambda: show(torch.zeros(2, 3), [3, 2]), "B = 3; did you mean batch_first=True?"),
-        (lambda: show(torch.zeros(3, 2)), "x of shape (3, 2) needs its lengths: call show(x, lengths, batch_first=…)"),
-        (lambda: show(pack_sequence([torch.zeros(2)]), [2]), "a PackedSequence already has lengths"),
+        (
+            lambda: show(torch.zeros(3, 2)),
+            "x of shape (3, 2) needs its lengths: call show(x, lengths, batch_first=…)",
+        ),
+        (
+            lambda: show(pack_sequence([torch.zeros(2)]), [2]),
+            "a PackedSequence already has lengths",
+        ),
         (lambda: show([]), "lengths is empty"),
         (lambda: show([0, 0]), "lengths are all 0; give at least one time step to draw"),
-        (lambda: show(5), "lengths is 5; list the number of real time steps of each sequence, as in [5, 3, 2]"),
+        (
+            lambda: show(5),
+            "lengths is 5; list the number of real time steps of each sequence, as in [5, 3, 2]",
+        ),
         (lambda: show(n for n in [5, 3]), "lengths is a generator; list the number"),
     ],
 )
@@ -151,7 +177,10 @@ def test_what_does_not_fit_is_refused(call, said):
 
 @pytest.mark.parametrize("thing", [None, "abc", {"a": 3}])
 def test_what_cannot_be_drawn_is_refused(thing):
-    with pytest.raises(TypeError, match=f"show\\(\\) cannot draw a {type(thing).__name__}: give lengths, a padded x"):
+    with pytest.raises(
+        TypeError,
+        match=f"show\\(\\) cannot draw a {type(thing).__name__}: give lengths, a padded x",
+    ):
         show(thing)
 
 
@@ -177,7 +206,10 @@ def test_forms_of_a_picture():
 def test_rows_have_the_names_they_are_given():
     picture = show(["abc", "x"], names=("abc", "x"))
     rows = picture.to_text().splitlines()[3:5]
-    assert [row.split() for row in rows] == [["abc", "length", "3", "a", "b", "c"], ["x", "length", "1", "x", "·", "·"]]
+    assert [row.split() for row in rows] == [
+        ["abc", "length", "3", "a", "b", "c"],
+        ["x", "length", "1", "x", "·", "·"],
+    ]
     assert "abc" in ParsedSvg(picture.to_svg()).said()
     lettered = show([2, 1], names=["u", "v"]).to_text()
     assert "v0" in lettered
@@ -189,7 +221,11 @@ def test_rows_have_the_names_they_are_given():
     [
         (["a"], ValueError, "names has 1 entries for 2 sequences: give one for each"),
         ("ab", ValueError, "names has 1 entries for 2 sequences"),
-        ([1, 2], TypeError, "names is [1, 2]; give a word for each sequence, as in names=['abc', 'x']"),
+        (
+            [1, 2],
+            TypeError,
+            "names is [1, 2]; give a word for each sequence, as in names=['abc', 'x']",
+        ),
     ],
 )
 def test_names_that_do_not_fit_are_refused(names, kind, said):
@@ -203,7 +239,9 @@ def test_what_is_asked_for_is_drawn_and_said():
     for lengths in ([1, 2], [2, 1], [2] * 40 + [3]):  # unsorted; sorted; large
         said = show(lengths, indices=True).to_text()
         assert said.count("unsorted_indices [") == said.count("\nsorted_indices   [") == 1
-    assert show([2, 1], explain=True).to_text() == "\n".join([show([2, 1]).to_text(), "", *text.EXPLAINED.values()])
+    assert show([2, 1], explain=True).to_text() == "\n".join(
+        [show([2, 1]).to_text(), "", *text.EXPLAINED.values()]
+    )
     assert text.EXPLAINED["data"] in show([2, 1], explain=True).to_svg()
 
 
@@ -211,12 +249,16 @@ TITLES = {"padded": "padded: ", "packed": "packed: longest first, no padding", "
 CELL = re.compile(r"\b[a-z]\d+\b")
 
 
-@given(st.lists(st.integers(1, text.FEW), min_size=1, max_size=text.FEW), st.sampled_from([*TITLES]))
+@given(
+    st.lists(st.integers(1, text.FEW), min_size=1, max_size=text.FEW), st.sampled_from([*TITLES])
+)
 def test_a_part_is_drawn_and_said_alone(lengths, part):
     picture = show(lengths, part=part)
     shown = ParsedSvg(picture.to_svg()).said()
     cells = sorted(f"{text.sequence_name(b)}{t}" for b, n in enumerate(lengths) for t in range(n))
-    assert [name for name, title in TITLES.items() if any(said.startswith(title) for said in shown)] == [part]
+    assert [
+        name for name, title in TITLES.items() if any(said.startswith(title) for said in shown)
+    ] == [part]
     assert sorted(filter(CELL.fullmatch, shown)) == cells
     summary, _, words = picture.to_text().partition("\n\n")
     assert summary == text.summary(pv.Layout(lengths))
@@ -226,9 +268,13 @@ def test_a_part_is_drawn_and_said_alone(lengths, part):
 
 @pytest.mark.parametrize("option", ["indices", "explain", "flat"])
 def test_a_part_alone_has_nothing_to_hang_together_with(option):
-    with pytest.raises(ValueError, match="part='packed' draws that part alone: leave out indices, explain and flat"):
+    with pytest.raises(
+        ValueError, match="part='packed' draws that part alone: leave out indices, explain and flat"
+    ):
         show(LENGTHS, part="packed", **{option: True})
-    with pytest.raises(ValueError, match="part is 'left'; choose one of 'all', 'padded', 'packed', 'data'"):
+    with pytest.raises(
+        ValueError, match="part is 'left'; choose one of 'all', 'padded', 'packed', 'data'"
+    ):
         show(LENGTHS, part="left")
 
 
@@ -244,6 +290,10 @@ def test_in_a_notebook_it_is_live_as_well(monkeypatch):
     picture = show(LENGTHS)
     bundle = picture._repr_mimebundle_()
     assert made == [picture.to_svg("live")]
-    assert set(bundle) == {"text/plain", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
+    assert set(bundle) == {
+        "text/plain",
+        "image/svg+xml",
+        "application/vnd.jupyter.widget-view+json",
+    }
     assert bundle["text/plain"] == SAID
     assert "var(" not in bundle["image/svg+xml"]

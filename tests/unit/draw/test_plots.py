@@ -20,11 +20,18 @@ X = [2, 4, 8, 16]
 
 def bars(chart, fill, wide=15):
     """The boxes of a fill, without those of the key."""
-    return [box for box in ParsedSvg(chart.to_svg()).boxes if box.fill == fill and box.height > wide]
+    return [
+        box for box in ParsedSvg(chart.to_svg()).boxes if box.fill == fill and box.height > wide
+    ]
 
 
 @given(
-    st.dictionaries(st.text("abcd ", min_size=1, max_size=40), st.lists(layouts, max_size=5), min_size=1, max_size=4)
+    st.dictionaries(
+        st.text("abcd ", min_size=1, max_size=40),
+        st.lists(layouts, max_size=5),
+        min_size=1,
+        max_size=4,
+    )
 )
 def test_padding_waste(groups):
     chart = plots.padding_waste({name: iter(batches) for name, batches in groups.items()})
@@ -39,18 +46,25 @@ def test_padding_waste(groups):
     drawing = ParsedSvg(chart.to_svg())
     assert not [text for text in drawing.texts if text.box.x < 0]
     title = drawing.texts[0]
-    assert not [text for text in drawing.texts[1:] if text.y == title.y and text.box.x < title.box.right]
+    assert not [
+        text for text in drawing.texts[1:] if text.y == title.y and text.box.x < title.box.right
+    ]
 
 
 @given(layouts)
 def test_length_histogram(layout):
     chart = plots.length_histogram(layout)
     each = -(-layout.max_len // 20)
-    counts = [int(np.sum((layout.lengths > i) & (layout.lengths <= i + each))) for i in range(0, layout.max_len, each)]
+    counts = [
+        int(np.sum((layout.lengths > i) & (layout.lengths <= i + each)))
+        for i in range(0, layout.max_len, each)
+    ]
     boxes = bars(chart, REAL, 0)[1:]  # without the key
     assert len(boxes) == sum(map(bool, counts))
     heights = [count / max(counts) for count in counts if count]
-    assert [box.height / max(box.height for box in boxes) for box in boxes] == pytest.approx(heights, abs=0.001)
+    assert [box.height / max(box.height for box in boxes) for box in boxes] == pytest.approx(
+        heights, abs=0.001
+    )
     assert not ParsedSvg(chart.to_svg()).outside()
 
 
@@ -60,7 +74,11 @@ def test_the_slope_is_the_power(power, factor):
     assert float(sweep.rows[0][0].curves[0].name.split()[-1]) == pytest.approx(power, abs=0.0051)
 
 
-@pytest.mark.parametrize(("methods", "value"), [({"one": "nix"}, "'nix'"), ({"two": "packed"}, "''")])
+@pytest.mark.parametrize(
+    ("methods", "value"), [({"one": "nix"}, "'nix'"), ({"two": "packed"}, "''")]
+)
 def test_an_unknown_method_is_named(methods, value):
-    with pytest.raises(ValueError, match=rf"methods\['one'\] is {value}; choose one of 'padded', 'packed'"):
+    with pytest.raises(
+        ValueError, match=rf"methods\['one'\] is {value}; choose one of 'padded', 'packed'"
+    ):
         plots.log_log([1, 2], {"": {"one": [1, 2]}}, "t", methods=methods)

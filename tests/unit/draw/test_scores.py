@@ -54,17 +54,26 @@ def test_every_score_is_counted_once(it):
     assert counts == (*((cells != " ").sum(),), *((cells == kind).sum() for kind in "#x·"))
     own = owners(it)
     assert it.padding == (own < 0).sum()
-    assert it.cut == sum(len({r for r, row in enumerate(own) if b in row}) > 1 for b in range(it.layout.batch_size))
+    assert it.cut == sum(
+        len({r for r, row in enumerate(own) if b in row}) > 1 for b in range(it.layout.batch_size)
+    )
     for row, whose in zip(it.rows, own.tolist(), strict=True):
         assert [b for b, _, size in row for _ in range(size)] == [b for b in whose if b >= 0]
-    steps = sorted((b, t) for row in it.rows for b, first, size in row for t in range(first, first + size))
+    steps = sorted(
+        (b, t) for row in it.rows for b, first, size in row for t in range(first, first + size)
+    )
     assert steps == [(b, t) for b, n in enumerate(it.layout.lengths.tolist()) for t in range(n)]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_what_is_needed_are_the_scores_of_documents_that_run_alone(n):
     own = torch.block_diag(*(torch.ones(size, size) for size in n))
-    seen = {NONE: torch.ones_like(own), CAUSAL: torch.ones_like(own).tril(), DOCUMENT: own, BOTH: own.tril()}
+    seen = {
+        NONE: torch.ones_like(own),
+        CAUSAL: torch.ones_like(own).tril(),
+        DOCUMENT: own,
+        BOTH: own.tril(),
+    }
     for mask in MASKS:
         row, padded = Scores(n, mask=mask), Scores(n, strategy=PADDED, mask=mask)
         assert len(row.rows) == 1
@@ -79,8 +88,14 @@ def test_what_is_needed_are_the_scores_of_documents_that_run_alone(n):
     [
         (lambda: Scores([5, -1]), r"^lengths\[1\] is -1"),
         (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, but row_size is 4"),
-        (lambda: Scores([5, 3], strategy="best"), "^strategy is 'best'; choose one of 'padded', 'next-fit'"),
-        (lambda: Scores([5, 3], mask="diagonal"), "^mask is 'diagonal'; choose one of 'none', 'causal', 'document'"),
+        (
+            lambda: Scores([5, 3], strategy="best"),
+            "^strategy is 'best'; choose one of 'padded', 'next-fit'",
+        ),
+        (
+            lambda: Scores([5, 3], mask="diagonal"),
+            "^mask is 'diagonal'; choose one of 'none', 'causal', 'document'",
+        ),
     ],
 )
 def test_bad_input(call, said):
@@ -100,8 +115,12 @@ def test_the_grids_in_words_are_the_scores(it):
     assert len(blocks) == min(len(it.rows), 4)
     for i, (block, cells) in enumerate(zip(blocks, kinds(it), strict=False)):
         lines = [line.split() for line in block.splitlines()[1:]]
-        assert [line[1:] for line in lines] == [[cell for cell in row if cell != " "] for row in cells.tolist()]
-        names = [f"{chr(97 + b)}{t}" for b, first, size in it.rows[i] for t in range(first, first + size)]
+        assert [line[1:] for line in lines] == [
+            [cell for cell in row if cell != " "] for row in cells.tolist()
+        ]
+        names = [
+            f"{chr(97 + b)}{t}" for b, first, size in it.rows[i] for t in range(first, first + size)
+        ]
         assert [line[0] for line in lines] == names + ["·"] * (it.row_size - len(names))
 
 
@@ -123,7 +142,12 @@ def futures(drawing):
             corners = []
             for sign, value, other in re.findall(r"([MHV])([\d.]+) ?([\d.]*)", d):
                 x, y = (corners or [(0, 0)])[-1]
-                corners.append((x if sign == "V" else float(value), float(other or value) if sign != "H" else y))
+                corners.append(
+                    (
+                        x if sign == "V" else float(value),
+                        float(other or value) if sign != "H" else y,
+                    )
+                )
             found += [corners] * bool(corners)
     return found
 
@@ -145,7 +169,11 @@ def test_every_score_is_drawn_as_what_it_is(it):
     fills = {REAL: "#", LIGHT.wrong: "x", LIGHT.padding: "·"}
     for i, (left, top, side) in enumerate(grids(drawing, it)):
         each, cells = side / it.row_size, kinds(it)[i]
-        boxes = [b for b in drawing.boxes if b.fill in fills and left - 0.1 < b.x < left + side and b.y > top - 0.1]
+        boxes = [
+            b
+            for b in drawing.boxes
+            if b.fill in fills and left - 0.1 < b.x < left + side and b.y > top - 0.1
+        ]
         for q, k in np.ndindex(it.row_size, it.row_size):
             x, y = left + (k + 0.5) * each, top + (q + 0.5) * each
             seen = [fills[b.fill] for b in boxes if b.x < x < b.right and b.y < y < b.bottom][-1]
@@ -157,8 +185,14 @@ def test_every_score_is_drawn_as_what_it_is(it):
 @given(filled())
 def test_every_time_step_lies_in_its_row(it):
     drawing = ParsedSvg(it.to_svg())
-    top = next(t.y for t in drawing.texts if t.said == "row 0" and t.anchor == "end") - 16  # in a row of 24 px
-    boxes = [b for b in drawing.boxes if b.x >= 64 and b.bottom <= top + 24.1 * len(it.rows) and b.fill != LIGHT.ground]
+    top = (
+        next(t.y for t in drawing.texts if t.said == "row 0" and t.anchor == "end") - 16
+    )  # in a row of 24 px
+    boxes = [
+        b
+        for b in drawing.boxes
+        if b.x >= 64 and b.bottom <= top + 24.1 * len(it.rows) and b.fill != LIGHT.ground
+    ]
     each = (max(b.right for b in boxes) - 64) / it.row_size
     for (r, t), b in np.ndenumerate(owners(it)):
         x, y = 64 + (t + 0.5) * each, top + 24 * r + 12

@@ -16,7 +16,10 @@ boxes = st.tuples(sides, sides, sides.map(lambda side: side + 1), sides.map(lamb
 
 def diagonals(svg: str) -> list[tuple[float, float, float]]:
     """The lines of the hatch as (x, y of the lower end, extent to the right and up)."""
-    return [tuple(map(float, found)) for found in re.findall(r"M([-\d.]+) ([-\d.]+)l([\d.]+)-[\d.]+", svg)]
+    return [
+        tuple(map(float, found))
+        for found in re.findall(r"M([-\d.]+) ([-\d.]+)l([\d.]+)-[\d.]+", svg)
+    ]
 
 
 def hatched(*boxes):

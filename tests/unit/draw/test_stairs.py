@@ -61,8 +61,12 @@ def test_cuts_that_are_none(cuts):
 def grid(stairs, theme="light"):
     """The drawing, the origin of its grid, the width of a step and the height of a row."""
     drawing = ParsedSvg(stairs.to_svg(theme))
-    dashed = next(e for e in drawing.elements if e.get("stroke-dasharray") and e.tag.endswith("path"))
-    x, y, width, height = map(float, re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", dashed.get("d")).groups())
+    dashed = next(
+        e for e in drawing.elements if e.get("stroke-dasharray") and e.tag.endswith("path")
+    )
+    x, y, width, height = map(
+        float, re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", dashed.get("d")).groups()
+    )
     rows = -(-stairs.layout.batch_size // stride(stairs))
     return drawing, x, y, width / stairs.layout.max_len, height / rows
 
@@ -88,7 +92,9 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
         assert near(box.y, y)
         assert near(box.bottom, y + rows * height)
     order = stairs.layout.sorted_indices[:: stride(stairs)].tolist()
-    named = len(order) <= 30  # with more rows there is no room for a name, and colours would tell nobody apart
+    named = (
+        len(order) <= 30
+    )  # with more rows there is no room for a name, and colours would tell nobody apart
     real = [b for b in drawing.boxes if b.fill in (SEQUENCES if named else [palette.REAL])][:-1]
     reach = {}
     for box in real:
@@ -99,7 +105,9 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
     assert all(near(reach[r], x + stairs.layout.lengths[b] * width) for r, b in enumerate(order))
     accent = [b for b in drawing.boxes if b.stroke == LIGHT.accent]
     if accent:
-        assert [(b.x, b.right, b.bottom) for b in accent] == [(b.x, b.right, b.bottom) for b in hatched]
+        assert [(b.x, b.right, b.bottom) for b in accent] == [
+            (b.x, b.right, b.bottom) for b in hatched
+        ]
     else:  # too narrow: one outline around all
         assert f'stroke="{LIGHT.accent}"' in stairs.to_svg()
         assert drawing.width / stairs.calls < 12
@@ -127,7 +135,9 @@ def test_a_large_picture_stays_light_and_is_the_same_twice():
 def trade_offs(draw):
     calls = sorted({1, *draw(st.sets(st.integers(2, 600), max_size=20))})
     size = len(calls)
-    wasted = sorted(draw(st.lists(st.integers(0, 10**7), min_size=size, max_size=size)), reverse=True)
+    wasted = sorted(
+        draw(st.lists(st.integers(0, 10**7), min_size=size, max_size=size)), reverse=True
+    )
     seconds = draw(st.lists(st.floats(1e-6, 1e2), min_size=size, max_size=size))
     at = draw(st.sampled_from(calls))
     measured = dict.fromkeys(draw(st.sets(st.sampled_from(calls))), (1.0, 0.9, 1.3))
@@ -138,7 +148,11 @@ def curves(drawing):
     """The points of the two curves, time first."""
     found = []
     for element in drawing.elements:
-        if element.get("stroke") == REAL and element.get("stroke-linejoin") and not element.get("stroke-dasharray"):
+        if (
+            element.get("stroke") == REAL
+            and element.get("stroke-linejoin")
+            and not element.get("stroke-dasharray")
+        ):
             for line in element.get("d")[1:].split("M"):
                 points = line.removesuffix("h.1").split("L")
                 found.append([tuple(map(float, point.split())) for point in points])
@@ -157,7 +171,10 @@ def test_curves_and_cursor(it):
         foot = max(y for _, y in points)
         for (_, y), value in zip(points, values, strict=True):
             span = max(values) - min(values)
-            assert near(foot - y, (value - min(values)) / span * (foot - min(y for _, y in points)) if span else 0)
+            assert near(
+                foot - y,
+                (value - min(values)) / span * (foot - min(y for _, y in points)) if span else 0,
+            )
     at, said = it.calls.index(it.at), drawing.said()
     cursor = "".join(e.get("d", "") for e in drawing.elements)
     for points in (time, wasted):

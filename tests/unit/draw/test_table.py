@@ -20,7 +20,11 @@ def said(element):
     return "".join(element.itertext())
 
 
-@given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=4), st.booleans(), st.booleans())
+@given(
+    st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=4),
+    st.booleans(),
+    st.booleans(),
+)
 def test_every_cell_is_in_both_forms(rows, headed, titled):
     head = ["", "<one>", "& two"] if headed else []
     table = Table(rows, head, "a > b" if titled else "", ["note < 1"])
@@ -38,9 +42,17 @@ def test_every_cell_is_in_both_forms(rows, headed, titled):
 
 def test_a_screen_reader_knows_rows_from_columns():
     html = read(Table([["x", "1"], ["y", "2"]], ["", "n"]))
-    assert [(said(cell), cell.get("scope")) for cell in html.iter("th")] == [("n", "col"), ("x", "row"), ("y", "row")]
+    assert [(said(cell), cell.get("scope")) for cell in html.iter("th")] == [
+        ("n", "col"),
+        ("x", "row"),
+        ("y", "row"),
+    ]
     # A header without words is none: an empty corner is a cell.
-    assert [[cell.tag for cell in row] for row in html.iter("tr")] == [["td", "th"], ["th", "td"], ["th", "td"]]
+    assert [[cell.tag for cell in row] for row in html.iter("tr")] == [
+        ["td", "th"],
+        ["th", "td"],
+        ["th", "td"],
+    ]
 
 
 numbers = st.from_regex(r"-?\d{1,5}(\.\d{1,3})?", fullmatch=True)
@@ -51,7 +63,9 @@ def test_decimal_points_are_below_each_other(values):
     lines = text.table([["", value] for value in [*values, "NaN"]], "<  .")
     width = max(map(len, lines))
     *cells, other = [line.ljust(width) for line in lines]
-    assert len({cell.index(".") if "." in cell else len(cell.rstrip()) for cell in cells}) == 1, cells
+    assert len({cell.index(".") if "." in cell else len(cell.rstrip()) for cell in cells}) == 1, (
+        cells
+    )
     assert [cell.strip() for cell in cells] == values
     assert other.endswith("NaN")
 

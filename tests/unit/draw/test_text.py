@@ -19,7 +19,7 @@ def test_every_cell_stands_where_it_lies(lengths, extra):
     summary, padded, packed = text.describe(layout).split("\n\n")
     assert [int(n) for n in re.findall(r"(\d+) (?:cell|real|padding)", summary)] == [
         layout.n_cells,
-        layout.n_valid,
+        layout.n_real,
         layout.n_padding,
     ]
     grid = [line.split()[3:] for line in padded.splitlines()[1:]]
@@ -27,7 +27,9 @@ def test_every_cell_stands_where_it_lies(lengths, extra):
     assert [[cell != "·" for cell in row] for row in grid] == layout.mask.tolist()
     steps = re.findall(r"batch_sizes\[\d+\] *= (\d+) +rows? +[\d–]+ +(.*)", packed)
     assert [int(size) for size, _ in steps] == layout.batch_sizes.tolist()
-    assert [cell for _, cells in steps for cell in cells.split()] == [grid[b][t] for b, t in layout.source]
+    assert [cell for _, cells in steps for cell in cells.split()] == [
+        grid[b][t] for b, t in layout.source
+    ]
     assert len({line.index(" = ") for line in packed.splitlines() if " = " in line}) == 1
     assert ("unsorted_indices" in packed) != layout.is_sorted
 
@@ -36,7 +38,7 @@ def test_every_cell_stands_where_it_lies(lengths, extra):
 def test_flat_rows_in_words(lengths):
     layout = Layout(lengths)
     head, *groups, starts, order = text.describe_flat(layout).splitlines()
-    assert head == f"flat: {text.count(layout.n_valid, 'row')}, one sequence after another"
+    assert head == f"flat: {text.count(layout.n_real, 'row')}, one sequence after another"
     found = [re.fullmatch(r"  (\w) +rows? +([\d–]+) +(.*)", line).groups() for line in groups]
     for b, (name, where, cells) in enumerate(found):
         first, last = layout.starts[b], layout.starts[b + 1] - 1
@@ -102,12 +104,22 @@ cells = st.text("ab 1é–", max_size=5)
 def test_the_columns_of_a_table(rows, least):
     wide = [max([0, *(len(row[i]) for row in rows)]) for i in range(3)]
     wide[1] = max(wide[1], least)
-    lines = [f"  {a.ljust(wide[0])} | {b.rjust(wide[1])}{' ' * 3}{c.rjust(wide[2])}".rstrip() for a, b, c in rows]
+    lines = [
+        f"  {a.ljust(wide[0])} | {b.rjust(wide[1])}{' ' * 3}{c.rjust(wide[2])}".rstrip()
+        for a, b, c in rows
+    ]
     assert text.table(rows, f"  < | >{least or ''}   >") == lines
 
 
 def test_a_row_that_ends_early_goes_on_across_the_columns():
     rows = [["name", "a", "b"], ["x", "1", "22"], ["y", "none of these"], ["z"], [], ["w", "–"]]
-    assert text.table(rows) == ["name  a   b", "x     1  22", "y     none of these", "z", "", "w     –"]
+    assert text.table(rows) == [
+        "name  a   b",
+        "x     1  22",
+        "y     none of these",
+        "z",
+        "",
+        "w     –",
+    ]
     assert text.table(rows[1:], "<  >3")[-1] == "w  –"
     assert text.table([]) == []

@@ -8,23 +8,25 @@ from importlib import resources
 
 import pytest
 import torch
+from controls import words
 from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
-from panels import words
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.nn.utils.rnn import pad_packed_sequence as pad
 
 from packviz.check import networks
 from packviz.draw import palette
 from packviz.draw.picture import show
-from packviz.explorers.panel import Companion
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
 from packviz.lessons.checks.mistakes import spoilt_batches
 from packviz.lessons.exercise import NOT_YET, Comparison, exercise
 from packviz.ops.masks import align
+from packviz.panels.panel import Companion
 
-QUIZZES = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
+QUIZZES = tomllib.loads(
+    resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,9 @@ def _forgiving(monkeypatch):
 
 
 def quiz():
-    return Quiz("What is <b>?", {"a letter": "So it is & stays.", "a tag": "Not in <text>."}, "a letter")
+    return Quiz(
+        "What is <b>?", {"a letter": "So it is & stays.", "a tag": "Not in <text>."}, "a letter"
+    )
 
 
 def choose(asked, choice):
@@ -50,7 +54,12 @@ def press(asked):
 
 def test_each_choice_has_its_feedback():
     asked = quiz()
-    assert (asked.choices.value, asked.check.disabled, asked.solved, asked.feedback.value) == (None, True, False, "")
+    assert (asked.choices.value, asked.check.disabled, asked.solved, asked.feedback.value) == (
+        None,
+        True,
+        False,
+        "",
+    )
     choose(asked, "a tag")
     assert not asked.check.disabled
     assert asked.feedback.value == ""  # chosen, not yet revealed
@@ -71,7 +80,9 @@ def test_the_text_of_a_quiz_does_not_give_it_away():
     bundle = quiz()._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
     assert bundle["text/plain"] == quiz().to_text()
-    assert any(isinstance(part, Companion) for part in quiz().children)  # names its parts for a screen reader
+    assert any(
+        isinstance(part, Companion) for part in quiz().children
+    )  # names its parts for a screen reader
     with pytest.raises(ValueError, match="answer is 'c'; it must be one of the choices: 'a', 'b'"):
         Quiz("Which?", {"a": "No.", "b": "No."}, "c")
 
@@ -87,12 +98,16 @@ def test_the_quizzes_of_the_notebooks(name):
         assert len(words(asked.feedback)) > 10
         assert words(asked.feedback)[2:] not in asked.to_text()
     assert not {"✓", "✗"} & set(asked.to_text())
-    assert max(map(len, asked.to_text().splitlines())) <= 100  # a page breaks longer lines within a word
+    assert (
+        max(map(len, asked.to_text().splitlines())) <= 100
+    )  # a page breaks longer lines within a word
 
 
 def test_the_quizzes_together():
     assert len({list(q["choices"]).index(q["answer"]) for q in QUIZZES.values()}) > 1
-    with pytest.raises(ValueError, match="there is no quiz 'nonsense'; choose one of 'padding gained', "):
+    with pytest.raises(
+        ValueError, match="there is no quiz 'nonsense'; choose one of 'padding gained', "
+    ):
         ask("nonsense")
 
 
@@ -205,7 +220,10 @@ GRU = "Not yet: my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2]) is "
 GRU_HINTS = {
     7: (lambda i, h, n: 7, "A cell costs 2 · 3 · hidden_size"),
     22680: (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "That is the padded count"),
-    6720: (lambda i, h, n: 3 * h * (i + h) * sum(n), "Each entry of a product takes a multiplication and an addition"),
+    6720: (
+        lambda i, h, n: 3 * h * (i + h) * sum(n),
+        "Each entry of a product takes a multiplication and an addition",
+    ),
     4480: (lambda i, h, n: 2 * h * (i + h) * sum(n), "At each step, a GRU multiplies three times"),
     17920: (lambda i, h, n: 8 * h * (i + h) * sum(n), "That is an LSTM"),
     4032: (lambda i, h, n: 6 * h * i * sum(n), "There are two products"),
@@ -215,8 +233,14 @@ GRU_HINTS = {
 
 def collated(pairs, batch_first=True, tag_of_padding=-100):
     sequences, tags = zip(*pairs, strict=True)
-    tags = pad_sequence([torch.tensor(one) for one in tags], batch_first=True, padding_value=tag_of_padding)
-    return pad_sequence(sequences, batch_first=batch_first), torch.tensor([*map(len, sequences)]), tags
+    tags = pad_sequence(
+        [torch.tensor(one) for one in tags], batch_first=True, padding_value=tag_of_padding
+    )
+    return (
+        pad_sequence(sequences, batch_first=batch_first),
+        torch.tensor([*map(len, sequences)]),
+        tags,
+    )
 
 
 CHECKS = {
@@ -244,55 +268,115 @@ CHECKS = {
     checks.batch_sizes: (
         [
             (lambda lengths: lengths, "Not yet for lengths [3, 2]. At step t, count"),
-            (lambda lengths: right_sizes(lengths) if lengths != [2, 2, 2] else [3], "Not yet for lengths [2, 2, 2]."),
-            (lambda n: right_sizes(n)[: n[0]], "Not yet for lengths [3, 5, 2, 4]. At step t, count the sequences that"),
+            (
+                lambda lengths: right_sizes(lengths) if lengths != [2, 2, 2] else [3],
+                "Not yet for lengths [2, 2, 2].",
+            ),
+            (
+                lambda n: right_sizes(n)[: n[0]],
+                "Not yet for lengths [3, 5, 2, 4]. At step t, count the sequences that",
+            ),
         ],
         [right_sizes, lambda n: torch.tensor(right_sizes(n)), lambda n: iter(right_sizes(n))],
     ),
     staircase: (
         [
-            ((0, 16), "192 cells and 1 × 10 for the calls make 202. That is the padded batch. If you cut it, 129"),
-            ((0, 2, 4, 9, 16), "95 cells and 4 × 10 for the calls make 135. No 4 rectangles waste fewer"),
-            ((0, 5, 9, 16), "105 cells and 3 × 10 for the calls make 135. No sequence ends at step 5"),
+            (
+                (0, 16),
+                "192 cells and 1 × 10 for the calls make 202. That is the padded batch. If you cut it, 129",
+            ),
+            (
+                (0, 2, 4, 9, 16),
+                "95 cells and 4 × 10 for the calls make 135. No 4 rectangles waste fewer",
+            ),
+            (
+                (0, 5, 9, 16),
+                "105 cells and 3 × 10 for the calls make 135. No sequence ends at step 5",
+            ),
             ((0, 3, 9, 16), "105 cells and 3 × 10 for the calls make 135. Look at the hatched"),
             (range(17), "87 cells and 16 × 10 for the calls make 247. No sequence ends at step 1"),
-            ((0, 4, 9, 15), "Your answer does not fit: cuts are (0, 4, 9, 15); give time steps that rise from 0 to 16"),
-            *((wrong, "Your answer does not fit: give whole time steps") for wrong in (7, None, (0, 4.0, 16))),
+            (
+                (0, 4, 9, 15),
+                "Your answer does not fit: cuts are (0, 4, 9, 15); give time steps that rise from 0 to 16",
+            ),
+            *(
+                (wrong, "Your answer does not fit: give whole time steps")
+                for wrong in (7, None, (0, 4.0, 16))
+            ),
         ],
         [(0, 4, 9, 16), [0, 4, 9, 16], torch.tensor([0, 4, 9, 16])],
     ),
     checks.final_states: (
         [
-            (lambda output, lengths: output[:, -1], "Not yet for lengths [5, 3, 2]. Forward ends at each"),
+            (
+                lambda output, lengths: output[:, -1],
+                "Not yet for lengths [5, 3, 2]. Forward ends at each",
+            ),
             (last_steps, "Not yet for lengths [5, 3, 2]. The reverse direction reads the first"),
-            (lambda output, lengths: output[:, 0].T, "Return a tensor of shape (3, 4): a row per sequence."),
-            (lambda output, lengths: lengths, "Return a tensor of shape (3, 4): a row per sequence. Yours is a list."),
+            (
+                lambda output, lengths: output[:, 0].T,
+                "Return a tensor of shape (3, 4): a row per sequence.",
+            ),
+            (
+                lambda output, lengths: lengths,
+                "Return a tensor of shape (3, 4): a row per sequence. Yours is a list.",
+            ),
         ],
-        [lambda output, lengths: torch.cat([last_steps(output, lengths)[:, :2], output[:, 0, 2:]], dim=1)],
+        [
+            lambda output, lengths: torch.cat(
+                [last_steps(output, lengths)[:, :2], output[:, 0, 2:]], dim=1
+            )
+        ],
     ),
     checks.fair_ratio: (
         [
-            (lambda a, b, clock: 1, "Not yet on a quiet machine: your ratio is 1, but b takes 3 times as long as a. D"),
-            (lambda a, b, clock: 3, "Not yet on a cold machine: your ratio is 3, but b takes 2 times as long as a. T"),
-            (lambda a, b, clock: timed(b, clock) / timed(a, clock), "Not yet on a cold machine: your ratio is 1.05,"),
-            (blocks, "Not yet on a tiring machine: your ratio is 5.94, but b takes 4 times as long as a. Every call"),
+            (
+                lambda a, b, clock: 1,
+                "Not yet on a quiet machine: your ratio is 1, but b takes 3 times as long as a. D",
+            ),
+            (
+                lambda a, b, clock: 3,
+                "Not yet on a cold machine: your ratio is 3, but b takes 2 times as long as a. T",
+            ),
+            (
+                lambda a, b, clock: timed(b, clock) / timed(a, clock),
+                "Not yet on a cold machine: your ratio is 1.05,",
+            ),
+            (
+                blocks,
+                "Not yet on a tiring machine: your ratio is 5.94, but b takes 4 times as long as a. Every call",
+            ),
             (means, "Not yet on a busy machine: "),
             (lambda a, b, clock: float("nan"), "Not yet on a quiet machine: your ratio is nan"),
             (lambda a, b, clock: [a() for _ in range(10_001)], "Your answer"),
-            (lambda a, b, clock: "three", "Your answer does not fit: could not convert string to float"),
+            (
+                lambda a, b, clock: "three",
+                "Your answer does not fit: could not convert string to float",
+            ),
         ],
         [fair_ratio, lambda a, b, clock: torch.tensor(fair_ratio(a, b, clock))],
     ),
     checks.masked_mean: (
         [
             (lambda x, lengths: x.mean(1), "Not yet for lengths [3, 1, 2]. Add up the real steps"),
-            (real_mean(lambda x, mask: x), "Not yet for lengths [2, 4]. The padding contains 99 here."),
-            (real_mean(torch.mul), "Not yet for lengths [1, 3]. The padding contains NaN here, and 0 × NaN is NaN"),
-            (lambda x, lengths: x.mean(2), "Return a tensor of shape (3, 2). Yours is a tensor of shape (3, 3)."),
+            (
+                real_mean(lambda x, mask: x),
+                "Not yet for lengths [2, 4]. The padding contains 99 here.",
+            ),
+            (
+                real_mean(torch.mul),
+                "Not yet for lengths [1, 3]. The padding contains NaN here, and 0 × NaN is NaN",
+            ),
+            (
+                lambda x, lengths: x.mean(2),
+                "Return a tensor of shape (3, 2). Yours is a tensor of shape (3, 3).",
+            ),
         ],
         [
             real_mean(lambda x, mask: x.where(mask, 0)),
-            lambda x, lengths: torch.stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)]),
+            lambda x, lengths: torch.stack(
+                [row[:n].mean(0) for row, n in zip(x, lengths, strict=True)]
+            ),
         ],
     ),
     checks.repaired_batches: (
@@ -307,43 +391,100 @@ CHECKS = {
     ),
     checks.backward_bytes: (
         [
-            (lambda n, f: max(n) * len(n) * f * 4, f"{FIRST_BATCH}: 1.05 MB, not 17.9 MB. That is one copy of the"),
-            (partial(bytes_per_length, packed=0), f"{FIRST_BATCH}: 8.39 MB, not 17.9 MB. These are the"),
+            (
+                lambda n, f: max(n) * len(n) * f * 4,
+                f"{FIRST_BATCH}: 1.05 MB, not 17.9 MB. That is one copy of the",
+            ),
+            (
+                partial(bytes_per_length, packed=0),
+                f"{FIRST_BATCH}: 8.39 MB, not 17.9 MB. These are the",
+            ),
             (partial(bytes_per_length, packed=1), f"{FIRST_BATCH}: 12.6 MB, not 17.9 MB. Nearly."),
-            (lambda n, f: bytes_per_length(n, f) / 4, f"{FIRST_BATCH}: 4.23 MB, not 17.9 MB. That counts numbers"),
-            (partial(bytes_per_length, of=max), f"{FIRST_BATCH}: 135 MB, not 17.9 MB. Not every time step"),
-            (partial(bytes_per_length, of=len), f"{FIRST_BATCH}: 271 MB, not 17.9 MB. Not every sequence"),
-            (lambda n, f: bytes_per_length(n, 32), "Not yet for 30 sequences of at most 50 steps, 12 distinct lengths"),
-            (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, not 17.9 MB. Each distinct length costs"),
+            (
+                lambda n, f: bytes_per_length(n, f) / 4,
+                f"{FIRST_BATCH}: 4.23 MB, not 17.9 MB. That counts numbers",
+            ),
+            (
+                partial(bytes_per_length, of=max),
+                f"{FIRST_BATCH}: 135 MB, not 17.9 MB. Not every time step",
+            ),
+            (
+                partial(bytes_per_length, of=len),
+                f"{FIRST_BATCH}: 271 MB, not 17.9 MB. Not every sequence",
+            ),
+            (
+                lambda n, f: bytes_per_length(n, 32),
+                "Not yet for 30 sequences of at most 50 steps, 12 distinct lengths",
+            ),
+            (
+                lambda n, f: float("nan"),
+                f"{FIRST_BATCH}: nan B, not 17.9 MB. Each distinct length costs",
+            ),
         ],
         [bytes_per_length, lambda n, f: torch.tensor(bytes_per_length(n, f))],
     ),
     checks.repaired_network: (
         [
-            (a_network(lambda packed, x, n: packed.data), "Not yet: a compiler with fixed shapes refuses this. Which"),
-            (a_network(lambda packed, x, n: pad(packed, False, 0, 5)), "Return the padded output alone; yours is a t"),
-            (a_network(lambda packed, x, n: pad(packed)[0]), "Not yet. Its size depends on the lengths."),
-            (a_network(lambda packed, x, n: pad(packed, True, 0, len(x))[0]), "Not yet. Batch and time have changed"),
-            (a_network(lambda packed, x, n: pad(packed, False, 0, 5)[0]), "Not yet. The last x has 6 time steps."),
-            (a_network(lambda packed, x, n: pad(packed, False, 1, len(x))[0]), "The output for lengths [5, 3] is not"),
+            (
+                a_network(lambda packed, x, n: packed.data),
+                "Not yet: a compiler with fixed shapes refuses this. Which",
+            ),
+            (
+                a_network(lambda packed, x, n: pad(packed, False, 0, 5)),
+                "Return the padded output alone; yours is a t",
+            ),
+            (
+                a_network(lambda packed, x, n: pad(packed)[0]),
+                "Not yet. Its size depends on the lengths.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad(packed, True, 0, len(x))[0]),
+                "Not yet. Batch and time have changed",
+            ),
+            (
+                a_network(lambda packed, x, n: pad(packed, False, 0, 5)[0]),
+                "Not yet. The last x has 6 time steps.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad(packed, False, 1, len(x))[0]),
+                "The output for lengths [5, 3] is not",
+            ),
         ],
         [a_network(lambda packed, x, n: pad(packed, False, 0, len(x))[0])],
     ),
     checks.document_ids: (
         [
             (lambda n: ids(n) + 1, "Not yet for lengths [5, 3, 2]. Number the documents from 0."),
-            (lambda n: [t for k in n for t in range(k)], "Not yet for lengths [5, 3, 2]. These are positions"),
-            (lambda n: [b for t in range(9) for b, k in enumerate(n) if t < k], "Not yet for lengths [5, 3, 2]. T"),
-            (lambda n: ids(sorted(n, reverse=True)), "Not yet for lengths [2, 3]. One number per row"),
-            (lambda n: [k for k in n for _ in range(k)], "Not yet for lengths [5, 3, 2]. These are the lengths"),
+            (
+                lambda n: [t for k in n for t in range(k)],
+                "Not yet for lengths [5, 3, 2]. These are positions",
+            ),
+            (
+                lambda n: [b for t in range(9) for b, k in enumerate(n) if t < k],
+                "Not yet for lengths [5, 3, 2]. T",
+            ),
+            (
+                lambda n: ids(sorted(n, reverse=True)),
+                "Not yet for lengths [2, 3]. One number per row",
+            ),
+            (
+                lambda n: [k for k in n for _ in range(k)],
+                "Not yet for lengths [5, 3, 2]. These are the lengths",
+            ),
         ],
         [ids, lambda n: ids(n).tolist(), lambda n: (b for b, k in enumerate(n) for _ in range(k))],
     ),
     checks.worker_loss: (
         [
-            (lambda x, n, w: x.mean(), "Not yet for workers with [6, 2] tokens. Each worker divides"),
+            (
+                lambda x, n, w: x.mean(),
+                "Not yet for workers with [6, 2] tokens. Each worker divides",
+            ),
             (lambda x, n, w: x.sum() / n, "Not yet for workers with [6, 2] tokens. All tokens w"),
-            (lambda x, n, w: x.sum(), "Not yet for workers with [6, 2] tokens. That is a sum, which g"),
+            (
+                lambda x, n, w: x.sum(),
+                "Not yet for workers with [6, 2] tokens. That is a sum, which g",
+            ),
             (lambda x, n, w: x.max(), "Not yet for workers with [6, 2] tokens. Add up the losses,"),
             (lambda x, n, w: 2 * x.sum() / n, "Not yet for workers with [5, 1, 2] tokens. Add up"),
             (lambda x, n, w: x.sum().item() * w / n, "Return one number, a tensor made"),
@@ -354,7 +495,10 @@ CHECKS = {
         [
             (lambda x, n: x, "Not yet for lengths [2, 3]. Framed cells are wrong."),
             (lambda x, n: x[0], "Return a tensor of shape (2, 3)"),
-            (lambda x, n: torch.stack([row.roll(-int(row.nonzero()[0])) for row in x]), "Not yet for lengths [1, 3]."),
+            (
+                lambda x, n: torch.stack([row.roll(-int(row.nonzero()[0])) for row in x]),
+                "Not yet for lengths [1, 3].",
+            ),
         ],
         [lambda x, n: align(x, n, padding_side="right", batch_first=True)],
     ),
@@ -362,7 +506,10 @@ CHECKS = {
         [
             (lambda pairs: pad_sequence([one for one, _ in pairs]), "Return three tensors"),
             (lambda pairs: collated(pairs, batch_first=False), "The sequences are not right yet."),
-            (lambda pairs: (one := collated(pairs), (one[0], (one[0] != 0).sum(1), one[2]))[1], "The lengths are not"),
+            (
+                lambda pairs: (one := collated(pairs), (one[0], (one[0] != 0).sum(1), one[2]))[1],
+                "The lengths are not",
+            ),
             (lambda pairs: collated(pairs, tag_of_padding=0), "The tags are not right yet."),
         ],
         [lambda pairs: collated(pairs)],
@@ -371,16 +518,30 @@ CHECKS = {
         [
             (lambda rounds, exact: "packed", "Exact: packed, padded, run."),
             (lambda rounds, exact: min(rounds[0], key=rounds[0].get), "Exact: packed, run."),
-            (lambda rounds, exact: min(exact, key=lambda one: sum(r[one] for r in rounds)), "Exact: packed, run."),
+            (
+                lambda rounds, exact: min(exact, key=lambda one: sum(r[one] for r in rounds)),
+                "Exact: packed, run.",
+            ),
         ],
-        [lambda rounds, exact: min(exact, key=lambda one: sorted(r[one] for r in rounds)[len(rounds) // 2])],
+        [
+            lambda rounds, exact: min(
+                exact, key=lambda one: sorted(r[one] for r in rounds)[len(rounds) // 2]
+            )
+        ],
     ),
 }
-WRONG = [(check, answer, said) for check, (answers, _) in CHECKS.items() for answer, said in answers]
+WRONG = [
+    (check, answer, said) for check, (answers, _) in CHECKS.items() for answer, said in answers
+]
 RIGHT = [(check, answer) for check, (_, answers) in CHECKS.items() for answer in answers]
 OF_A_VALUE = {checks.half_padding, two_batches, staircase, checks.repaired_batches}
 OF_A_CLASS = {checks.repaired_network}
-STUBS = [(check, f) for check in CHECKS if check not in OF_A_VALUE | OF_A_CLASS for f in (no_answer, stub)]
+STUBS = [
+    (check, f)
+    for check in CHECKS
+    if check not in OF_A_VALUE | OF_A_CLASS
+    for f in (no_answer, stub)
+]
 STUBS += [(checks.repaired_network, a_network(stub)), (two_batches, [..., [...]])]
 EXERCISES = [name for name, check in vars(checks).items() if hasattr(check, "__wrapped__")]
 
@@ -470,9 +631,13 @@ def test_a_wrong_answer_is_drawn_beside_the_right_one():
     verdict = checks.batch_sizes(lambda lengths: lengths)
     picture, rows = verdict.drawings
     assert picture.to_text() == show([3, 2]).to_text()
-    assert rows.to_text() == ("batch sizes of lengths [3, 2]\n  yours   3 2\n          ^\n  target  2 2 1")
+    assert rows.to_text() == (
+        "batch sizes of lengths [3, 2]\n  yours   3 2\n          ^\n  target  2 2 1"
+    )
     drawing = ParsedSvg(rows.to_svg())
-    assert len([box for box in drawing.boxes if box.stroke == palette.LIGHT.wrong]) == 2  # the wrong, the missing one
+    assert (
+        len([box for box in drawing.boxes if box.stroke == palette.LIGHT.wrong]) == 2
+    )  # the wrong, the missing one
     said = [t.said for t in sorted(drawing.texts, key=lambda text: (text.y // 24, text.x))]
     assert said == [rows.title, "yours", "3", "2", "target", "2", "2", "1"]
 
@@ -509,13 +674,24 @@ def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_ca
 def test_sentences():
     assert len({*sentences()}) == 512
     lengths = sorted(len(sentence) for sentence in sentences() if all(sentence))
-    assert lengths[-1] > 4 * lengths[256] > 4  # most short, a few long: the case that the lesson is about
+    assert (
+        lengths[-1] > 4 * lengths[256] > 4
+    )  # most short, a few long: the case that the lesson is about
     assert len(lengths) == 512
 
 
 def test_a_line_of_a_library_is_not_the_readers():
-    names = {"__name__": "packviz.lessons.checks.mine", "pack": pack_padded_sequence, "Verdict": Verdict}
-    exec('import torch\ndef check(answer):\n    return Verdict(bool(pack(torch.zeros(3, 2), answer)), "So.")', names)
+    names = {
+        "__name__": "packviz.lessons.checks.mine",
+        "pack": pack_padded_sequence,
+        "Verdict": Verdict,
+    }
+    exec(
+        'import torch\ndef check(answer):\n    return Verdict(bool(pack(torch.zeros(3, 2), answer)), "So.")',
+        names,
+    )
     check = exercise(names["check"])
     assert check([3, 1]).solved
-    assert check([1, 3]).message.startswith("Your answer does not fit: `lengths` array must be sorted")
+    assert check([1, 3]).message.startswith(
+        "Your answer does not fit: `lengths` array must be sorted"
+    )

@@ -32,14 +32,25 @@ sizes = st.builds(
 )
 
 
-@given(sizes, st.integers(0, 5), st.integers(1, 9), st.integers(1, 99), st.booleans(), st.sampled_from(["cpu", "cuda"]))
-def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, cells, training, device):
+@given(
+    sizes,
+    st.integers(0, 5),
+    st.integers(1, 9),
+    st.integers(1, 99),
+    st.booleans(),
+    st.sampled_from(["cpu", "cuda"]),
+)
+def test_rates_are_the_constants_times_what_they_are_for(
+    sizes, calls, steps, cells, training, device
+):
     for method in ("padded", "packed", "split", "staircase", "whole"):
         counted = amounts(sizes, calls, steps, cells)
         constants = in_force(device).seconds[costs.key(method, sizes, training, True, device)]
         assert [*counted] == [*constants] == [*TERMS]
         expected = sum(constants[term] * counted[term] for term in TERMS)
-        assert rates(sizes, training, device)[method].seconds(calls, steps, cells) == pytest.approx(expected)
+        assert rates(sizes, training, device)[method].seconds(calls, steps, cells) == pytest.approx(
+            expected
+        )
 
 
 @pytest.fixture
@@ -59,7 +70,9 @@ def own_costs(monkeypatch):
     st.booleans(),
     st.sampled_from([1, 2, 3, 64]),
 )
-def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, training, device, fused, threads):
+def test_a_choice_is_made_of_everything_and_always_the_same(
+    sizes, lengths, training, device, fused, threads
+):
     batch = sizes, lengths, training, device, fused, threads
     found = choose(*batch)
     assert bool(found.seconds) == found.reason.startswith("constants measured on")
@@ -80,16 +93,27 @@ def test_the_constants_that_come_along(threads, tmp_path):
     shipped = in_force("cpu", threads)
     assert (shipped.device, shipped.threads) == ("cpu", threads)
     assert shipped.provenance
-    ways, modes, passes = ("whole", "rectangles", "packed", "split"), ("RNN", "GRU", "LSTM"), ("forward", "training")
+    ways, modes, passes = (
+        ("whole", "rectangles", "packed", "split"),
+        ("RNN", "GRU", "LSTM"),
+        ("forward", "training"),
+    )
     keys = {" ".join(named) for named in itertools.product(ways, modes, passes)}
     assert set(shipped.seconds) == keys | {f"fused LSTM {each}" for each in passes}
     assert all(value >= 0 for row in shipped.seconds.values() for value in row.values())
     said = repr(shipped)
-    assert f"constants measured on {shipped.provenance['device_name']}, torch threads: {threads}" in said
+    assert (
+        f"constants measured on {shipped.provenance['device_name']}, torch threads: {threads}"
+        in said
+    )
     assert "packed GRU training" in said
     shipped.save(tmp_path / "c.json")
     again = Costs.load(tmp_path / "c.json")
-    assert (again.device, dict(again.seconds), again.provenance) == ("cpu", dict(shipped.seconds), shipped.provenance)
+    assert (again.device, dict(again.seconds), again.provenance) == (
+        "cpu",
+        dict(shipped.seconds),
+        shipped.provenance,
+    )
     assert not in_force("cuda").seconds
 
 
@@ -137,7 +161,12 @@ def test_where_nothing_is_weighed_torchs_kernel_runs(mode, lengths, training, fu
 @pytest.mark.parametrize(
     ("mode", "seconds", "lengths", "taken"),
     [
-        ("LSTM", {"packed": 1.04, "split": 1.0}, (5, 3), "packed"),  # a gain within the model's error does not count
+        (
+            "LSTM",
+            {"packed": 1.04, "split": 1.0},
+            (5, 3),
+            "packed",
+        ),  # a gain within the model's error does not count
         ("LSTM", {"packed": 1.06, "split": 1.0}, (5, 3), "split"),
         ("LSTM", {"packed": 1.2, "fused": 1.03, "split": 1.0}, (5, 3), "padded"),
         ("RNN", {"packed": 1.0, "whole": 1.04}, (5, 5), "padded"),  # nothing has to be packed
@@ -167,5 +196,7 @@ def test_a_file_of_something_else(change, tmp_path):
     path = tmp_path / "c.json"
     in_force("cpu").save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match=r"does not contain the costs of a run|expected 'costs', version 1"):
+    with pytest.raises(
+        ValueError, match=r"does not contain the costs of a run|expected 'costs', version 1"
+    ):
         Costs.load(path)

@@ -82,10 +82,17 @@ def test_loss_equals_a_loop(batch, rest, batch_first, reduction):
     weights = cells(*target.shape)
     (got,) = torch.autograd.grad((yours * weights).sum(), loss)
     (wanted,) = torch.autograd.grad((target * weights).sum(), loss, allow_unused=True)
-    assert torch.allclose(got, wanted if wanted is not None else torch.zeros_like(loss), rtol=1e-12, atol=0)
+    assert torch.allclose(
+        got, wanted if wanted is not None else torch.zeros_like(loss), rtol=1e-12, atol=0
+    )
 
 
-@given(ragged(), trailing, st.sampled_from([NAN, float("inf"), -float("inf")]), st.sampled_from(["mean", "sequence"]))
+@given(
+    ragged(),
+    trailing,
+    st.sampled_from([NAN, float("inf"), -float("inf")]),
+    st.sampled_from(["mean", "sequence"]),
+)
 def test_padding_never_leaks(batch, rest, poison, reduction):
     lengths, steps = batch
     real = pv.real_mask(lengths, steps)
@@ -116,7 +123,12 @@ WEIGHT = torch.tensor([0.5, 2.0, 1.0, 0.1, 3.0], dtype=torch.float64)
 LOSSES = {
     "cross entropy": (F.cross_entropy, (5,), classes, {}),
     "weighted": (F.cross_entropy, (5,), classes, {"weight": WEIGHT}),
-    "smooth": (F.cross_entropy, (5,), classes, {"weight": WEIGHT, "label_smoothing": 0.2, "ignore_index": 0}),
+    "smooth": (
+        F.cross_entropy,
+        (5,),
+        classes,
+        {"weight": WEIGHT, "label_smoothing": 0.2, "ignore_index": 0},
+    ),
     "images": (F.cross_entropy, (5, 2), lambda *shape: classes(*shape, 2), {"ignore_index": 1}),
     "probabilities": (F.cross_entropy, (5,), chances, {"weight": WEIGHT}),
     "partial": (partial(F.cross_entropy, weight=WEIGHT), (5,), classes, {"ignore_index": 4}),
@@ -124,13 +136,20 @@ LOSSES = {
     "squares": (F.mse_loss, (5,), chances, {}),
     "one number": (F.smooth_l1_loss, (), cells, {"beta": 0.5}),
     "logits": (F.binary_cross_entropy_with_logits, (5,), chances, {"pos_weight": WEIGHT}),
-    "of one's own": (lambda x, y, reduction: (x - y).abs().sqrt(), (), cells, {}),  # its gradient at 0 is infinite
+    "of one's own": (
+        lambda x, y, reduction: (x - y).abs().sqrt(),
+        (),
+        cells,
+        {},
+    ),  # its gradient at 0 is infinite
 }
 
 
 @pytest.mark.parametrize("name", LOSSES)
 @given(ragged(), st.booleans(), st.sampled_from([NAN, float("inf")]), st.booleans())
-def test_a_loss_function_gives_what_torch_gives_on_the_real_cells(name, batch, batch_first, poison, by_name):
+def test_a_loss_function_gives_what_torch_gives_on_the_real_cells(
+    name, batch, batch_first, poison, by_name
+):
     lengths, steps = batch
     function, rest, make, options = LOSSES[name]
     real = pv.real_mask(lengths, steps)
@@ -187,7 +206,16 @@ def loop_align(rows, lengths, side, source, width, value):
     return out
 
 
-@given(ragged(), st.integers(0, 3), sides, sides, trailing, st.booleans(), st.sampled_from([0, -1]), st.booleans())
+@given(
+    ragged(),
+    st.integers(0, 3),
+    sides,
+    sides,
+    trailing,
+    st.booleans(),
+    st.sampled_from([0, -1]),
+    st.booleans(),
+)
 @example(([0, 0], 0), 2, "right", "left", (), True, 0, True)
 def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value, contiguous):
     lengths, steps = batch
@@ -198,7 +226,9 @@ def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value
     x.requires_grad_()
     options = {"max_len": width, "batch_first": batch_first, "padding_value": value}
     y = pv.align(x, lengths, padding_side=side, source_side=source, **options)
-    blank = [[value] * rest[1]] * rest[0] if len(rest) == 2 else [value] * rest[0] if rest else value
+    blank = (
+        [[value] * rest[1]] * rest[0] if len(rest) == 2 else [value] * rest[0] if rest else value
+    )
     wanted = loop_align(batch_major(x, batch_first).tolist(), lengths, side, source, width, blank)
     assert batch_major(y, batch_first).tolist() == wanted
     if not steps:
@@ -215,17 +245,28 @@ def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value
 # --- unpack_to_length
 
 
-@given(ragged(shortest=1), st.integers(-3, 3), trailing, st.booleans(), st.booleans(), st.sampled_from([0.0, -2.5]))
+@given(
+    ragged(shortest=1),
+    st.integers(-3, 3),
+    trailing,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0.0, -2.5]),
+)
 def test_unpack_equals_torch(batch, more, rest, batch_first, ordered, value):
     lengths, _ = batch
     if ordered:
         lengths = sorted(lengths, reverse=True)
     length = max(lengths) + more
     assume(length >= 0)
-    packed = pack_sequence([100 * b + cells(n, *rest) for b, n in enumerate(lengths)], enforce_sorted=ordered)
+    packed = pack_sequence(
+        [100 * b + cells(n, *rest) for b, n in enumerate(lengths)], enforce_sorted=ordered
+    )
     data = packed.data.requires_grad_()
     yours = pv.unpack_to_length(packed, length, batch_first, value, truncate=more < 0)
-    whole = pad_packed_sequence(packed, batch_first, value, total_length=max(length, max(lengths)))[0]
+    whole = pad_packed_sequence(packed, batch_first, value, total_length=max(length, max(lengths)))[
+        0
+    ]
     wanted = whole[:, :length] if batch_first else whole[:length]
     assert torch.equal(yours, wanted)
     weights = cells(*wanted.shape)
@@ -237,7 +278,9 @@ def test_unpack_equals_torch(batch, more, rest, batch_first, ordered, value):
 
 
 X = torch.ones(3, 1)
-FUNCTION_FIRST = re.escape("pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)")
+FUNCTION_FIRST = re.escape(
+    "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
+)
 
 
 def packed_pair():
@@ -258,26 +301,46 @@ REFUSED = {
     ),
     r"booleans; .* True at real cells, .* mask.sum\(1\)": wrong(pv.real_mask, torch.tensor([True])),
     "max_len is -1; give a whole number": wrong(pv.real_mask, [1], -1),
-    "max_len is required here: .* length on meta": wrong(pv.real_mask, torch.ones(2, dtype=int, device="meta")),
-    r'loss is torch.float32 of shape \(\).*reduction="none"': wrong(pv.masked_loss, torch.tensor(1.0), [2]),
-    r"loss is torch.int32 .* give floating-point": wrong(pv.masked_loss, torch.ones(2, 1).int(), [2]),
-    "loss is a list; give a floating-point tensor, or a function": wrong(pv.masked_loss, [[1.0]], [1]),
-    f"loss is an MSELoss; .* {FUNCTION_FIRST}": wrong(pv.masked_loss, torch.nn.MSELoss(), X, X, [3]),
+    "max_len is required here: .* length on meta": wrong(
+        pv.real_mask, torch.ones(2, dtype=int, device="meta")
+    ),
+    r'loss is torch.float32 of shape \(\).*reduction="none"': wrong(
+        pv.masked_loss, torch.tensor(1.0), [2]
+    ),
+    r"loss is torch.int32 .* give floating-point": wrong(
+        pv.masked_loss, torch.ones(2, 1).int(), [2]
+    ),
+    "loss is a list; give a floating-point tensor, or a function": wrong(
+        pv.masked_loss, [[1.0]], [1]
+    ),
+    f"loss is an MSELoss; .* {FUNCTION_FIRST}": wrong(
+        pv.masked_loss, torch.nn.MSELoss(), X, X, [3]
+    ),
     f"a loss per cell must be followed by .* {FUNCTION_FIRST}": wrong(pv.masked_loss, X, X, [3]),
     f"a loss function needs .* {FUNCTION_FIRST}": wrong(pv.masked_loss, SQUARES, X, [3]),
     "passed by name: batch_first=True": wrong(pv.masked_loss, X, [3], True),
-    r"shapes \(2, 5, 4\) and \(2, 4\), but must agree .* logits": wrong(pv.masked_loss, *CLASSES, batch_first=True),
+    r"shapes \(2, 5, 4\) and \(2, 4\), but must agree .* logits": wrong(
+        pv.masked_loss, *CLASSES, batch_first=True
+    ),
     r"lengths\[0\] is 9, more than .* predictions": wrong(pv.masked_loss, SQUARES, X, X, [9]),
-    r"returned shape \(\) for 3 cells": wrong(pv.masked_loss, lambda x, y, reduction: x.sum(), X, X, [3]),
+    r"returned shape \(\) for 3 cells": wrong(
+        pv.masked_loss, lambda x, y, reduction: x.sum(), X, X, [3]
+    ),
     "reduction is 'none'; choose": wrong(pv.masked_loss, torch.ones(2, 1), [1], reduction="none"),
-    r"loss of shape \(2, 5\).* has B = 5;.*batch_first=True\?": wrong(pv.masked_loss, ONES.T, [5, 3]),
+    r"loss of shape \(2, 5\).* has B = 5;.*batch_first=True\?": wrong(
+        pv.masked_loss, ONES.T, [5, 3]
+    ),
     "padding_side is 'middle'; choose one of": wrong(pv.align, ONES, [5, 2], padding_side="middle"),
     r"x must be \(T, B, …\), got shape \(5,\)": wrong(pv.align, torch.ones(5), [5]),
     r"x must be a tensor \(T, B, …\), got list": wrong(pv.align, [[1]], [1]),
     r"lengths\[0\] is 5, .* max_len \(4\)": wrong(pv.align, ONES, [5, 2], max_len=4),
     "packed must be a PackedSequence, got Tensor": wrong(pv.unpack_to_length, torch.ones(2), 3),
-    "sequence has 5 time steps: give at least 5, or truncate=True": wrong(pv.unpack_to_length, packed_pair(), 3),
-    "total_length is -3; give a whole": wrong(pv.unpack_to_length, packed_pair(), -3, truncate=True),
+    "sequence has 5 time steps: give at least 5, or truncate=True": wrong(
+        pv.unpack_to_length, packed_pair(), 3
+    ),
+    "total_length is -3; give a whole": wrong(
+        pv.unpack_to_length, packed_pair(), -3, truncate=True
+    ),
 }
 
 
@@ -299,14 +362,18 @@ def calls(device, lengths):
         for reduction in ("mean", "sum", "sequence"):
             options = {"batch_first": batch_first, "reduction": reduction}
             yield pv.masked_loss(y, lengths, **options)
-            yield pv.masked_loss(F.cross_entropy, y, y[..., 0].long(), lengths, weight=y[0, 0].detach(), **options)
+            yield pv.masked_loss(
+                F.cross_entropy, y, y[..., 0].long(), lengths, weight=y[0, 0].detach(), **options
+            )
         for side in ("left", "right"):
             options = {"padding_side": side, "max_len": 5, "batch_first": batch_first}
             for source in ("left", "right"):
                 yield pv.align(y, lengths, source_side=source, **options)
             yield pv.align(y, torch.ones(3, 4, dtype=torch.bool, device=device), **options)
     order = torch.tensor([1, 0], device=device)
-    packed = PackedSequence(torch.ones(3, 2, device=device, requires_grad=True), torch.tensor([2, 1]), order, order)
+    packed = PackedSequence(
+        torch.ones(3, 2, device=device, requires_grad=True), torch.tensor([2, 1]), order, order
+    )
     for length in (1, 4):
         yield pv.unpack_to_length(packed, length, truncate=True)
 
@@ -338,7 +405,9 @@ def compiled(function, backend="aot_eager"):
 EVERY = {
     "mask": lambda x, n: pv.real_mask(n, x.shape[1]),
     "mean": lambda x, n: pv.masked_loss(x, n, batch_first=True),
-    "function": lambda x, n: pv.masked_loss(F.cross_entropy, x, x.argmax(2), n, batch_first=True, ignore_index=1),
+    "function": lambda x, n: pv.masked_loss(
+        F.cross_entropy, x, x.argmax(2), n, batch_first=True, ignore_index=1
+    ),
     "sum": lambda x, n: pv.masked_loss(x.transpose(0, 1), n, reduction="sum"),
     "sequence": lambda x, n: pv.masked_loss(x, n, batch_first=True, reduction="sequence"),
     "right": lambda x, n: pv.align(x, n, batch_first=True),
@@ -352,12 +421,18 @@ EVERY = {
 
 @pytest.mark.parametrize("name", EVERY)
 def test_compiles_whole_with_dynamic_shapes(name):
-    function = compiled(EVERY[name], "eager" if name in ("mean", "sum", "left", "wide") else "aot_eager")  # takes long
+    function = compiled(
+        EVERY[name], "eager" if name in ("mean", "sum", "left", "wide") else "aot_eager"
+    )  # takes long
     for lengths, steps in (([3, 0, 2], 4), ([1, 5], 6), ([2, 7, 3, 4], 7)):
         n = torch.tensor(lengths)
         there, here = (padded(lengths, steps, 2).requires_grad_() for _ in range(2))
         yours, wanted = function(there, n), EVERY[name](here, n)
-        assert torch.allclose(yours, wanted) if wanted.is_floating_point() else torch.equal(yours, wanted)
+        assert (
+            torch.allclose(yours, wanted)
+            if wanted.is_floating_point()
+            else torch.equal(yours, wanted)
+        )
         if wanted.requires_grad:
             yours.square().sum().backward()
             wanted.square().sum().backward()
@@ -387,6 +462,9 @@ def test_exports_with_a_dynamic_batch(name):
     steps, size = torch.export.Dim("T", min=2), torch.export.Dim("B", min=2)
     shapes = {"x": {0: steps, 1: size}, "n": {0: size}}
     program = torch.export.export(Model(), example, dynamic_shapes=shapes).module()
-    for lengths, width in (([2, 5], 6), ([3, 1, 2], 3)):  # the second is square, which causes no warning in a program
+    for lengths, width in (
+        ([2, 5], 6),
+        ([3, 1, 2], 3),
+    ):  # the second is square, which causes no warning in a program
         x, n = padded(lengths, width, batch_first=False), torch.tensor(lengths)
         assert torch.equal(program(x, n), calls[name](x, n, batch_first=False))

@@ -33,20 +33,43 @@ CASES = st.fixed_dictionaries(
 OPERATOR = torch.ops.import_packviz_ops_operator
 
 
-def build(mode="LSTM", layers=1, bidirectional=False, batch_first=False, bias=True, dtype=torch.float32, **_):
+def build(
+    mode="LSTM",
+    layers=1,
+    bidirectional=False,
+    batch_first=False,
+    bias=True,
+    dtype=torch.float32,
+    **_,
+):
     options = {"relu": {"nonlinearity": "relu"}, "projected": {"proj_size": 2}}.get(mode, {})
     kind = {"relu": nn.RNN, "projected": nn.LSTM}.get(mode) or getattr(nn, mode)
     torch.manual_seed(0)
-    return kind(3, 4, layers, bias=bias, bidirectional=bidirectional, batch_first=batch_first, dtype=dtype, **options)
+    return kind(
+        3,
+        4,
+        layers,
+        bias=bias,
+        bidirectional=bidirectional,
+        batch_first=batch_first,
+        dtype=dtype,
+        **options,
+    )
 
 
 def batch(rnn, lengths, more=0, states=False):
     """Returns an input with `more` time steps than the longest length, the lengths, and a state."""
     dtype, rows = rnn.weight_ih_l0.dtype, rnn.num_layers * (1 + rnn.bidirectional)
     steps, size = max(lengths) + more, len(lengths)
-    x = torch.randn((size, steps, 3) if rnn.batch_first else (steps, size, 3), dtype=dtype, requires_grad=True)
+    x = torch.randn(
+        (size, steps, 3) if rnn.batch_first else (steps, size, 3), dtype=dtype, requires_grad=True
+    )
     sizes = (rnn.proj_size or 4, 4) if rnn.mode == "LSTM" else (4,)
-    hx = tuple(torch.randn(rows, size, n, dtype=dtype, requires_grad=True) for n in sizes) if states else None
+    hx = (
+        tuple(torch.randn(rows, size, n, dtype=dtype, requires_grad=True) for n in sizes)
+        if states
+        else None
+    )
     return x, torch.tensor(lengths), hx if hx is None or len(hx) == 2 else hx[0]
 
 
@@ -57,7 +80,9 @@ def flat(result):
 
 def by_torch(rnn, x, lengths, hx=None, total_length=None, padding_value=0.0):
     steps = x.shape[1 if rnn.batch_first else 0] if total_length is None else total_length
-    result, states = rnn(pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False), hx)
+    result, states = rnn(
+        pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False), hx
+    )
     return pad_packed_sequence(result, rnn.batch_first, padding_value, steps)[0], states
 
 
@@ -72,7 +97,9 @@ def assert_close(ours, theirs):
 def compiled(monkeypatch):
     """Makes `Ragged` run the code that a compiler would call."""
 
-    def forward(self, x, lengths, hx=None, *, batch_first=None, total_length=None, padding_value=0.0):
+    def forward(
+        self, x, lengths, hx=None, *, batch_first=None, total_length=None, padding_value=0.0
+    ):
         return self._compiled(x, lengths, hx, batch_first, total_length, padding_value)
 
     monkeypatch.setattr(operator.Ragged, "forward", forward)
@@ -88,7 +115,9 @@ def test_values_and_gradients_are_torchs(case):
     assert_close(ours, theirs)
     leaves = [x, *rnn.parameters(), *([] if hx is None else hx if isinstance(hx, tuple) else [hx])]
     weights = [torch.randn_like(one) for one in theirs]
-    assert_close(torch.autograd.grad(ours, leaves, weights), torch.autograd.grad(theirs, leaves, weights))
+    assert_close(
+        torch.autograd.grad(ours, leaves, weights), torch.autograd.grad(theirs, leaves, weights)
+    )
 
 
 def test_the_width_is_that_without_a_compiler_or_an_error(compiled):
@@ -96,11 +125,14 @@ def test_the_width_is_that_without_a_compiler_or_an_error(compiled):
     x, lengths, _ = batch(rnn, [2, 4])
     assert_close(flat(pv.Ragged(rnn)(x, lengths)), flat(by_torch(rnn, x, lengths)))
     x, lengths, _ = batch(rnn, [2, 4], more=2)
-    with pytest.raises(ValueError, match=r"longest length is 4, but x has T = 6.* pass total_length=x\.shape"):
+    with pytest.raises(
+        ValueError, match=r"longest length is 4, but x has T = 6.* pass total_length=x\.shape"
+    ):
         pv.Ragged(rnn)(x, lengths)
     for total in (4, 5, 9):
         assert_close(
-            flat(pv.Ragged(rnn)(x, lengths, total_length=total)), flat(by_torch(rnn, x, lengths, total_length=total))
+            flat(pv.Ragged(rnn)(x, lengths, total_length=total)),
+            flat(by_torch(rnn, x, lengths, total_length=total)),
         )
     with pytest.raises(ValueError, match="total_length is 3; give a whole number of at least 4"):
         pv.Ragged(rnn)(x, lengths, total_length=3)
@@ -129,14 +161,23 @@ def test_it_takes_the_place_of_the_rnn():
     rnn = build("projected", 2, True)
     ragged = pv.Ragged(rnn, "split")
     assert list(ragged.state_dict()) == list(rnn.state_dict())
-    assert [name for name, _ in ragged.named_parameters()] == [name for name, _ in rnn.named_parameters()]
-    assert all(one is other for one, other in zip(ragged.parameters(), rnn.parameters(), strict=True))
+    assert [name for name, _ in ragged.named_parameters()] == [
+        name for name, _ in rnn.named_parameters()
+    ]
+    assert all(
+        one is other for one, other in zip(ragged.parameters(), rnn.parameters(), strict=True)
+    )
     assert (ragged.hidden_size, ragged.proj_size, ragged.bidirectional) == (4, 2, True)
     ragged.flatten_parameters()
-    assert "LSTM(3, 4, proj_size=2, num_layers=2, bidirectional=True), method='split'" in repr(ragged)
+    assert "LSTM(3, 4, proj_size=2, num_layers=2, bidirectional=True), method='split'" in repr(
+        ragged
+    )
     with pytest.raises(AttributeError, match="'LSTM' object has no attribute 'hidden'"):
         _ = ragged.hidden
-    for wrong, error, said in (("pack", ValueError, "method is 'pack'"), (None, ValueError, "method is None")):
+    for wrong, error, said in (
+        ("pack", ValueError, "method is 'pack'"),
+        (None, ValueError, "method is None"),
+    ):
         with pytest.raises(error, match=said):
             pv.Ragged(rnn, wrong)
     with pytest.raises(TypeError, match="rnn is a Linear: give"):
@@ -151,7 +192,9 @@ def test_a_checkpoint_of_either_loads_into_the_other(assign):
     nn.init.normal_(rnn.weight_ih_l0)
     x, lengths, _ = batch(rnn, [3, 2])
     model = nn.ModuleDict({"rnn": other})
-    model.load_state_dict({f"rnn.{name}": value for name, value in rnn.state_dict().items()}, assign=assign)
+    model.load_state_dict(
+        {f"rnn.{name}": value for name, value in rnn.state_dict().items()}, assign=assign
+    )
     for method in ("auto", "packed"):
         other.method = method
         assert_close(flat(other(x, lengths)), flat(by_torch(rnn, x, lengths)))
@@ -175,7 +218,10 @@ def test_what_is_done_to_it_is_done_to_the_rnn():
     assert_close(flat(copied(x, lengths)), flat(ragged(x, lengths)))
     for method in ("auto", "packed"):
         copied.method = method
-        assert_close(flat(copied.double()(x.double(), lengths)), flat(by_torch(copied.rnn, x.double(), lengths)))
+        assert_close(
+            flat(copied.double()(x.double(), lengths)),
+            flat(by_torch(copied.rnn, x.double(), lengths)),
+        )
     assert ragged.weight_ih_l0.dtype == torch.float32
     parametrizations.weight_norm(rnn, "weight_hh_l0")
     assert_close(flat(pv.Ragged(rnn)(x, lengths)), flat(by_torch(rnn, x, lengths)))
@@ -186,16 +232,27 @@ def test_what_is_done_to_it_is_done_to_the_rnn():
 
 @pytest.mark.parametrize(
     ("mode", "states"),
-    [("projected", True), ("GRU", True), ("RNN", False), pytest.param("LSTM", False, marks=pytest.mark.slow)],
+    [
+        ("projected", True),
+        ("GRU", True),
+        ("RNN", False),
+        pytest.param("LSTM", False, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_opcheck(mode, states):
     rnn = build(mode, layers=2, bidirectional=True, batch_first=states)
     x, lengths, hx = batch(rnn, [4, 2], more=1, states=states)
-    h_0, c_0 = [*([] if hx is None else [hx] if isinstance(hx, torch.Tensor) else hx), None, None][:2]
+    h_0, c_0 = [*([] if hx is None else [hx] if isinstance(hx, torch.Tensor) else hx), None, None][
+        :2
+    ]
     settings = rnn.mode, True, rnn.batch_first, True, 5, False, 0.0
-    torch.library.opcheck(OPERATOR.ragged_rnn.default, (x, lengths, h_0, c_0, list(rnn.parameters()), *settings))
-    x, h_0, c_0, *weights = [one if one is None else one.detach() for one in (x, h_0, c_0, *rnn.parameters())]
+    torch.library.opcheck(
+        OPERATOR.ragged_rnn.default, (x, lengths, h_0, c_0, list(rnn.parameters()), *settings)
+    )
+    x, h_0, c_0, *weights = [
+        one if one is None else one.detach() for one in (x, h_0, c_0, *rnn.parameters())
+    ]
     taken = x, lengths, h_0, c_0, weights, *settings
     gradients = [torch.randn_like(one) for one in OPERATOR.ragged_rnn(*taken)]
     torch.library.opcheck(OPERATOR.ragged_rnn_backward.default, (*gradients, *taken))
@@ -215,7 +272,9 @@ class Model(nn.Module):
 BATCHES = ((2, 7, [7, 1]), (4, 3, [3, 0, 1, 3]), (3, 9, [4, 4, 4]))
 EXAMPLE = torch.randn(3, 5, 3), torch.tensor([5, 2, 3])
 # Inductor does not quote the folder of torch on the compiler's command line.
-CXX = pytest.mark.skipif(not shutil.which("g++") or " " in torch.__file__, reason="needs a C++ compiler, and no blanks")
+CXX = pytest.mark.skipif(
+    not shutil.which("g++") or " " in torch.__file__, reason="needs a C++ compiler, and no blanks"
+)
 
 
 def exported(model):
@@ -224,7 +283,9 @@ def exported(model):
     return torch.export.export(model, EXAMPLE, dynamic_shapes=shapes)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=[CXX, pytest.mark.slow])])
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=[CXX, pytest.mark.slow])]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_compiles_in_one_graph(backend):
     torch._dynamo.reset()
@@ -271,7 +332,9 @@ def test_a_saved_program_runs_and_says_what_to_import(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_an_exported_program_runs_when_it_is_compiled_ahead_of_time(tmp_path):
     model = Model("LSTM", 2).eval()
-    path = torch._inductor.aoti_compile_and_package(exported(model), package_path=str(tmp_path / "model.pt2"))
+    path = torch._inductor.aoti_compile_and_package(
+        exported(model), package_path=str(tmp_path / "model.pt2")
+    )
     run = torch._inductor.aoti_load_package(path)
     for size, steps, lengths in BATCHES:
         x, n = torch.randn(size, steps, 3), torch.tensor(lengths)
@@ -288,8 +351,11 @@ def test_a_copy_in_the_making_has_no_attributes():
 def test_onnx_says_what_to_use_instead_and_that_is_right():
     pytest.importorskip("onnxscript")
     model = Model("GRU").eval()
-    # In torch 2.7, the new exporter does not say that it exports, so its own error names the operator.
-    with pytest.raises(Exception, match=r"export with dynamo=False, which packs and pads|No ONNX .*ragged_rnn"):
+    # In torch 2.7, the new exporter does not say that it exports, so its own error names the
+    # operator.
+    with pytest.raises(
+        Exception, match=r"export with dynamo=False, which packs and pads|No ONNX .*ragged_rnn"
+    ):
         torch.onnx.export(model, EXAMPLE, io.BytesIO(), dynamo=True)
     file = io.BytesIO()
     names = {"input_names": ["x", "lengths"], "dynamic_axes": {"x": [0, 1], "lengths": [0]}}

@@ -67,7 +67,9 @@ def cells(*shape, dtype=torch.float64, device="cpu"):
 
 def padded(batch, rest=(), batch_first=False, **options):
     lengths, steps = batch
-    return cells(*((len(lengths), steps) if batch_first else (steps, len(lengths))), *rest, **options)
+    return cells(
+        *((len(lengths), steps) if batch_first else (steps, len(lengths))), *rest, **options
+    )
 
 
 def sort(batch):
@@ -77,7 +79,14 @@ def sort(batch):
 # --- the same values
 
 
-@given(batches(), trailing, st.booleans(), st.booleans(), st.sampled_from(FLOATS + COMPLEX + WHOLE), any_way)
+@given(
+    batches(),
+    trailing,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(FLOATS + COMPLEX + WHOLE),
+    any_way,
+)
 @example(([2] * 20, 2), (3,), True, False, torch.float32, "index")
 @example(([2, 1], 2), (), False, True, torch.float32, "index")
 def test_packs_as_torch(batch, rest, batch_first, enforce_sorted, dtype, way):
@@ -115,7 +124,14 @@ def test_pads_as_torch(batch, rest, batch_first, enforce_sorted, more, dtype, va
         assert torch.equal(*map(bits, grads))
 
 
-@given(batches(), trailing, st.booleans(), st.sampled_from(FLOATS + COMPLEX + WHOLE), st.booleans(), any_way)
+@given(
+    batches(),
+    trailing,
+    st.booleans(),
+    st.sampled_from(FLOATS + COMPLEX + WHOLE),
+    st.booleans(),
+    any_way,
+)
 def test_lists_as_torch(batch, rest, enforce_sorted, dtype, grad, way):
     lengths, _ = sort(batch) if enforce_sorted else batch
     grad = grad and dtype in FLOATS
@@ -132,7 +148,9 @@ def test_lists_as_torch(batch, rest, enforce_sorted, dtype, grad, way):
         for result in (lambda p: p.data, lambda p: rnn.pad_packed_sequence(p)[0]):
             both = [result(p) for p in (ours, theirs)]
             grads = [torch.autograd.grad(y, sequences, weights(y), retain_graph=True) for y in both]
-            assert all(torch.equal(bits(one), bits(other)) for one, other in zip(*grads, strict=True))
+            assert all(
+                torch.equal(bits(one), bits(other)) for one, other in zip(*grads, strict=True)
+            )
         wanted = [weights(s) for s in sequences]
         for found, one in zip(torch.autograd.grad(lists, sequences, wanted), wanted, strict=True):
             assert torch.equal(bits(found), bits(one))
@@ -158,7 +176,9 @@ def test_any_memory(way, batch_first, enforce_sorted):
             with context:
                 packed = module.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
                 back, _ = module.pad_packed_sequence(packed, batch_first)
-            found.append([packed, back, *torch.autograd.grad(back, wide, weights(back), retain_graph=True)])
+            found.append(
+                [packed, back, *torch.autograd.grad(back, wide, weights(back), retain_graph=True)]
+            )
         assert same(found[0], found[1]), name
 
 
@@ -184,7 +204,9 @@ def test_bad_input_is_refused_as_torch_does(way, grad):
 def test_lengths_beyond_the_time_steps_are_refused(way, lengths, batch_first):
     x = torch.randn((2, 3, 1) if batch_first else (3, 2, 1))
     b = lengths.index(max(lengths))
-    shape = r"\(2, 3, 1\), read as \(B, T, …\)" if batch_first else r"\(3, 2, 1\), read as \(T, B, …\)"
+    shape = (
+        r"\(2, 3, 1\), read as \(B, T, …\)" if batch_first else r"\(3, 2, 1\), read as \(T, B, …\)"
+    )
     said = rf"lengths\[{b}\] is {lengths[b]}, but input of shape {shape}, has T = 3: shorten it"
     enforced = (True, False) if lengths[0] >= lengths[1] else (False,)
     with by(way):
@@ -198,23 +220,52 @@ def test_lengths_beyond_the_time_steps_are_refused(way, lengths, batch_first):
 @pytest.mark.parametrize("enforce_sorted", [False, True])
 @pytest.mark.parametrize("equal", [False, True])
 def test_padding_values(way, enforce_sorted, equal):
-    values = [1.5, True, 2 + 1j, 1e300, float("nan"), float("inf"), -1, torch.tensor(3.0), torch.ones(1), 10**20, "0"]
-    for dtype in (torch.float32, torch.float16, torch.complex64, torch.int64, torch.uint8, torch.bool):
+    values = [
+        1.5,
+        True,
+        2 + 1j,
+        1e300,
+        float("nan"),
+        float("inf"),
+        -1,
+        torch.tensor(3.0),
+        torch.ones(1),
+        10**20,
+        "0",
+    ]
+    for dtype in (
+        torch.float32,
+        torch.float16,
+        torch.complex64,
+        torch.int64,
+        torch.uint8,
+        torch.bool,
+    ):
         data = cells(6, 2, dtype=dtype).requires_grad_(dtype in FLOATS)
-        packed = rnn.pack_padded_sequence(torch.zeros(3, 2), [3, 3] if equal else [3, 1], enforce_sorted=enforce_sorted)
+        packed = rnn.pack_padded_sequence(
+            torch.zeros(3, 2), [3, 3] if equal else [3, 1], enforce_sorted=enforce_sorted
+        )
         packed = packed._replace(data=data[: len(packed.data)])
         for value in values:
             with by(way):
                 ours = outcome(pv.pad_packed_sequence, packed, False, value)
                 longer = outcome(pv.pad_packed_sequence, packed, False, value, 5)
-            assert same(ours, outcome(rnn.pad_packed_sequence, packed, False, value)), (dtype, value)
-            assert same(longer, outcome(rnn.pad_packed_sequence, packed, False, value, 5)), (dtype, value)
+            assert same(ours, outcome(rnn.pad_packed_sequence, packed, False, value)), (
+                dtype,
+                value,
+            )
+            assert same(longer, outcome(rnn.pad_packed_sequence, packed, False, value, 5)), (
+                dtype,
+                value,
+            )
 
 
 @ways
 def test_total_lengths(way):
     for enforce_sorted in (True, False):
-        packed = rnn.pack_padded_sequence(torch.randn(4, 3, 2), [4, 4, 1], enforce_sorted=enforce_sorted)
+        packed = rnn.pack_padded_sequence(
+            torch.randn(4, 3, 2), [4, 4, 1], enforce_sorted=enforce_sorted
+        )
         packed = packed._replace(data=packed.data.requires_grad_())
         for total in (3, 4, 7, 0, -1, True, 5.0, torch.tensor(5), "5", None):
             with by(way):
@@ -232,7 +283,9 @@ def test_packed_by_hand(way):
             theirs = outcome(rnn.pad_packed_sequence, packed, batch_first)
             assert same(ours, theirs), packed
             if isinstance(ours, tuple) and ours[0].numel():
-                grads = [torch.autograd.grad(y, packed.data, weights(y))[0] for y, _ in (ours, theirs)]
+                grads = [
+                    torch.autograd.grad(y, packed.data, weights(y))[0] for y, _ in (ours, theirs)
+                ]
                 assert torch.equal(*map(bits, grads))
         with by(way):
             ours = outcome(pv.unpack_sequence, packed)
@@ -272,7 +325,9 @@ def test_gradcheck(way, lengths, batch_first):
 @ways
 def test_gradcheck_of_parts(way):
     def parts(x):
-        return tuple(y**2 for y in pv.unpack_sequence(pv.pack_sequence([x[0], x[1, :1], x[2, :2]], False)))
+        return tuple(
+            y**2 for y in pv.unpack_sequence(pv.pack_sequence([x[0], x[1, :1], x[2, :2]], False))
+        )
 
     x = torch.randn(3, 3, dtype=torch.float64).requires_grad_()
     with by(way):
@@ -286,9 +341,17 @@ def test_results_may_be_changed_in_place(way):
         for lengths in ([3, 1], [1, 3], [3, 3]):
             found = []
             for module, context in ((pv, by(way)), (rnn, nullcontext())):
-                x = torch.arange(12.0).reshape(2, 3, 2).transpose(0, int(not batch_first)).clone().requires_grad_()
+                x = (
+                    torch.arange(12.0)
+                    .reshape(2, 3, 2)
+                    .transpose(0, int(not batch_first))
+                    .clone()
+                    .requires_grad_()
+                )
                 with context:
-                    packed = module.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+                    packed = module.pack_padded_sequence(
+                        x, lengths, batch_first, enforce_sorted=False
+                    )
                     packed.data.mul_(3)
                     y, n = module.pad_packed_sequence(packed, batch_first)
                 y[0, 0] = 0
@@ -339,7 +402,9 @@ def test_backward_is_linear():
 def made(monkeypatch):
     """Returns a list that gets an entry for each new route."""
     found = []
-    monkeypatch.setattr(indices, "Route", lambda *a, Route=indices.Route: found.append(1) or Route(*a))
+    monkeypatch.setattr(
+        indices, "Route", lambda *a, Route=indices.Route: found.append(1) or Route(*a)
+    )
     return found
 
 
@@ -360,7 +425,9 @@ def test_one_index_for_the_way_there_and_back(monkeypatch, kind, batch_first):
         pv.pad_packed_sequence(out, batch_first)
         pv.pad_packed_sequence(out._replace(data=out.data.double()), batch_first)
         assert len(routes) == 1
-    wanted = rnn.pad_packed_sequence(model(rnn.pack_padded_sequence(x, n, batch_first, False))[0], batch_first)[0]
+    wanted = rnn.pad_packed_sequence(
+        model(rnn.pack_padded_sequence(x, n, batch_first, False))[0], batch_first
+    )[0]
     assert torch.allclose(y, wanted)
 
 
@@ -429,19 +496,31 @@ def test_functional_transforms_are_torchs_affair(way):
     with by(way), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for make, one in ((pack, x), (pad, rows)):
-            for transform in (torch.func.vmap, lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))):
-                ours, theirs = (outcome(transform(make(module)), one.clone().requires_grad_()) for module in (pv, rnn))
-                assert torch.equal(ours, theirs) if isinstance(ours, torch.Tensor) else ours == theirs
+            for transform in (
+                torch.func.vmap,
+                lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).sum())),
+            ):
+                ours, theirs = (
+                    outcome(transform(make(module)), one.clone().requires_grad_())
+                    for module in (pv, rnn)
+                )
+                assert (
+                    torch.equal(ours, theirs) if isinstance(ours, torch.Tensor) else ours == theirs
+                )
             with forward_ad.dual_level():
                 dual = [
-                    forward_ad.make_dual(one[0].clone().requires_grad_(), torch.ones_like(one[0])) for _ in range(2)
+                    forward_ad.make_dual(one[0].clone().requires_grad_(), torch.ones_like(one[0]))
+                    for _ in range(2)
                 ]
-                ours, theirs = (outcome(make(module), d) for module, d in zip((pv, rnn), dual, strict=True))
+                ours, theirs = (
+                    outcome(make(module), d) for module, d in zip((pv, rnn), dual, strict=True)
+                )
                 if isinstance(ours, torch.Tensor):
                     assert torch.equal(*(forward_ad.unpack_dual(y).tangent for y in (ours, theirs)))
                 else:
                     assert ours == theirs
             jacobians = [
-                torch.autograd.functional.jacobian(make(module), one[0], vectorize=True) for module in (pv, rnn)
+                torch.autograd.functional.jacobian(make(module), one[0], vectorize=True)
+                for module in (pv, rnn)
             ]
             assert torch.equal(*jacobians)

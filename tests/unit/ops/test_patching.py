@@ -45,7 +45,11 @@ def places():
 @pytest.fixture
 def found_before(monkeypatch, places):
     """Replaces the search, which takes a second in a process as large as this one, by what it found before."""
-    monkeypatch.setattr(holders, "find", lambda _: [(held, place) for held, place in places if place._held() is held])
+    monkeypatch.setattr(
+        holders,
+        "find",
+        lambda _: [(held, place) for held, place in places if place._held() is held],
+    )
 
 
 # --- replaced, and undone
@@ -94,7 +98,12 @@ def test_leaves_others_work_alone():
 # --- no recursion
 
 
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=24), st.booleans(), st.booleans(), st.booleans())
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=24),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
 def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted, grad):
     """The names are replaced by hand, without `patch_torch`."""
     lengths = sorted(lengths, reverse=True) if enforce_sorted else lengths
@@ -138,7 +147,11 @@ class Tagger(torch.nn.Module):
 def there_and_back(x: torch.Tensor, lengths: torch.Tensor):
     packed = rnn.pack_padded_sequence(x, lengths, False, False)
     parts = rnn.unpack_sequence(packed)
-    return rnn.pad_packed_sequence(packed, padding_value=2.0)[0], parts, rnn.pack_sequence(parts, False).data
+    return (
+        rnn.pad_packed_sequence(packed, padding_value=2.0)[0],
+        parts,
+        rnn.pack_sequence(parts, False).data,
+    )
 
 
 def exported(model, inputs):
@@ -156,11 +169,17 @@ def by_compiling(model, x, lengths):
 
 
 WAYS = {
-    "script": lambda model, x, n: torch.jit.script(types.FunctionType(there_and_back.__code__, globals()))(x, n),
-    "trace": lambda model, x, n: torch.jit.trace(model, (x, n), check_trace=False)(x.flip(0), torch.tensor([20, 1, 2])),
+    "script": lambda model, x, n: torch.jit.script(
+        types.FunctionType(there_and_back.__code__, globals())
+    )(x, n),
+    "trace": lambda model, x, n: torch.jit.trace(model, (x, n), check_trace=False)(
+        x.flip(0), torch.tensor([20, 1, 2])
+    ),
     "onnx": lambda model, x, n: exported(model, (x, n)),
     "compile": by_compiling,
-    "vmap": lambda model, x, n: torch.func.vmap(lambda x: rnn.pack_padded_sequence(x, n, False, False).data)(x[None]),
+    "vmap": lambda model, x, n: torch.func.vmap(
+        lambda x: rnn.pack_padded_sequence(x, n, False, False).data
+    )(x[None]),
 }
 
 
@@ -178,6 +197,8 @@ def test_what_torch_makes_of_it():
         with pv.patch_torch():
             ours = made()
     torch.compiler.reset()
-    assert sum(isinstance(one, str) for one in theirs.values()) <= 1  # some releases cannot do all of it
+    assert (
+        sum(isinstance(one, str) for one in theirs.values()) <= 1
+    )  # some releases cannot do all of it
     for way in WAYS:
         assert same(ours[way], theirs[way]), way

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.bench.machine import peak
 from packviz.check import networks
 from packviz.count import profile
+from packviz.measure.machine import peak
 from packviz.ops import private, running
 from packviz.ops.running import METHODS
 
@@ -29,7 +29,9 @@ def is_private(name):
 
 
 def trees():
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
+    return {
+        path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HOUSE.rglob("*.py"))
+    }
 
 
 def names_of_ours(found):
@@ -49,7 +51,10 @@ def uses(tree):
         if isinstance(node, ast.Attribute):
             yield node.lineno, ast.unparse(node), [node.attr]
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = (".".join(filter(None, [getattr(node, "module", ""), one.name])) for one in node.names)
+            names = (
+                ".".join(filter(None, [getattr(node, "module", ""), one.name]))
+                for one in node.names
+            )
             yield from ((node.lineno, name, name.split(".")) for name in names)
 
 
@@ -67,7 +72,8 @@ def test_no_other_file_names_what_is_private_in_torch():
         f"{path.relative_to(HOUSE)}:{line}: {name}"
         for path, tree in found.items()
         for line, name, parts in uses(tree)
-        if name.startswith(UNDOCUMENTED) or any(is_private(part) and part not in ours for part in parts)
+        if name.startswith(UNDOCUMENTED)
+        or any(is_private(part) and part not in ours for part in parts)
     ]
     said = {text for _, text in strings(one) if is_private(text) or "._" in text}
     strangers += [
@@ -95,8 +101,14 @@ class Without:
 def private_paths():
     """Returns torch's private names in that file, except those of single objects."""
     tree = ast.parse(ONE_FILE.read_text(encoding="utf-8"))
-    paths = {name for _, name, _ in uses(tree) if name.split(".")[0] in ("torch", "nn", "forward_ad")}
-    found = {path for path in paths if path.startswith(UNDOCUMENTED) or any(map(is_private, path.split(".")))}
+    paths = {
+        name for _, name, _ in uses(tree) if name.split(".")[0] in ("torch", "nn", "forward_ad")
+    }
+    found = {
+        path
+        for path in paths
+        if path.startswith(UNDOCUMENTED) or any(map(is_private, path.split(".")))
+    }
     return sorted(found | set(KERNELS) - {"torch.utils._python_dispatch.TorchDispatchMode"})
 
 

@@ -58,13 +58,18 @@ class Case:
         self.rnn, self.lengths, self.options = rnn, lengths, options
         dtype, rows = rnn.weight_ih_l0.dtype, rnn.num_layers * (1 + rnn.bidirectional)
         generator = torch.Generator().manual_seed(seed)
-        x = torch.randn(len(lengths), max(lengths) + extra, rnn.input_size, generator=generator).to(dtype)
+        x = torch.randn(len(lengths), max(lengths) + extra, rnn.input_size, generator=generator).to(
+            dtype
+        )
         for row, n in zip(x, lengths, strict=True):
             row[n:] = padding
         self.first = options.get("batch_first", rnn.batch_first)
         self.x = (x if self.first else x.transpose(0, 1).contiguous()).requires_grad_()
         sizes = (rnn.proj_size or rnn.hidden_size, *[rnn.hidden_size] * (rnn.mode == "LSTM"))
-        states = [torch.randn(rows, len(lengths), n, generator=generator).to(dtype).requires_grad_() for n in sizes]
+        states = [
+            torch.randn(rows, len(lengths), n, generator=generator).to(dtype).requires_grad_()
+            for n in sizes
+        ]
         self.hx = (tuple(states) if len(states) > 1 else states[0]) if hx else None
         self.inputs = [self.x, *(states if hx else ()), *rnn.parameters()]
 
@@ -94,11 +99,15 @@ def cases(draw, dtypes=(torch.float64, torch.float32)):
     if draw(st.booleans()):
         lengths = [lengths[0]] * len(lengths)
     extra = draw(st.integers(0, 3))
-    total_length = draw(st.sampled_from([None, max(lengths), max(lengths) + extra, max(lengths) + 4]))
+    total_length = draw(
+        st.sampled_from([None, max(lengths), max(lengths) + extra, max(lengths) + 4])
+    )
     padding = draw(st.sampled_from([0.0, float("nan"), float("inf"), 1e30]))
     how = {"total_length": total_length, "padding_value": draw(st.sampled_from([0.0, -2.5]))}
     how |= {"batch_first": draw(st.booleans())} if draw(st.booleans()) else {}
-    return Case(rnn, lengths, extra, padding, draw(st.booleans()), draw(st.integers(0, 1000)), **how)
+    return Case(
+        rnn, lengths, extra, padding, draw(st.booleans()), draw(st.integers(0, 1000)), **how
+    )
 
 
 def case(cell, dtype=torch.float32, lengths=(4, 7, 1, 4, 6), **options):
@@ -110,7 +119,10 @@ def case(cell, dtype=torch.float32, lengths=(4, 7, 1, 4, 6), **options):
 # Values and gradients.
 
 
-@given(cases(), st.tuples(st.booleans(), st.booleans(), st.booleans()).filter(lambda which: any(which[:2])))
+@given(
+    cases(),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()).filter(lambda which: any(which[:2])),
+)
 def test_every_method_gives_what_packing_gives(case, which):
     expected = case.expected()
     gradients = case.gradients(expected, which)
@@ -135,17 +147,23 @@ def test_empty_sequences_have_padding_and_their_initial_state(case, shorter):
     alone = None if case.hx is None else alone if isinstance(case.hx, tuple) else alone[0]
     value, width = case.options["padding_value"], case.options["total_length"] or max(n)
     rows = (case.x if case.first else case.x.transpose(0, 1))[some]
-    expected = packed(case.rnn, rows, [n[b] for b in some], alone, width, value, True) if some else None
+    expected = (
+        packed(case.rnn, rows, [n[b] for b in some], alone, width, value, True) if some else None
+    )
     for method in METHODS:
         found = case.run(method)
         out, *finals = flat(found)
         out = out if case.first else out.transpose(0, 1)
         assert out.shape[1] == width
         assert (out[empty] == value).all()
-        for final, state in zip(finals, states or [torch.zeros_like(t) for t in finals], strict=True):
+        for final, state in zip(
+            finals, states or [torch.zeros_like(t) for t in finals], strict=True
+        ):
             assert torch.equal(final[:, empty], state[:, empty])
         if expected is None:
-            assert not any(t.any() for t in case.gradients(found)[-len(list(case.rnn.parameters())) :])
+            assert not any(
+                t.any() for t in case.gradients(found)[-len(list(case.rnn.parameters())) :]
+            )
             continue
         kept = [out[some], *(final[:, some] for final in finals)]
         same(kept, flat(expected))
@@ -171,15 +189,24 @@ def test_packed_in_packed_out(case, enforce_sorted):
     gradients = case.gradients((expected.data, state), retain_graph=True)
     for method in METHODS:
         found, final = pv.run(case.rnn, x, hx=case.hx, method=method)
-        assert all(a is b or torch.equal(a, b) for a, b in zip(found[1:], expected[1:], strict=True))
+        assert all(
+            a is b or torch.equal(a, b) for a, b in zip(found[1:], expected[1:], strict=True)
+        )
         same(flat((found.data, final)), flat((expected.data, state)))
         same(case.gradients((found.data, final), retain_graph=True), gradients)
 
 
 def test_what_a_packed_batch_comes_without():
     x = pack_padded_sequence(X, [6, 2])
-    for more in ({"lengths": [6, 2]}, {"batch_first": False}, {"total_length": 6}, {"padding_value": 1.0}):
-        with pytest.raises(TypeError, match="x is packed, so it has its own lengths and stays packed"):
+    for more in (
+        {"lengths": [6, 2]},
+        {"batch_first": False},
+        {"total_length": 6},
+        {"padding_value": 1.0},
+    ):
+        with pytest.raises(
+            TypeError, match="x is packed, so it has its own lengths and stays packed"
+        ):
             pv.run(LSTM, x, **more)
     by_hand = x._replace(batch_sizes=torch.tensor([1, 2]))
     with pytest.raises(RuntimeError) as theirs:
@@ -194,7 +221,11 @@ def test_what_a_packed_batch_comes_without():
 def test_there_is_no_gradient_where_torch_has_none(cell, options, lengths):
     """This holds for all results and inputs. After one step, for example, c_n does not depend on the projection."""
     one = case(cell, torch.float64, lengths, hx=True, **options)
-    kinds = [[one.x], [*(one.hx if isinstance(one.hx, tuple) else [one.hx])], [*one.rnn.parameters()]]
+    kinds = [
+        [one.x],
+        [*(one.hx if isinstance(one.hx, tuple) else [one.hx])],
+        [*one.rnn.parameters()],
+    ]
     results = len(flat(one.expected()))
     for wanted in (kinds, kinds[:2], kinds[2:]):
         for t in one.inputs:
@@ -218,11 +249,23 @@ def test_without_gradients_it_is_the_same(case):
         case.gradients(case.run(method))
 
 
-FUSED = case(nn.LSTM, bidirectional=True, num_layers=2, hx=True), case(nn.LSTM, lengths=(5, 5, 5), hx=True)  # float32
+FUSED = (
+    case(nn.LSTM, bidirectional=True, num_layers=2, hx=True),
+    case(nn.LSTM, lengths=(5, 5, 5), hx=True),
+)  # float32
 TWICE = [(one, 1e-3) for one in FUSED] + [
     (case(cell, torch.float64, lengths, hx=True, **options), 1e-10)
-    for cell in (nn.RNN, partial(nn.RNN, nonlinearity="relu"), nn.GRU, nn.LSTM, partial(nn.LSTM, proj_size=2))
-    for lengths, options in (((2, 3, 1), {}), ((2, 2), {"bidirectional": True, "num_layers": 2, "bias": False}))
+    for cell in (
+        nn.RNN,
+        partial(nn.RNN, nonlinearity="relu"),
+        nn.GRU,
+        nn.LSTM,
+        partial(nn.LSTM, proj_size=2),
+    )
+    for lengths, options in (
+        ((2, 3, 1), {}),
+        ((2, 2), {"bidirectional": True, "num_layers": 2, "bias": False}),
+    )
 ]
 
 
@@ -314,7 +357,9 @@ def test_other_weights_for_one_call(cell, method):
 class Doubled(nn.GRU):
     def forward(self, x, hx=None):
         out, final = super().forward(x, hx)
-        return (out._replace(data=2 * out.data) if isinstance(out, PackedSequence) else 2 * out), final
+        return (
+            out._replace(data=2 * out.data) if isinstance(out, PackedSequence) else 2 * out
+        ), final
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own warnings, from tracing
@@ -324,7 +369,9 @@ def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
     """The dimensions have the caller's order, also for a module whose weights are not in one piece on a GPU."""
     for cell in (nn.GRU, Doubled):
         some, seen = Case(cell(3, 4), lengths, **options), []
-        handle = some.rnn.register_forward_hook(lambda module, given, result, seen=seen: seen.append(1))
+        handle = some.rnn.register_forward_hook(
+            lambda module, given, result, seen=seen: seen.append(1)
+        )
         for method in METHODS:
             same(flat(some.run(method)), flat(some.expected()))
         assert len(seen) == 2 * len(METHODS)
@@ -334,11 +381,15 @@ def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
     with torch.no_grad():
         for method in ("packed", "padded"):
             same(flat(some.run(method)), flat(some.expected()))
-        traced = torch.jit.trace(lambda x: pv.run(some.rnn, x, some.lengths, **options)[0], some.x, check_trace=False)
+        traced = torch.jit.trace(
+            lambda x: pv.run(some.rnn, x, some.lengths, **options)[0], some.x, check_trace=False
+        )
         same([traced(some.x)], flat(some.expected())[:1])
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's own warning, after any graph break
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor"
+)  # dynamo's own warning, after any graph break
 def test_compiled():
     some = case(nn.LSTM)
 
@@ -347,7 +398,10 @@ def test_compiled():
 
     found = torch.compile(model, backend="eager")(some.x)
     same([found], [packed(some.rnn, some.x * 2, some.lengths)[0] + 1])
-    same(torch.autograd.grad(found.sum(), some.inputs), torch.autograd.grad(model(some.x).sum(), some.inputs))
+    same(
+        torch.autograd.grad(found.sum(), some.inputs),
+        torch.autograd.grad(model(some.x).sum(), some.inputs),
+    )
     torch.compiler.reset()
 
 
@@ -373,7 +427,10 @@ def test_what_torch_does_otherwise_is_torchs(method, monkeypatch):
         assert pv.plan(some.rnn, some.lengths).method == "packed"
     monkeypatch.setattr(running, "IS_TESTED", False)
     assert all(map(torch.equal, flat(some.run(method)), flat(some.expected())))
-    assert pv.plan(some.rnn, some.lengths).reason == f"packviz has not been tested on torch {torch.__version__}"
+    assert (
+        pv.plan(some.rnn, some.lengths).reason
+        == f"packviz has not been tested on torch {torch.__version__}"
+    )
 
 
 # The plan.
@@ -388,7 +445,9 @@ def test_a_plan_in_words():
     assert pv.draw.Stairs(range(128, 0, -1), stairs.cuts).wasted
     hooked = nn.GRU(2, 3)
     hooked.register_forward_hook(lambda *given: None)
-    assert repr(pv.plan(hooked, [3, 2])).startswith("auto takes: packed\nreason: only this method calls the module")
+    assert repr(pv.plan(hooked, [3, 2])).startswith(
+        "auto takes: packed\nreason: only this method calls the module"
+    )
     with pytest.raises(TypeError, match=r"rnn is a Linear: give an nn\.RNN, nn\.GRU or"):
         pv.plan(nn.Linear(1, 1), [1])
     with pytest.raises(ValueError, match=r"lengths\[1\] is -1"):
@@ -418,7 +477,9 @@ def test_a_plan_for_another_device(cell, lengths, dtype, training, monkeypatch):
 def test_a_plan_for_a_device_that_only_torchs_kernels_support():
     for rnn in (LSTM, pv.Spec("LSTM", 3, 4)):
         assert pv.plan(rnn, [5, 5], device="mps").method == "packed"
-        assert "no other method supports the device mps" in pv.plan(rnn, [5, 2], device="mps").reason
+        assert (
+            "no other method supports the device mps" in pv.plan(rnn, [5, 2], device="mps").reason
+        )
     with pytest.raises(RuntimeError, match="device string: gpu"):
         pv.plan(LSTM, [5, 2], device="gpu")
 
@@ -458,8 +519,16 @@ REFUSED = [
     ((LSTM, X, [6, 2], TWO), ValueError, "got (1, 3, 4) and (1, 3, 4)"),
     ((nn.GRU(3, 4), X, [6, 2], torch.zeros(1, 2, 5)), ValueError, "hx must be h_0 (1, 2, 4), got"),
     ((nn.GRU(3, 4), X, [6, 2], (X, X)), ValueError, "hx must be h_0 (1, 2, 4), got"),
-    ((LSTM, X, [6, 6], (STATE, STATE.to("meta"))), ValueError, "hx is on meta, but x is on cpu; move hx to cpu"),
-    ((LSTM, X, [6, 2], (STATE, STATE.double())), ValueError, "hx is torch.float64, but x is torch.float32"),
+    (
+        (LSTM, X, [6, 6], (STATE, STATE.to("meta"))),
+        ValueError,
+        "hx is on meta, but x is on cpu; move hx to cpu",
+    ),
+    (
+        (LSTM, X, [6, 2], (STATE, STATE.double())),
+        ValueError,
+        "hx is torch.float64, but x is torch.float32",
+    ),
 ]
 
 
@@ -475,14 +544,18 @@ def test_methods_cuts_and_numbers_that_are_refused():
         said = f"method is {wrong!r}; choose one of 'auto', 'packed', 'padded', 'split', 'staircase', or give the cuts"
         with pytest.raises(ValueError, match=re.escape(said)):
             pv.run(LSTM, X, [6, 2], method=wrong)
-    with pytest.raises(ValueError, match=re.escape("cuts are (0, 3); give time steps that rise from 0 to 6")):
+    with pytest.raises(
+        ValueError, match=re.escape("cuts are (0, 3); give time steps that rise from 0 to 6")
+    ):
         pv.run(LSTM, X, [6, 6], method=(0, 3))
     for method in METHODS:
         for lengths in ([6, 2], [6, 6]):
             with pytest.raises(TypeError, match="padding_value must be a number, got None"):
                 pv.run(LSTM, X, lengths, padding_value=None, method=method)
             for wrong in (True, 8.0, 3):
-                with pytest.raises(ValueError, match=f"total_length is {wrong}; give a whole number of at least 6"):
+                with pytest.raises(
+                    ValueError, match=f"total_length is {wrong}; give a whole number of at least 6"
+                ):
                     pv.run(LSTM, X, lengths, total_length=wrong, method=method)
             assert len(pv.run(LSTM, X, lengths, total_length=np.int64(8), method=method)[0]) == 8
 
@@ -509,7 +582,10 @@ def test_states_in_any_strides(cell, lengths, method):
         same(flat(found), flat(expected))
         same(some.gradients(found, retain_graph=True), some.gradients(expected))
         if cell is nn.LSTM:  # torch accepts a list, too
-            same(flat(pv.run(some.rnn, some.x, lengths, list(some.hx), method=method)), flat(expected))
+            same(
+                flat(pv.run(some.rnn, some.x, lengths, list(some.hx), method=method)),
+                flat(expected),
+            )
 
 
 def test_relu_may_grow_in_the_padding():

@@ -33,17 +33,34 @@ def test_each_epoch_is_shuffled_anew_and_can_be_chosen():
     assert list(resumed) == first
 
 
-@given(lengths, st.integers(1, 9), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.integers(0, 3))
+@given(
+    lengths,
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.booleans(),
+    st.integers(0, 3),
+)
 def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, epoch):
     samplers = [
-        pv.BucketSampler(n, batch_size, window=window, drop_last=drop_last, seed=1, num_replicas=workers, rank=rank)
+        pv.BucketSampler(
+            n,
+            batch_size,
+            window=window,
+            drop_last=drop_last,
+            seed=1,
+            num_replicas=workers,
+            rank=rank,
+        )
         for rank in range(workers)
     ]
     epochs = []
     for sampler in samplers:
         sampler.set_epoch(epoch)
         epochs.append(list(sampler))
-        assert len(epochs[-1]) == len(sampler)  # with different numbers of steps, workers would wait forever
+        assert len(epochs[-1]) == len(
+            sampler
+        )  # with different numbers of steps, workers would wait forever
     assert len({len(batches) for batches in epochs}) == 1
     assert all(0 < len(batch) <= batch_size for batches in epochs for batch in batches)
     everyone = [i for batches in epochs for batch in batches for i in batch]
@@ -64,7 +81,10 @@ def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, e
         ({"seed": -1}, "seed is -1; give a whole number of at least 0"),
         ({"lengths": [-1]}, r"lengths\[0\] is -1"),
         ({"num_replicas": 0}, "num_replicas is 0; give"),
-        ({"rank": 2, "num_replicas": 2}, "rank is 2; give a number from 0 to 1, below num_replicas"),
+        (
+            {"rank": 2, "num_replicas": 2},
+            "rank is 2; give a number from 0 to 1, below num_replicas",
+        ),
     ],
 )
 def test_bad_input_is_refused(options, message):

@@ -9,7 +9,13 @@ from torch import nn
 
 from packviz.ops import agreement, tolerance
 from packviz.ops.agreement import relative_difference
-from packviz.ops.tolerance import TOLERANCE, full_precision, multiplies_in_tf32, of_gradients, of_states
+from packviz.ops.tolerance import (
+    TOLERANCE,
+    full_precision,
+    multiplies_in_tf32,
+    of_gradients,
+    of_states,
+)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -20,7 +26,9 @@ def test_rounding_passes_and_more_does_not(dtype):
     found = lstm.to(dtype)(x.to(dtype))[0]
     if dtype != torch.float64:  # the reference is float32
         assert relative_difference(found, wanted) <= of_states(dtype, "cpu")
-    assert relative_difference(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
+    assert relative_difference(
+        wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted
+    ) > of_states(dtype, "cpu")
     assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
 
 
@@ -79,7 +87,10 @@ def test_the_relative_error_is_that_of_the_first_results_that_are_too_far_off():
     error, wrong = agreement.relative_error(near, right, tolerance.of_gradients)
     assert (error, wrong) == (pytest.approx(1e-6, rel=0.1), None)
     assert agreement.relative_error(far, right, tolerance.of_gradients) == (2.0, 1)
-    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], tolerance.of_gradients) == (math.inf, 0)
+    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], tolerance.of_gradients) == (
+        math.inf,
+        0,
+    )
     assert agreement.relative_error([], [], tolerance.of_gradients) == (0.0, None)
     with pytest.raises(ValueError, match="argument 2 is longer"):
         agreement.relative_error([], right, tolerance.of_gradients)

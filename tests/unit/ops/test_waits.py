@@ -35,7 +35,9 @@ def meta(monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 def test_run_does_not_wait(kind, lengths, method):
     sizes = [(1, False), (2, True)]
-    for training, (layers, both) in zip((True, False), sizes if len(set(lengths)) > 1 else sizes[::-1], strict=True):
+    for training, (layers, both) in zip(
+        (True, False), sizes if len(set(lengths)) > 1 else sizes[::-1], strict=True
+    ):
         rnn = kind(3, 4, layers, bidirectional=both, batch_first=True, device="meta")
         x = torch.ones(len(lengths), 8, 3, device="meta", requires_grad=training)
         running.forget()
@@ -47,7 +49,9 @@ def test_run_does_not_wait(kind, lengths, method):
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
-@pytest.mark.parametrize(("training", "in_order"), [(True, False), (True, True), (False, False), (False, True)])
+@pytest.mark.parametrize(
+    ("training", "in_order"), [(True, False), (True, True), (False, False), (False, True)]
+)
 def test_the_drop_ins_do_not_wait(lengths, training, in_order):
     lengths = sorted(lengths, reverse=True) if in_order else lengths
     x = torch.ones(7, len(lengths), 3, device="meta", requires_grad=training)
@@ -80,12 +84,18 @@ def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
     laid = kernels.in_one_piece(given)
     assert all(map(torch.equal, laid, given))
     order = [0, 1, *[len(laid) - 1] * bool(proj_size), *[2, 3] * bias]
-    every = torch.cat([given[i].detach().flatten() for i in order] + [torch.zeros(0 if bias else 32)])
-    assert torch.equal(torch.tensor(laid[0].untyped_storage(), dtype=torch.uint8).view(torch.float32), every)
+    every = torch.cat(
+        [given[i].detach().flatten() for i in order] + [torch.zeros(0 if bias else 32)]
+    )
+    assert torch.equal(
+        torch.tensor(laid[0].untyped_storage(), dtype=torch.uint8).view(torch.float32), every
+    )
     assert laid[0].storage_offset() == 0
     assert kernels.in_one_piece(laid) is laid
     numbers = [torch.randn(weight.shape) for weight in given]
-    gradients = torch.autograd.grad([(w * n).sum() for w, n in zip(laid, numbers, strict=True)], given)
+    gradients = torch.autograd.grad(
+        [(w * n).sum() for w, n in zip(laid, numbers, strict=True)], given
+    )
     assert all(map(torch.equal, gradients, numbers))
 
 
@@ -100,18 +110,27 @@ def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
         (False, False, False, (0.5, False)),
     ],
 )
-def test_in_eval_mode_there_is_a_backward_pass_too(monkeypatch, lengths, flat, training, grad, frozen, how):
+def test_in_eval_mode_there_is_a_backward_pass_too(
+    monkeypatch, lengths, flat, training, grad, frozen, how
+):
     """`run` calls the kernel for weights in one piece, and otherwise the module, which puts them in one piece."""
     rnn = nn.GRU(3, 4, 2, dropout=0.5, device="meta").train(training).requires_grad_(not frozen)
     if flat:
         weights = torch.empty(sum(weight.numel() for weight in rnn.parameters()), device="meta")
-        for weight, laid in zip(rnn.parameters(), weights.split([w.numel() for w in rnn.parameters()]), strict=True):
+        for weight, laid in zip(
+            rnn.parameters(), weights.split([w.numel() for w in rnn.parameters()]), strict=True
+        ):
             weight.data = laid.view_as(weight)
     seen = []
-    monkeypatch.setattr(running, "kernel", lambda mode: lambda *given: seen.append(given) or torch.gru(*given))
+    monkeypatch.setattr(
+        running, "kernel", lambda mode: lambda *given: seen.append(given) or torch.gru(*given)
+    )
     with torch.set_grad_enabled(grad):
         pv.run(
-            rnn, torch.ones(7, 3, 3, device="meta"), lengths, method="packed" if lengths[0] > lengths[1] else "padded"
+            rnn,
+            torch.ones(7, 3, 3, device="meta"),
+            lengths,
+            method="packed" if lengths[0] > lengths[1] else "padded",
         )
     is_direct = flat or (grad and not training)
     assert len(seen) == is_direct

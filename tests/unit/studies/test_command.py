@@ -20,13 +20,30 @@ def said(arguments, capsys):
 def test_every_option_arrives(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     path = tmp_path / "result.json"
-    options = ["--setup", "B", "--setup", "evenly", "A", "--threads", "2", "--methods", "packed, padded"]
+    options = [
+        "--setup",
+        "B",
+        "--setup",
+        "evenly",
+        "A",
+        "--threads",
+        "2",
+        "--methods",
+        "packed, padded",
+    ]
     assert said([*TINY, *options, "--out", path], capsys)[0] == 0
     result = benchmark.recorded(path)
-    assert result.provenance["parameters"] == {"methods": ["packed", "padded"], "batch_size": 64, "rounds": 1}
+    assert result.provenance["parameters"] == {
+        "methods": ["packed", "padded"],
+        "batch_size": 64,
+        "rounds": 1,
+    }
     assert result.provenance["threads"] == 2
     assert result.setups == ["A", "B", "evenly"]
-    assert said([*TINY, *options, "--out", path], capsys)[::2] == (0, "")  # nothing is left to measure
+    assert said([*TINY, *options, "--out", path], capsys)[::2] == (
+        0,
+        "",
+    )  # nothing is left to measure
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -42,20 +59,39 @@ def test_defaults_are_the_forums_or_a_try(monkeypatch, quick):
     ((points, parameters),) = asked
     assert {point.setup for point in points} == {"A", "B"}
     assert {point.steps for point in points} == {*range(32, 129 if quick else 513, 32)}
-    assert parameters == {"methods": ["padded", "packed"], "batch_size": 64 if quick else 512, "rounds": 3}
+    assert parameters == {
+        "methods": ["padded", "packed"],
+        "batch_size": 64 if quick else 512,
+        "rounds": 3,
+    }
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--only", "Transformer"], "no point matches --only 'Transformer'; a point's name looks like 'setup"),
+        (
+            ["--only", "Transformer"],
+            "no point matches --only 'Transformer'; a point's name looks like 'setup",
+        ),
         (["--threads", "9999"], "threads is 9999"),
         (["--methods", "padded,magic"], "methods is 'magic'; choose one of 'padded', 'packed'"),
-        (["--quick", "--out", "no where/a.json"], "cannot write no where/a.json: there is no folder no where"),
-        (["--out", __file__], f"--out is {__file__!r}; its name must end in .json, which sets the format\n"),
+        (
+            ["--quick", "--out", "no where/a.json"],
+            "cannot write no where/a.json: there is no folder no where",
+        ),
+        (
+            ["--out", __file__],
+            f"--out is {__file__!r}; its name must end in .json, which sets the format\n",
+        ),
         (["plot", "no.json", "--out", "a.svg"], "there is no result file 'no.json'"),
-        (["plot", str(FAKE), "--out", "a.pdf"], "--out is 'a.pdf'; its name must end in .svg, .html or .png"),
-        (["plot", str(FAKE), "--out", "no such folder/a.svg"], "cannot write no such folder/a.svg: there is no folder"),
+        (
+            ["plot", str(FAKE), "--out", "a.pdf"],
+            "--out is 'a.pdf'; its name must end in .svg, .html or .png",
+        ),
+        (
+            ["plot", str(FAKE), "--out", "no such folder/a.svg"],
+            "cannot write no such folder/a.svg: there is no folder",
+        ),
     ],
 )
 def test_what_cannot_be_done(capsys, options, message):
@@ -77,10 +113,15 @@ def test_plot(capsys, tmp_path):
     assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
     assert out.read_text() == benchmark.recorded(FAKE).to_svg()
     assert said(["bench", "plot", FAKE, folders[0] / "a.json", "--out", out], capsys)[0] == 0
-    assert all(said in out.read_text() for said in ("benchmark_fake_cuda: MADE UP", "a: MADE UP", "stroke-dasharray"))
+    assert all(
+        said in out.read_text()
+        for said in ("benchmark_fake_cuda: MADE UP", "a: MADE UP", "stroke-dasharray")
+    )
     assert said(["bench", "plot", *(f / "a.json" for f in folders), "--out", out], capsys)[0] == 0
     assert f"{folders[0] / 'a.json'}: MADE UP" in out.read_text()
-    benchmark.STUDY.save(tmp_path / "a.json", benchmark.Benchmark({"parameters": benchmark.STUDY.parameters}, {}))
+    benchmark.STUDY.save(
+        tmp_path / "a.json", benchmark.Benchmark({"parameters": benchmark.STUDY.parameters}, {})
+    )
     status, _, error = said(["bench", "plot", tmp_path / "a.json", "--out", out], capsys)
     assert (status, error) == (2, "packviz: these files contain no points to plot\n")
 
@@ -125,6 +166,11 @@ def test_it_needs_torch_and_numpy_only(fork, tmp_path):
     assert done.stderr.count("done") == 2
     assert done.stderr.endswith("packviz: plotly is missing; run python -m pip install plotly\n")
     assert json.loads(path.read_text())["provenance"]["packviz"] is None
-    done = bare(fork, ["bench", "plot", path, "--out", out], TINY, before="sys.modules['torch'] = None")
-    assert (done.stdout, done.stderr) == ("[0, 2]\n", "packviz: torch is missing; run python -m pip install torch\n")
+    done = bare(
+        fork, ["bench", "plot", path, "--out", out], TINY, before="sys.modules['torch'] = None"
+    )
+    assert (done.stdout, done.stderr) == (
+        "[0, 2]\n",
+        "packviz: torch is missing; run python -m pip install torch\n",
+    )
     assert out.read_text().startswith("<svg ")

@@ -4,8 +4,8 @@ import pytest
 import torch
 from drawings import ParsedSvg
 
-from packviz.bench import Timing
 from packviz.draw.palette import THEMES
+from packviz.measure import Timing
 from packviz.studies import compiled
 from packviz.studies.compiled import Compiled, CompiledPoint, models
 
@@ -21,7 +21,12 @@ def fake():
 
 def test_all_but_the_padded_ones_compute_the_same():
     torch.manual_seed(0)
-    inputs = torch.randn(3, 6, 2), torch.tensor([2, 6, 4]), torch.randn(3, 4, 2), torch.tensor([4, 1, 3])
+    inputs = (
+        torch.randn(3, 6, 2),
+        torch.tensor([2, 6, 4]),
+        torch.randn(3, 4, 2),
+        torch.tensor([4, 1, 3]),
+    )
     real = torch.arange(4) < inputs[3][:, None]
     outputs, gradients = {}, {}
     for name, (model, _) in models(2, 3).items():
@@ -34,7 +39,8 @@ def test_all_but_the_padded_ones_compute_the_same():
     assert not torch.allclose(outputs["padded"], outputs["packed"], atol=1e-3)
     full = (torch.full((3,), 6), torch.full((3,), 4))
     padded, packed = (
-        models(2, 3)[name][0](inputs[0], full[0], inputs[2], full[1]) for name in ("padded", "compiled, Ragged")
+        models(2, 3)[name][0](inputs[0], full[0], inputs[2], full[1])
+        for name in ("padded", "compiled, Ragged")
     )
     assert torch.allclose(padded, packed, atol=1e-6)
 
@@ -51,8 +57,13 @@ def test_a_small_run_for_real():
 
 def test_the_text_and_the_picture_have_a_row_for_each():
     assert "\ncompiled, Ragged                  6   3 (3 to 3)\n" in repr(fake())
-    assert "Compiled by eager. Measured on a test (CPU), torch 9, 1 thread, 6 rounds." in repr(fake())
-    assert next(iter(compiled.recorded().values.values())).provenance["parameters"]["backend"] == "inductor"
+    assert "Compiled by eager. Measured on a test (CPU), torch 9, 1 thread, 6 rounds." in repr(
+        fake()
+    )
+    assert (
+        next(iter(compiled.recorded().values.values())).provenance["parameters"]["backend"]
+        == "inductor"
+    )
     for theme in THEMES:
         drawing = ParsedSvg(fake().to_svg(theme))
         assert all(name in drawing.said() for name in NAMES)

@@ -17,7 +17,9 @@ NAMES = tuple(networks.TAGGERS)
 
 
 def survey(names):
-    return relatives.survey([CompilerPoint(name, way) for name in names for way in relatives.COMPILERS])
+    return relatives.survey(
+        [CompilerPoint(name, way) for name in names for way in relatives.COMPILERS]
+    )
 
 
 @pytest.fixture(scope="module", params=[pytest.param(NAMES, marks=pytest.mark.slow)], ids=["all"])
@@ -33,14 +35,19 @@ def test_every_compiler_does_what_was_recorded(table, way):
     assert list(known.cells) == list(NAMES)
     for name in table.cells:
         found, expected = table.cells[name][way], known.cells[name][way]
-        assert found == expected, f"torch {known.provenance['torch']} did otherwise for {name}: {found.message}"
+        assert found == expected, (
+            f"torch {known.provenance['torch']} did otherwise for {name}: {found.message}"
+        )
 
 
 def test_errors_are_first_lines_without_paths():
     for said in relatives.recorded().errors:
         assert re.fullmatch(r"\w+: (?!\S*/\S*/).+", said)
         assert len(said) <= 150
-    assert first_line(ValueError("in /a/b/c-d/net.py: \x1b[96mno\nmore")) == "ValueError: in net.py: no"
+    assert (
+        first_line(ValueError("in /a/b/c-d/net.py: \x1b[96mno\nmore"))
+        == "ValueError: in net.py: no"
+    )
     assert len(first_line(ValueError("x" * 500))) == 150
     error = TorchExportError("step 1/3")
     error.__cause__ = TypeError("the cause")
@@ -49,10 +56,14 @@ def test_errors_are_first_lines_without_paths():
 
 def fake():
     cells = {
-        "padded": dict.fromkeys(relatives.COMPILERS, _Cell(RIGHT)) | {"compile": _Cell(RIGHT, compiled=2)},
-        "<packed>": dict.fromkeys(relatives.COMPILERS, _Cell(ERROR, "E: one")) | {"jit.trace": _Cell(WRONG)},
+        "padded": dict.fromkeys(relatives.COMPILERS, _Cell(RIGHT))
+        | {"compile": _Cell(RIGHT, compiled=2)},
+        "<packed>": dict.fromkeys(relatives.COMPILERS, _Cell(ERROR, "E: one"))
+        | {"jit.trace": _Cell(WRONG)},
     }
-    values = {CompilerPoint(name, way): cell for name, row in cells.items() for way, cell in row.items()}
+    values = {
+        CompilerPoint(name, way): cell for name, row in cells.items() for way, cell in row.items()
+    }
     return _Relatives({"torch": "9.9+cpu"}, values)
 
 
@@ -84,9 +95,22 @@ def test_the_text_is_about_the_torch_that_was_recorded():
 
 
 def test_the_command(tmp_path, capsys):
-    command = ["study", "compilers", "--quick", "--only", "padded, jit.trace", "--out", str(tmp_path / "table.json")]
+    command = [
+        "study",
+        "compilers",
+        "--quick",
+        "--only",
+        "padded, jit.trace",
+        "--out",
+        str(tmp_path / "table.json"),
+    ]
     assert cli.main(command) == 0
     assert "✓ right" in capsys.readouterr().out
-    assert [*relatives.STUDY.load(tmp_path / "table.json").values] == [CompilerPoint("padded", "jit.trace")]
+    assert [*relatives.STUDY.load(tmp_path / "table.json").values] == [
+        CompilerPoint("padded", "jit.trace")
+    ]
     assert cli.main([*command, "--rounds", "3"]) == 2
-    assert capsys.readouterr().err == "packviz: the study compilers does no timing, so --rounds does not apply\n"
+    assert (
+        capsys.readouterr().err
+        == "packviz: the study compilers does no timing, so --rounds does not apply\n"
+    )

@@ -9,20 +9,40 @@ from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.spec import Spec
+from packviz.measure.timing import Ratio
 from packviz.ops.costs import amounts
 from packviz.studies import heuristics, rules
 from packviz.studies.heuristics import PACKED, PADDED, Case, grid
 
-TINY = grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal"))
+TINY = grid(
+    modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal")
+)
 
 
-def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, longest=16, size=8, spread=1.01):
+def case(
+    ratio=2.0,
+    kind="uniform",
+    training=True,
+    mode="GRU",
+    batch_size=8,
+    longest=16,
+    size=8,
+    spread=1.01,
+):
     """A case that takes 1 ms padded, and so many times as long packed."""
     measured = Ratio(PACKED, PADDED, ratio, ratio / spread, ratio * spread, 7)
-    return Case(mode, training, batch_size, longest, size, kind, {PADDED: 1e-3, PACKED: ratio * 1e-3}, measured)
+    return Case(
+        mode,
+        training,
+        batch_size,
+        longest,
+        size,
+        kind,
+        {PADDED: 1e-3, PACKED: ratio * 1e-3},
+        measured,
+    )
 
 
 # Measuring.
@@ -123,13 +143,23 @@ def made_up(constants, sizes):
         seconds = {}
         for choice in (PADDED, PACKED):
             terms = rules._terms(one, choice)
-            seconds[choice] = float(sum(constants[choice].get(term, 0) * amount for term, amount in terms.items()))
+            seconds[choice] = float(
+                sum(constants[choice].get(term, 0) * amount for term, amount in terms.items())
+            )
         ratio = seconds[PACKED] / seconds[PADDED]
-        found.append(replace(one, seconds=seconds, ratio=Ratio(PACKED, PADDED, ratio, ratio, ratio, 7)))
+        found.append(
+            replace(one, seconds=seconds, ratio=Ratio(PACKED, PADDED, ratio, ratio, ratio, 7))
+        )
     return found
 
 
-SIZES = [(b, t, h, k) for b in (2, 8, 32) for t in (8, 40, 100) for h in (4, 16) for k in ("uniform", "log-normal")]
+SIZES = [
+    (b, t, h, k)
+    for b in (2, 8, 32)
+    for t in (8, 40, 100)
+    for h in (4, 16)
+    for k in ("uniform", "log-normal")
+]
 SCALES = {
     "run": 1e-4,
     "call": 1e-5,
@@ -157,7 +187,9 @@ def test_the_model_finds_the_constants_that_made_the_times(factors):
             assert model.packs(one) == (one.ratio.value < 1)
     equal = replace(cases[0], kind="equal")
     assert not model.packs(equal)  # packing has nothing to save
-    assert rules.judge_fitted("model", rules.fit_model, cases).slowdown == pytest.approx(1, abs=1e-4)
+    assert rules.judge_fitted("model", rules.fit_model, cases).slowdown == pytest.approx(
+        1, abs=1e-4
+    )
 
 
 def test_the_terms_are_those_of_the_costs_of_a_run():
@@ -165,9 +197,11 @@ def test_the_terms_are_those_of_the_costs_of_a_run():
     layout, distinct = one.layout, len(set(one.layout.lengths.tolist()))
     without = {"cell, step, gate": 0, "pad": 0}
     padded = amounts(one.spec, 1, layout.max_len, layout.n_cells)
-    packed = amounts(one.spec, distinct, layout.max_len, layout.n_valid)
+    packed = amounts(one.spec, distinct, layout.max_len, layout.n_real)
     assert rules._terms(one, PADDED) == padded | without
-    assert rules._terms(one, PACKED) == packed | {"pad": distinct * layout.n_cells * 3}  # hidden units
+    assert rules._terms(one, PACKED) == packed | {
+        "pad": distinct * layout.n_cells * 3
+    }  # hidden units
     assert rules._terms(replace(one, training=False), PACKED) == packed | without
 
 
@@ -200,10 +234,15 @@ def test_where_packing_pays():
     cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
     measured = found(*cases)
     (chart,) = rules.where_packing_pays({"CPU": measured}, "GRU")
-    points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.figure.data}
+    points = {
+        (trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True))
+        for trace in chart.figure.data
+    }
     assert sum(map(len, points.values())) == 3
     (point,) = points["packed is faster", "x2"]
-    assert point == pytest.approx((100 * rules.padding_share(cases[1]), rules.work_per_step(cases[1])), rel=0.01)
+    assert point == pytest.approx(
+        (100 * rules.padding_share(cases[1]), rules.work_per_step(cases[1])), rel=0.01
+    )
     assert len(points["padded is faster", "x2"]) == len(points["not told apart", "x"]) == 1
     assert len({trace.marker.symbol for trace in chart.figure.data}) == 3
     steps = cases[0].longest
@@ -211,6 +250,7 @@ def test_where_packing_pays():
     assert f"forward, {steps} steps, packed is faster: no case" in chart.to_text()
     json.dumps(chart._repr_mimebundle_())
     titles = [
-        one.figure.layout.title.text for one in rules.where_packing_pays({"CPU": measured, "GPU": measured}, "GRU")
+        one.figure.layout.title.text
+        for one in rules.where_packing_pays({"CPU": measured, "GPU": measured}, "GRU")
     ]
     assert [title.partition(":")[0] for title in titles] == ["GRU, CPU", "GRU, GPU"]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from packviz.bench.timing import Timing
 from packviz.core.layout import Layout
 from packviz.count.flops import flops
+from packviz.measure.timing import Timing
 from packviz.ops import running
 from packviz.studies import methods_benchmark
 from packviz.studies.methods_benchmark import (
@@ -68,7 +68,11 @@ def test_a_method_with_other_results_is_not_timed(monkeypatch):
 def test_a_method_that_was_left_out_is_not_drawn():
     found = made_up()
     timings = {
-        which: replace(timing, seconds={n: s for n, s in timing.seconds.items() if n != AUTO}, missing={AUTO: "wrong"})
+        which: replace(
+            timing,
+            seconds={n: s for n, s in timing.seconds.items() if n != AUTO},
+            missing={AUTO: "wrong"},
+        )
         for which, timing in found.values[TINY].items()
     }
     found = MethodsBenchmark(PLACE, {TINY: timings, PACKING: made_up(PACKING).values[PACKING]})
@@ -77,7 +81,9 @@ def test_a_method_that_was_left_out_is_not_drawn():
 
 
 def test_the_text_has_all_times():
-    assert made_up(split=1.25, torch_padded=0.1, auto=0.1).best(TINY) == "split"  # of those that are right
+    assert (
+        made_up(split=1.25, torch_padded=0.1, auto=0.1).best(TINY) == "split"
+    )  # of those that are right
     said = str(made_up(split=1.25, auto=1.5))
     assert "split 1.25" in said
     assert "best: split" in said
@@ -94,7 +100,11 @@ def test_the_chart_is_in_groups_and_rings_what_auto_chose():
     assert str(chart).startswith(
         "Training: auto is clearly faster than torch padded at 1 of 2 points, slower at 1; forward and"
     )
-    rings = {trace.name: (list(trace.x), list(trace.y)) for trace in chart.figure.data if AUTO in trace.name}
+    rings = {
+        trace.name: (list(trace.x), list(trace.y))
+        for trace in chart.figure.data
+        if AUTO in trace.name
+    }
     assert rings == {AUTO: ([0.5], [OTHER.name]), f"{AUTO}, clearly slower": ([2.5], [TINY.name])}
     keys = [trace.name for trace in chart.figure.data if trace.showlegend]
     assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, clearly slower"]
@@ -114,7 +124,15 @@ def test_where_packed_is_faster():
     assert rows["forward"][0] == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
     count = flops(TINY.spec, Layout(TINY.drawn(), max_len=TINY.steps), input_grad=True).training
     assert rows["training"][0] == count.packed / count.padded
-    seconds = {PADDED: (0.01,) * 6, PACKED: (0.002, 0.009, 0.02) * 2}  # faster in the median, and not clearly
-    assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().groups == {}
+    seconds = {
+        PADDED: (0.01,) * 6,
+        PACKED: (0.002, 0.009, 0.02) * 2,
+    }  # faster in the median, and not clearly
+    assert (
+        MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))})
+        .packed_faster()
+        .groups
+        == {}
+    )
     recorded = methods_benchmark.recorded().packed_faster()
     assert all(rows["training"][1].value < 1 for rows in recorded.groups.values())

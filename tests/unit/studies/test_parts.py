@@ -8,8 +8,8 @@ from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.bench.timing import Timing
 from packviz.draw.palette import THEMES
+from packviz.measure.timing import Timing
 from packviz.studies import parts
 from packviz.studies.parts import REPLACED, TORCH, Parts, PartsPoint
 
@@ -19,7 +19,9 @@ POINT = PartsPoint(8, 4)
 
 def made(*seconds):
     place = {"device_name": "a test", "torch": "9", "threads": 1}
-    return Parts(place, {POINT: Timing({name: (s,) * 6 for name, s in zip(NAMES, seconds, strict=True)})})
+    return Parts(
+        place, {POINT: Timing({name: (s,) * 6 for name, s in zip(NAMES, seconds, strict=True)})}
+    )
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=4, max_size=4))
@@ -28,7 +30,9 @@ def test_shares_are_never_negative_and_add_up(seconds):
     assert all(share >= 0 for share in shares.values())
     assert sum(shares.values()) == pytest.approx(1)
     if seconds == sorted(seconds, reverse=True):  # nothing is turned round by noise
-        assert [*shares.values()] == pytest.approx([*(-np.diff(seconds) / seconds[0]), seconds[-1] / seconds[0]])
+        assert [*shares.values()] == pytest.approx(
+            [*(-np.diff(seconds) / seconds[0]), seconds[-1] / seconds[0]]
+        )
 
 
 def test_in_words():
@@ -36,7 +40,10 @@ def test_in_words():
     lines = repr(made(10.0, 6.0, 5.0, 1.0)).splitlines()
     assert lines[0] == f"At 8 steps, a packed step consists of {said}"
     assert lines[4].split() == ["pad", "replaced", "6,000", "0.6", "(0.6", "to", "0.6)"]
-    assert (lines[7], lines[-1]) == (f"Shares: {said}", "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.")
+    assert (lines[7], lines[-1]) == (
+        f"Shares: {said}",
+        "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.",
+    )
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -58,7 +65,11 @@ def test_each_share_begins_where_the_one_before_ends_and_what_is_wasted_is_hatch
 
 def test_where_a_part_ends_has_quartiles():
     place = {"device_name": "a test", "torch": "9", "threads": 1}
-    seconds = {TORCH: (10.0, 10.0, 10.0), "pad replaced": (5.0, 6.0, 7.0), "pack too": (4.0, 4.0, 14.0)}
+    seconds = {
+        TORCH: (10.0, 10.0, 10.0),
+        "pad replaced": (5.0, 6.0, 7.0),
+        "pack too": (4.0, 4.0, 14.0),
+    }
     found = Parts(place, {POINT: Timing(seconds | {NAMES[-1]: (1.0, 1.0, 1.0)})})
     pad, pack, lstm, rest = found.bars(POINT).values()
     assert pad.whisker == pytest.approx((0.35, 0.45))
@@ -70,7 +81,10 @@ def test_where_a_part_ends_has_quartiles():
 def test_several_machines_stand_in_one_picture():
     found = {"CPU": made(10.0, 6.0, 5.0, 1.0), "GPU": made(1.0, 0.5, 0.4, 0.3)}
     drawing = ParsedSvg(parts.ByMachine(found).to_svg())
-    assert [said[:12] for said in drawing.said() if ", 8 steps, " in said] == ["CPU, 8 steps", "GPU, 8 steps"]
+    assert [said[:12] for said in drawing.said() if ", 8 steps, " in said] == [
+        "CPU, 8 steps",
+        "GPU, 8 steps",
+    ]
     assert [said for said in drawing.said() if "a test" in said] == [
         f"{name}: {found[name].caption}." for name in found
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import record
 
-from packviz.bench import calibration
+from packviz.measure import calibration
 from packviz.ops.costs import Costs
 from packviz.studies import heuristics, parts
 
@@ -28,10 +28,14 @@ def checkout(tmp_path, monkeypatch):
 
 def copied(checkout, monkeypatch, *options):
     """What is copied, and the exit status."""
-    monkeypatch.setattr(sys, "argv", ["record.py", "--out", str(checkout / "out"), "--minutes", "0", *options])
+    monkeypatch.setattr(
+        sys, "argv", ["record.py", "--out", str(checkout / "out"), "--minutes", "0", *options]
+    )
     status = record.main()
     return [
-        path.name for folder in ("notebooks/recorded", "packviz/ops") for path in (checkout / folder).iterdir()
+        path.name
+        for folder in ("notebooks/recorded", "packviz/ops")
+        for path in (checkout / folder).iterdir()
     ], status
 
 
@@ -48,10 +52,13 @@ def test_complete_results_are_copied(checkout, monkeypatch, capsys):
         shutil.copy(RECORDED / f"{step}_cpu.json", checkout / "out")
     names, status = copied(checkout, monkeypatch)
     assert (sorted(names), status) == (["parts_cpu.json", "untuned_cpu.json"], 0)
-    assert (checkout / "notebooks/recorded/parts_cpu.json").read_bytes() == (RECORDED / "parts_cpu.json").read_bytes()
+    assert (checkout / "notebooks/recorded/parts_cpu.json").read_bytes() == (
+        RECORDED / "parts_cpu.json"
+    ).read_bytes()
     lines = capsys.readouterr().out.splitlines()
     assert (
-        f"parts_cpu.json: copied to notebooks/recorded/parts_cpu.json, measured on {parts.recorded().caption}" in lines
+        f"parts_cpu.json: copied to notebooks/recorded/parts_cpu.json, measured on {parts.recorded().caption}"
+        in lines
     )
     assert "methods_cpu.json: nothing measured yet" in lines
 
@@ -59,9 +66,18 @@ def test_complete_results_are_copied(checkout, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data["points"].pop(), "not complete: 1 points are missing, the first 512 sequences of up to 256"),
-        (lambda data: data["provenance"].update(fake="for a test"), "not copied: it was not measured on cpu"),
-        (lambda data: data["provenance"].update(device="cuda:1"), "not copied: it was not measured on cpu"),
+        (
+            lambda data: data["points"].pop(),
+            "not complete: 1 points are missing, the first 512 sequences of up to 256",
+        ),
+        (
+            lambda data: data["provenance"].update(fake="for a test"),
+            "not copied: it was not measured on cpu",
+        ),
+        (
+            lambda data: data["provenance"].update(device="cuda:1"),
+            "not copied: it was not measured on cpu",
+        ),
     ],
 )
 def test_other_results_are_not(checkout, monkeypatch, capsys, change, message):

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from packviz.studies import benchmark, compiled, compilers, heuristics, methods_benchmark, parts, rules, savings
+from packviz.studies import (
+    benchmark,
+    compiled,
+    compilers,
+    heuristics,
+    methods_benchmark,
+    parts,
+    rules,
+    savings,
+)
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
 MODULES = (benchmark, compiled, compilers, parts, methods_benchmark, savings, heuristics)
@@ -39,6 +48,15 @@ def test_every_measured_chart_says_what_it_was_measured_on(name):
     study, draw = CHARTS[name]
     found = study.STUDY.load()
     drawn = draw(found)
-    said = drawn if isinstance(drawn, str) else drawn.figure.to_json() if hasattr(drawn, "figure") else drawn.to_text()
-    assert re.search(r"\(CPU\), torch .*, 1 thread, load .* on \d+ cores, .* rounds?, \d{4}-\d\d-\d\d", found.caption)
+    said = (
+        drawn
+        if isinstance(drawn, str)
+        else drawn.figure.to_json()
+        if hasattr(drawn, "figure")
+        else drawn.to_text()
+    )
+    assert re.search(
+        r"\(CPU\), torch .*, 1 thread, load .* on \d+ cores, .* rounds?, \d{4}-\d\d-\d\d",
+        found.caption,
+    )
     assert found.caption in said

@@ -4,7 +4,7 @@ import json
 
 from drawings import ParsedSvg
 
-from packviz.bench import Timing
+from packviz.measure import Timing
 from packviz.studies import savings
 
 POINT = savings.SavingsPoint("GRU", 16, (2, 16), 4, 8)
@@ -14,8 +14,16 @@ def fake(times=None, rounds=6):
     """16 sequences with times of our own."""
     names = ["padded", savings.name(2), savings.name(16)]
     times = times or {name: [1e-3 * (i + 1)] * rounds for i, name in enumerate(names)}
-    timing = Timing(dict(zip(names, times.values(), strict=True)), 3, provenance={"load_average": [0.5, 0, 0]})
-    place = {"device_name": "a test", "torch": "9", "threads": 1, "cores": 2, "parameters": {"rounds": rounds}}
+    timing = Timing(
+        dict(zip(names, times.values(), strict=True)), 3, provenance={"load_average": [0.5, 0, 0]}
+    )
+    place = {
+        "device_name": "a test",
+        "torch": "9",
+        "threads": 1,
+        "cores": 2,
+        "parameters": {"rounds": rounds},
+    }
     return savings.Savings(place, {POINT: timing})
 
 

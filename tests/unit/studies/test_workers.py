@@ -26,7 +26,9 @@ def started():
     processes = []
 
     def spawn(*given, **options):
-        context = torch.multiprocessing.start_processes(*given, **options, start_method="forkserver")
+        context = torch.multiprocessing.start_processes(
+            *given, **options, start_method="forkserver"
+        )
         processes.extend(context.processes)
         return context
 
@@ -82,7 +84,9 @@ def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
         assert errors[workers.MEANS] == pytest.approx(error, rel=1e-3, abs=1e-6)
         assert errors[workers.WEIGHTED] < 1e-6
     means = [found.errors[strategy][workers.MEANS] for strategy in buckets.SPLITS]
-    assert all(worse > better for worse, better in pairwise(means))  # fairer shares, a better gradient
+    assert all(
+        worse > better for worse, better in pairwise(means)
+    )  # fairer shares, a better gradient
     assert means[0] > 1e-3
 
 
@@ -96,11 +100,15 @@ def test_in_words_and_as_a_chart(found):
     drawing = ParsedSvg(found.chart().to_svg())
     rows = [one.said for one in drawing.texts if ", worker " in one.said]
     assert rows == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
-    assert {f"{own}" for strategy in buckets.SPLITS for own in found.tokens(strategy)} <= {*drawing.said()}
+    assert {f"{own}" for strategy in buckets.SPLITS for own in found.tokens(strategy)} <= {
+        *drawing.said()
+    }
 
 
 def test_a_worker_that_fails_ends_all(monkeypatch, started):
-    monkeypatch.setattr(workers, "_batch", lambda lengths, count: [1])  # nothing is left for the second
+    monkeypatch.setattr(
+        workers, "_batch", lambda lengths, count: [1]
+    )  # nothing is left for the second
     with pytest.raises(RuntimeError, match=r"worker \d failed:\n(?s:.*)Error"):
         workers.compare([2, 1])
     assert have_ended(started)
@@ -119,7 +127,9 @@ def test_an_interrupt_ends_the_workers(monkeypatch, started):
 
 def spawned():
     """Returns the workers below this process that were started as users start them, and have begun."""
-    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in _line(child)]
+    return [
+        child for child in psutil.Process().children(recursive=True) if "spawn_main" in _line(child)
+    ]
 
 
 def _line(process):
@@ -170,7 +180,13 @@ def test_a_worker_leaves_when_all_is_said(tmp_path):
     code = "import atexit; atexit.register(print, 'on the way out'); from packviz.studies.workers import main; main()"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    place = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     done = subprocess.run(
         [sys.executable, "-c", code, "--lengths", tmp_path / "lengths.csv", "--rounds", "1"],
         capture_output=True, text=True, check=True, env=os.environ | place,

@@ -1,6 +1,0 @@
-"""Measures times and memory. The package needs only torch and NumPy, so it runs on a bare GPU machine."""
-
-from packviz.bench.machine import calm_allocator, provenance
-from packviz.bench.timing import Ratio, Timing, measure
-
-__all__ = ["Ratio", "Timing", "calm_allocator", "measure", "provenance"]

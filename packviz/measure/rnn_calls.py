@@ -1,0 +1,79 @@
+"""Runs an RNN on a padded batch with different methods, with or without a backward pass.
+
+Benchmarks and studies share these functions. A method takes the RNN, a batch `x` and its `lengths`.
+The shape of `x` is `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`. The lengths are a
+tensor `(B,)` on the CPU. Like the RNN itself on padded data, a method returns the output and the
+final states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor, autograd, nn, no_grad, ones_like
+
+from packviz.core.spec import Spec
+from packviz.ops import packing, running
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+
+
+def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
+    """Returns a new RNN of the kind and the sizes that a spec describes."""
+    kind: Any = getattr(nn, spec.mode)
+    sizes = spec.input_size, spec.hidden_size, spec.num_layers
+    return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
+
+
+def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
+    """Runs the RNN over all cells, including the padding, so its final states are those after the padding."""
+    return rnn(x)
+
+
+def packed(
+    rnn: nn.RNNBase,
+    x: Tensor,
+    lengths: Tensor,
+    in_order: bool = False,
+    pack: Callable[..., Any] = pack_padded_sequence,
+    pad: Callable[..., Any] = pad_packed_sequence,
+) -> Any:
+    """Packs the batch, runs the RNN and pads the output.
+
+    Set `in_order` if the lengths are sorted, longest first.
+    """
+    first = rnn.batch_first
+    output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=in_order))
+    return pad(output, batch_first=first)[0], state
+
+
+own_pad = partial(packed, pad=packing.pad_packed_sequence)
+drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
+"""Variants of `packed`: `own_pad` uses packviz's padding, and `drop_in` uses packviz's packing as well."""
+
+
+def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
+    """Calls `pv.run` with one of its methods."""
+    return running.run(rnn, x, lengths, method=method)
+
+
+def one_pass(
+    call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True
+) -> Callable[[], Any]:
+    """Returns a function that runs a forward pass and, in training, a backward pass from a gradient
+    of ones.
+
+    Args:
+        call: a function that returns the output, or a tuple that begins with it.
+        leaves: tensors whose gradients are computed and returned. Their `.grad` is not changed.
+        training: whether to run a backward pass. Without one, the forward pass builds no autograd
+            graph.
+    """
+
+    def both() -> Any:
+        out = call()
+        out = out[0] if isinstance(out, tuple) else out
+        return out.detach(), *autograd.grad(out, leaves, ones_like(out))
+
+    return both if training else no_grad()(call)

@@ -1,0 +1,494 @@
+"""Times functions against each other. All measurements in packviz use this module.
+
+The functions take turns: every round calls each of them once, in a new random order. If the machine
+warms up, throttles or is shared, this affects all functions alike. For the same reason, each ratio
+compares two times from the same round. Results are medians and quartiles, so that a single pause
+has little effect.
+
+The confidence interval of a median time or ratio shows how precisely n rounds determine that median
+(`median_interval`). It assumes only that the rounds are independent and have the same median. Each
+round lies above the true median with probability 1/2, so the number of rounds above it is binomial.
+If x₁ … xₙ are the rounds in ascending order,
+
+    P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
+
+The interval uses the largest k for which the right-hand side is at least `CONFIDENCE`. The rounds
+can tell two calls apart if the interval of their ratio excludes 1. This is the sign test. With
+fewer than `FEWEST_ROUNDS` rounds, there is no such interval.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from packviz.core.has_text import HasText
+from packviz.draw import quantities, text
+from packviz.measure.machine import (
+    calm_allocator,
+    caption,
+    load_average,
+    overload,
+    page_faults,
+    peak,
+    provenance,
+)
+
+Call = Callable[[], object]
+
+CONFIDENCE = 0.95
+"""The lowest probability with which a confidence interval covers the true median."""
+
+FEWEST_ROUNDS = 6
+"""The smallest number of rounds that gives a confidence interval. All n rounds lie on one side of
+the median with probability 2 / 2ⁿ, which is at most 1 − `CONFIDENCE` if n is at least 6."""
+
+NARROW = 1.1
+"""An interval is narrow if its ends differ by at most this factor. The value is then known to about 5 %."""
+
+_UNSTEADY = 1.5  # the third quartile of a call's times, divided by the first; on an idle machine, 1.02 to 1.2
+
+_FORMED = "the median of the rounds' ratios, not the ratio of two medians"
+RATIOS = f"A ratio is {_FORMED}."
+"""The note below a table of ratios and medians, which explains why they may not match."""
+
+
+class _CpuClock:
+    """A monotonic clock for work on the CPU."""
+
+    def start(self) -> None:
+        """Records the start time."""
+        self._began = time.perf_counter_ns()
+
+    def stop(self) -> float:
+        """Returns the seconds since `start`."""
+        return (time.perf_counter_ns() - self._began) / 1e9
+
+
+class _CudaClock:
+    """A clock that uses CUDA events. The GPU records their times, so time spent in Python afterwards does not count."""
+
+    stopped: ClassVar[
+        dict[str, float]
+    ] = {}  # the time at which a clock was last stopped, by device
+
+    def __init__(self, device: Any) -> None:
+        """Makes a clock and wakes the GPU, which after a pause needs up to a second to reach its usual frequency."""
+        import torch
+
+        self._cuda, self._device = torch.cuda, device
+        if time.monotonic() - self.stopped.get(str(device), -math.inf) > _AWAKE:
+            _keep_busy(device, _AWAKE)
+        with torch.cuda.device(device):
+            self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def start(self) -> None:
+        """Waits for the GPU and records the first event."""
+        self._cuda.synchronize(self._device)
+        self._began.record(self._cuda.current_stream(self._device))
+
+    def stop(self) -> float:
+        """Records the second event, waits for the GPU and returns the seconds between the two events."""
+        self._ended.record(self._cuda.current_stream(self._device))
+        self._cuda.synchronize(self._device)
+        self.stopped[str(self._device)] = time.monotonic()
+        return float(self._began.elapsed_time(self._ended)) / 1e3
+
+
+_AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in which it stays awake
+
+
+def _keep_busy(device: Any, seconds: float) -> None:
+    import torch
+
+    x, until = torch.ones(1024, 1024, device=device), time.monotonic() + seconds
+    while time.monotonic() < until:
+        float((x @ x).sum())
+
+
+def clock_for(device: Any) -> _CpuClock | _CudaClock:
+    """Returns a clock for work on the CPU or on a GPU."""
+    return _CudaClock(device) if str(device).startswith("cuda") else _CpuClock()
+
+
+@dataclass(frozen=True)
+class Ratio(HasText):
+    """The time of one call as a multiple of another call's time: the median and the quartiles of
+    the rounds' ratios.
+
+    Attributes:
+        name: the call whose time is divided.
+        to: the call whose time is the divisor.
+        value: median of the ratios.
+        low: first quartile.
+        high: third quartile.
+        rounds: number of rounds.
+        interval: confidence interval of `value` (see `median_interval`). It is infinite if there
+            were too few rounds, or if only the quartiles were kept.
+    """
+
+    name: str
+    to: str
+    value: float
+    low: float
+    high: float
+    rounds: int
+    interval: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the rounds tell the two calls apart, which means that the interval excludes 1."""
+        low, high = self.interval
+        return not low <= 1 <= high
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if the interval is narrow enough to stop measuring (see `NARROW`), whether or not it contains 1."""
+        return _is_narrow(self.interval)
+
+    @property
+    def number(self) -> str:
+        """The value as text, with as many digits as are known."""
+        return quantities.known(self.value, self.interval)
+
+    @property
+    def between(self) -> str:
+        """The interval as text, such as `1.87 to 2.13`."""
+        return quantities.between(self.interval)
+
+    def to_text(self) -> str:
+        """Returns a sentence that gives the ratio, or that says that the rounds cannot tell the two calls apart."""
+        if self.rounds < FEWEST_ROUNDS:
+            return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
+        if self.is_clear:
+            return f"{self.name} takes {self.number} times as long as {self.to} (95 % interval {self.between})"
+        return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
+
+
+@dataclass(frozen=True, repr=False)
+class Timing(HasText):
+    """The times of several calls, round by round.
+
+    Attributes:
+        seconds: the times of each call in every complete round, by name. Times at the same index
+            are from the same round.
+        warmup: number of rounds that were run first and not counted.
+        stopped: True if measuring was stopped before the last round.
+        provenance: the machine and the parameters, as plain data (see `machine.provenance`).
+        memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was
+            measured.
+        missing: the reasons why calls were not timed, by name.
+    """
+
+    seconds: Mapping[str, Sequence[float]]
+    warmup: int = 0
+    stopped: bool = False
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        """The number of complete rounds."""
+        return min(map(len, self.seconds.values()), default=0)
+
+    @property
+    def caption(self) -> str:
+        """The machine, the number of rounds and the date, in one line."""
+        return caption(self.provenance, [self.rounds])
+
+    def median(self, name: str) -> float:
+        """Returns the median time in seconds.
+
+        Raises:
+            ValueError: there is no call of this name, or no round was completed.
+        """
+        return statistics.median(self._of(name))
+
+    def spread(self, name: str) -> tuple[float, float, float]:
+        """Returns the three quartiles in seconds; the second is the median.
+
+        Raises the same errors as `median`.
+        """
+        low, high = _quartiles(self._of(name))
+        return low, self.median(name), high
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Returns the confidence interval of the median in seconds. Raises the same errors as `median`."""
+        return median_interval(self._of(name))
+
+    def ratio(self, name: str, to: str) -> Ratio:
+        """Returns the time of `name` as a multiple of the time of `to`. Raises the same errors as `median`."""
+        # A coarse clock may measure 0.
+        ratios = [
+            max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)
+        ]
+        return Ratio(
+            name,
+            to,
+            statistics.median(ratios),
+            *_quartiles(ratios),
+            len(ratios),
+            median_interval(ratios),
+        )
+
+    def is_narrow(self, to: str | None = None) -> bool:
+        """Returns whether the ratios of all calls to `to`, by default the first call, are known to
+        about 5 %.
+
+        If there is only one call, the result says whether its time is known to about 5 %.
+        """
+        first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
+        intervals = [self.ratio(name, first).interval for name in others] or [self.interval(first)]
+        return all(map(_is_narrow, intervals))
+
+    @property
+    def busy(self) -> str:
+        """The reason why the machine looks busy (its load or the spread of the rounds); empty if it does not."""
+        if load := overload(self.provenance):
+            return load
+        if self.rounds < FEWEST_ROUNDS:
+            return ""
+        usual = statistics.median(
+            high / max(low, 1e-12) for low, _, high in map(self.spread, self.seconds)
+        )
+        if usual <= _UNSTEADY:
+            return ""
+        return f"even in the middle half of the rounds, times of the same call differ by a factor of {usual:.2g}"
+
+    @property
+    def notes(self) -> list[str]:
+        """The lines below a picture or table: the machine, and a warning if it was busy."""
+        warning = (
+            [f"The machine is busy: {self.busy}. Times and ratios may be wrong."]
+            if self.busy
+            else []
+        )
+        return [f"Measured on {self.caption}.", *warning]
+
+    def against(self, to: str) -> list[list[str]]:
+        """Returns a table row for each call: its name, its median in ms, and its ratio to `to`, with quartiles."""
+        rows = []
+        for name in self.seconds:
+            ratio = self.ratio(name, to)
+            doubt = "" if ratio.is_clear or name == to else ", not told apart"
+            multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
+            rows.append([name, quantities.milliseconds(self.median(name)), multiple])
+        return rows
+
+    def to_text(self) -> str:
+        """Returns the median and the quartiles of each call, and its ratio to the first call."""
+        names = list(self.seconds)
+        if not self.rounds:
+            return f"stopped before the first round was complete, so there are no times for {', '.join(names)}"
+        rows = []
+        for name in names:
+            low, middle, high = map(quantities.milliseconds, self.spread(name))
+            most = f", peak memory {self.memory[name] / 1e6:.3g} MB" if name in self.memory else ""
+            rows.append([name, f"{middle} ms", f"(quartiles {low} to {high}){most}"])
+        lines = text.table(rows, "<  .12  <")
+        lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
+        lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
+        lines += filter(None, [self.provenance.get("results")])
+        stopped = ", then stopped" if self.stopped else ""
+        rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
+        how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
+        lines.append(f"{rounds} after {self.warmup} to warm up{stopped}{how}.")
+        return "\n".join([*lines, *(self.notes if self.provenance else [])])
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Timing:
+        """Makes a timing from the plain data that `dataclasses.asdict` returns."""
+        return cls(
+            **{**data, "seconds": {name: tuple(values) for name, values in data["seconds"].items()}}
+        )
+
+    def _of(self, name: str) -> Sequence[float]:
+        if name in self.missing:
+            raise ValueError(f"{name} was left out: {self.missing[name]}")
+        if name not in self.seconds:
+            raise ValueError(
+                f"there is no timing of {name!r}; choose one of {', '.join(map(repr, self.seconds))}"
+            )
+        if not self.rounds:
+            raise ValueError(f"no round was completed, so there is no time of {name!r}")
+        return self.seconds[name]
+
+
+def measure(
+    calls: Mapping[str, Call],
+    *,
+    rounds: int = 20,
+    warmup: int = 3,
+    device: Any = "cpu",
+    before: Mapping[str, Call] | None = None,
+    progress: Callable[[int, int], object] = lambda done, all: None,
+    stop: Callable[[], bool] = lambda: False,
+    clock: Any = None,
+    parameters: Mapping[str, Any] | None = None,
+    memory: bool = False,
+    until_narrow: bool = False,
+    to: str | None = None,
+    budget: float = math.inf,
+) -> Timing:
+    """Times several functions against each other.
+
+    On the CPU, `measure` first calls `calm_allocator()`, whose effect lasts for the rest of the
+    process. Each sample is a single call. This is precise enough if a call takes far longer than
+    the resolution of the clock, which is tens of nanoseconds on a CPU and half a microsecond on a
+    GPU.
+
+    Args:
+        calls: the functions to time, by name.
+        rounds: the largest number of rounds.
+        warmup: number of rounds to run first, which are not counted.
+        device: the device that does the work. The clock waits until the device has finished.
+        before: functions to run before the calls, outside the measured time, for example to clear
+            gradients. Each function is given under the name of its call.
+        progress: a function to call after every round, including the warm-up. Its arguments are the
+            number of rounds done and the total number of rounds.
+        stop: a function to call before every measured call. If it returns True, measuring stops,
+            and an incomplete round is dropped.
+        clock: a clock with `start()` and `stop()` to use in place of the device's own.
+        parameters: plain data to keep in the provenance.
+        memory: whether to measure peak memory as well, in one more call of each function after the
+            warm-up. That call is not timed.
+        until_narrow: whether to stop as soon as every ratio is known to about 5 %
+            (`Timing.is_narrow`). This is checked after `FEWEST_ROUNDS` rounds, and then whenever
+            their number has grown by a quarter. The check depends only on the width of the
+            intervals, because stopping as soon as two calls can be told apart would find
+            differences that don't exist.
+        to: the call with which `until_narrow` compares the others. Defaults to the first call.
+        budget: seconds after which no new round begins, once `FEWEST_ROUNDS` rounds are complete.
+
+    Returns:
+        A `Timing`. Its provenance also contains the page faults per round, which show whether the
+        allocator kept its pages.
+
+    Raises:
+        ValueError: `calls` is empty, `rounds` is below 1, `warmup` is below 0, or `before` has a
+            name that `calls` lacks.
+    """
+    before = before or {}
+    if not calls:
+        raise ValueError("calls is empty; give at least one function to time, by name")
+    if rounds < 1 or warmup < 0:
+        raise ValueError(
+            f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 or more to warm up"
+        )
+    if unknown := [name for name in before if name not in calls]:
+        raise ValueError(
+            f"before has {unknown[0]!r}, which is not among calls; choose from {', '.join(calls)}"
+        )
+    if clock is None:
+        if str(device).startswith("cpu"):
+            calm_allocator()
+        clock = clock_for(device)
+    place = provenance(device, parameters)  # first, so that no times are lost if this fails
+    order, shuffle, end = list(calls), random.Random(0).shuffle, time.monotonic() + budget
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    found = Timing(seconds, warmup, provenance=place, memory={})
+    faults, look = None, FEWEST_ROUNDS
+    prepared = partial(_prepared, calls, before, stop)
+    try:
+        with _no_garbage_collection():
+            for done in range(warmup + rounds):
+                if found.rounds >= FEWEST_ROUNDS and time.monotonic() >= end:
+                    break
+                if done == warmup:
+                    most = {name: peak(prepared(name), device) for name in order if memory}
+                    found = replace(
+                        found,
+                        memory={name: size for name, size in most.items() if size is not None},
+                    )
+                    faults = page_faults()
+                shuffle(order)
+                for name, took in {name: _seconds(prepared(name), clock) for name in order}.items():
+                    seconds[name] += [took] * (done >= warmup)
+                progress(done + 1, warmup + rounds)
+                if until_narrow and found.rounds >= look:
+                    if found.is_narrow(to):
+                        break
+                    look = found.rounds + max(1, found.rounds // 4)
+    except StoppedError:
+        found = replace(found, stopped=True)
+    place["load_average"] = load_average()
+    if faults is not None and found.rounds:
+        place["page_faults_per_round"] = (page_faults() - faults) // found.rounds
+    return replace(found, seconds={name: tuple(times) for name, times in seconds.items()})
+
+
+class StoppedError(Exception):
+    """Raised if a measurement is stopped before it is complete."""
+
+
+def _prepared(
+    calls: Mapping[str, Call], before: Mapping[str, Call], stop: Callable[[], bool], name: str
+) -> Call:
+    if stop():
+        raise StoppedError
+    before.get(name, lambda: None)()
+    return calls[name]
+
+
+def _seconds(call: Call, clock: Any) -> float:
+    clock.start()
+    call()
+    return float(clock.stop())
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collects young garbage, and then prevents collections within a `with` block, because these
+    would be timed.
+
+    The previous measurement has left only young garbage, because nothing was collected during it.
+    To collect the old generation as well would take up to half a second if many modules are loaded,
+    and would make no call faster.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    gc.collect(1)
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the first and the third quartile, by linear interpolation between the values."""
+    if len(values) == 1:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Returns an interval that covers the median of the values' distribution with probability
+    `CONFIDENCE` or more.
+
+    Its ends are two of the values, chosen by the formula in the docstring of this module. With
+    fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
+    """
+    n = len(values)
+    outside, k = 2 / 2**n, 0
+    if outside > 1 - CONFIDENCE:
+        return -math.inf, math.inf
+    while (outside := outside + 2 * math.comb(n, k + 1) / 2**n) <= 1 - CONFIDENCE:
+        k += 1
+    ordered = sorted(values)
+    return ordered[k], ordered[n - 1 - k]
+
+
+def _is_narrow(interval: tuple[float, float]) -> bool:
+    low, high = interval
+    return low >= 0 and high <= NARROW * low

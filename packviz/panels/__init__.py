@@ -1,0 +1,30 @@
+"""Provides the live panels, whose pictures change with their controls. Only the panels and the
+lessons use widgets.
+
+Examples:
+    >>> import packviz as pv
+    >>> panel = pv.panels.PaddingPanel([5, 3, 2])
+    >>> panel.shown == pv.Layout([5, 3, 2])
+    True
+"""
+
+from importlib.util import find_spec
+
+if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) is None]:
+    needed = f"{' and '.join(missing)}: python -m pip install {' '.join(missing)}"
+    raise ModuleNotFoundError(f"panels and lessons need {needed}", name=missing[0])
+
+from packviz.panels.align import AlignPanel as AlignPanel
+from packviz.panels.batching import BatchingPanel as BatchingPanel
+from packviz.panels.benchmark import BenchmarkPanel as BenchmarkPanel
+from packviz.panels.cost import CostPanel as CostPanel
+from packviz.panels.graph import GraphPanel as GraphPanel
+from packviz.panels.museum import MuseumPanel as MuseumPanel
+from packviz.panels.packed import PackedPanel as PackedPanel
+from packviz.panels.padding import PaddingPanel as PaddingPanel
+from packviz.panels.rows import RowPanel as RowPanel
+from packviz.panels.staircase import StaircasePanel as StaircasePanel
+from packviz.panels.states import StatesPanel as StatesPanel
+from packviz.panels.static import StaticPanel as StaticPanel
+
+__all__ = sorted(name for name in dir() if name.endswith("Panel"))

@@ -1,0 +1,126 @@
+"""Shows alignment in a panel: move the padding to either side, and see what guessing from zeros gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from packviz.core.layout import Layout
+from packviz.core.validation import SENSE_REVERSED, renamed
+from packviz.draw import text
+from packviz.draw.cells import Aligned, beside
+from packviz.panels.lengths import lengths_field, read
+from packviz.panels.panel import Panel, View, dropdown, row
+
+SIDES = ("right", "left")
+ZEROS = ("none", "at the start", "at the end")
+
+
+class AlignPanel(Panel):
+    """A small batch whose padding is moved according to the lengths and, for comparison, by
+    guessing from zeros.
+
+    Attributes:
+        typed: the text field for the lengths.
+        source_side: the drop-down list for the side of the padding in the batch.
+        padding_side: the drop-down list for the side of the padding in the result.
+        zeros: the drop-down list for zeros among the data: none, or two at the start or at the end
+            of each sequence. Short sequences have fewer zeros.
+        wrong_cells: the number of cells in the picture that the guess gets wrong.
+    """
+
+    wrong_cells: int
+
+    @renamed(SENSE_REVERSED, to="padding_side", source="source_side")
+    def __init__(
+        self,
+        lengths: Sequence[int] = (4, 6, 3),
+        *,
+        source_side: str = "left",
+        padding_side: str = "right",
+        zeros: str = ZEROS[1],
+    ) -> None:
+        """Makes the panel.
+
+        Args:
+            lengths: your lengths, at most 16 sequences of at most 16 steps.
+            source_side: the side of the padding in the batch, `"left"` or `"right"`.
+            padding_side: the side of the padding in the result, `"left"` or `"right"`.
+            zeros: where to put zeros among the data: `"none"`, `"at the start"` or `"at the end"`
+                of each sequence.
+
+        Raises:
+            ValueError: a length is not valid, or a choice is unknown.
+        """
+        self.typed = lengths_field(lengths)
+        self.source_side = dropdown("source_side", source_side, SIDES, "padding on", width="200px")
+        self.padding_side = dropdown(
+            "padding_side", padding_side, SIDES, "move it to", width="200px"
+        )
+        self.zeros = dropdown("zeros", zeros, ZEROS, "real zeros", width="200px")
+        super().__init__(row(self.typed, self.zeros, self.source_side, self.padding_side))
+
+    def view(self) -> View:
+        """Returns a view of the batch and of the results of both methods."""
+        from torch import tensor
+
+        from packviz.ops.masks import align
+
+        layout = read(self.typed.value)
+        if not text.is_few(layout):
+            raise ValueError(f"give at most {text.FEW} sequences of at most {text.FEW} time steps")
+        before, after = self.source_side.value, self.padding_side.value
+        x = tensor(_batch(layout, before, self.zeros.value))
+        moved = align(
+            x, layout.lengths.tolist(), padding_side=after, source_side=before, batch_first=True
+        )
+        guess = guessed(x, after)
+        self.wrong_cells = int((moved != guess).sum())
+        mark = "✗" if self.wrong_cells else "✓"
+        drawn = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
+        pictures = [
+            drawn(x, padding_side=before, title=f"x: padding on the {before}"),
+            drawn(moved, padding_side=after, title=f"✓ padding on the {after}, by lengths"),
+            drawn(guess, padding_side=after, title=f"{mark} guessed from zeros", like=moved),
+        ]
+        wrong = text.count(self.wrong_cells, "cell")
+        summary = f"Guessing from zeros gets {wrong} of {layout.n_cells} wrong."
+        if not self.wrong_cells:
+            summary = "Here the guess happens to be right in every cell."
+        return View(
+            draw=lambda theme: beside(pictures, theme),
+            summary=summary,
+            describe=lambda: "\n\n".join([summary, *(picture.to_text() for picture in pictures)]),
+        )
+
+
+def guessed(x: Any, padding_side: str) -> Any:
+    """Rotates each row until all zeros at its ends are on one side, as code that ignores lengths
+    does.
+
+    Args:
+        x: a tensor `(B, T)` of numbers, padded with zeros.
+        padding_side: `"right"` or `"left"`.
+    """
+    moved = x.clone()
+    for b, values in enumerate(x):
+        nonzero = values.nonzero().flatten()
+        if len(nonzero):
+            shift = (
+                -int(nonzero[0]) if padding_side == "right" else len(values) - 1 - int(nonzero[-1])
+            )
+            moved[b] = values.roll(shift)
+    return moved
+
+
+def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
+    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, except for zeros at its start or end."""
+    x = np.zeros(layout.mask.shape, dtype=np.int64)
+    for cells, n in zip(x, layout.lengths, strict=True):
+        counted, few = np.arange(1, n + 1), min(2, n - 1)
+        counted[{ZEROS[1]: slice(few), ZEROS[2]: slice(n - few, n)}.get(zeros, slice(0))] = 0
+        cells[slice(n) if padding_side == "right" else slice(len(cells) - n, None)] = counted
+    return x

@@ -1,0 +1,79 @@
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs the RNN needs for the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packviz.core.spec import GATES, Spec
+from packviz.count.flops import FlopCount, flops
+from packviz.draw import layouts, text
+from packviz.draw.sheet import Sheet, stack
+from packviz.panels.lengths import lengths_field, read
+from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
+
+
+class CostPanel(Panel):
+    """The FLOPs of an RNN on a batch, padded and packed: in total, at each time step, and where
+    they arise.
+
+    Attributes:
+        typed: the text field for the lengths.
+        mode: the drop-down list for the kind of RNN.
+        input_size: the slider for the input size of the RNN.
+        hidden_size: the slider for the hidden size of the RNN.
+        num_layers: the slider for the number of layers.
+        bidirectional: the checkbox for an RNN that runs in both directions.
+        proj_size: the slider for the size of an LSTM's projection; 0 means no projection.
+        input_grad: the checkbox for a backward pass that also computes the gradient of `x`.
+        shown: the `FlopCount` in the picture.
+    """
+
+    shown: FlopCount
+
+    def __init__(
+        self,
+        lengths: Sequence[int] = (9, 8, 6, 4, 3, 2),
+        mode: str = "LSTM",
+        input_size: int = 3,
+        hidden_size: int = 7,
+    ) -> None:
+        """Makes the panel with these lengths, and with an RNN of one layer in one direction.
+
+        Raises:
+            ValueError: a length or a size is not valid, or `mode` is unknown.
+        """
+        start = flops(Spec(mode, input_size, hidden_size), lengths)
+        self.typed = lengths_field(lengths)
+        self.mode = dropdown("mode", start.spec.mode, [*GATES], "RNN", width="200px")
+        self.input_size = slider("input_size", start.spec.input_size, 1, max(128, input_size))
+        self.hidden_size = slider("hidden_size", start.spec.hidden_size, 1, max(128, hidden_size))
+        self.num_layers = slider("num_layers", 1, 1, 4)
+        self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
+        self.bidirectional = tick("bidirectional")
+        self.input_grad = tick("x needs a gradient")
+        sizes = row(self.input_size, self.hidden_size), row(self.num_layers, self.proj_size)
+        super().__init__(row(self.typed, self.mode, self.bidirectional, self.input_grad), *sizes)
+
+    def view(self) -> View:
+        """Returns a view of the RNN's FLOPs on the batch."""
+        mode, hidden_size = self.mode.value, self.hidden_size.value
+        self.proj_size.max = max(
+            hidden_size - 1, 1
+        )  # moves the slider back if it is beyond the range
+        may_project = mode == "LSTM" and hidden_size > 1
+        show(self.proj_size, may_project)
+        sizes = self.input_size.value, hidden_size, self.num_layers.value
+        spec = Spec(
+            mode, *sizes, self.bidirectional.value, self.proj_size.value if may_project else 0
+        )
+        layout = read(self.typed.value)
+        self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
+        saved = text.percent(count.saved, count.padded)
+
+        def draw(theme: str) -> Sheet:
+            return stack(
+                count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme
+            )
+
+        summary = f"A forward pass takes {count.padded:,} GEMM FLOPs padded and {count.packed:,} packed, {saved} less."
+        return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(layout)}")

@@ -1,0 +1,143 @@
+"""Shows a packed sequence in a panel: step through time, and see where every cell goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import ipywidgets as widgets
+
+from packviz.core.layout import Layout
+from packviz.draw import cells, layouts, text
+from packviz.draw.sheet import Sheet, stack
+from packviz.panels.lengths import lengths_field, read
+from packviz.panels.panel import Panel, View, row, show, slider, tick
+
+
+class PackedPanel(Panel):
+    """A packed sequence, with the cells of one time step and their places in `data`.
+
+    The layout is read from a `PackedSequence` that torch has packed, so the order and the error
+    messages are torch's.
+
+    Attributes:
+        typed: the text field for the lengths.
+        t: the slider for the time step.
+        play: the button that steps through time.
+        enforce_sorted: the checkbox for torch's option of that name. If it is ticked, torch rejects
+            lengths that are not sorted.
+        mistaken: the checkbox that shows the order that many people expect, one sequence after
+            another.
+        indices: the checkbox that shows `sorted_indices` and `unsorted_indices`, each entry next to
+            its row.
+        states: the checkbox that shows, for a small batch, the padded and the packed states of a
+            small RNN after step `t`.
+        shown: the `Layout` in the picture.
+    """
+
+    shown: Layout
+
+    def __init__(
+        self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0, states: bool = False
+    ) -> None:
+        """Makes the panel.
+
+        Args:
+            lengths: your lengths.
+            t: the time step to start at.
+            states: whether the states are shown when the panel opens.
+
+        Raises:
+            ValueError: a length is not valid, or `t` is out of its range.
+        """
+        start = Layout(lengths)
+        last = start.max_len - 1
+        self.typed = lengths_field(lengths)
+        self.t = slider("time step t", t, 0, last)
+        self.play = widgets.Play(
+            value=t, min=0, max=last, interval=900, description="play the steps"
+        )
+        widgets.jslink((self.play, "value"), (self.t, "value"))
+        self.enforce_sorted = tick("enforce_sorted")
+        self.mistaken = tick("show the common mistake")
+        self.indices = tick("show the index lists")
+        self.states = tick("show the states", states)
+        switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices, self.states)
+        super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
+
+    def view(self) -> View:
+        """Returns a view of the chosen time step."""
+        self.shown = layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
+        self.t.max = self.play.max = (
+            layout.max_len - 1
+        )  # moves the sliders back if they are beyond the range
+        t, mistaken = self.t.value, self.mistaken.value
+        shown: dict[str, Any] = {"step": t, "mistaken": mistaken, "indices": self.indices.value}
+        texts = [text.at_step(layout, t), text.describe(layout)]
+        if mistaken:
+            texts.append(text.mistaken_order(layout, t))
+        show(self.states, text.is_few(layout))
+        states = _states(layout, t) if self.states.value and text.is_few(layout) else []
+        texts += [one.to_text() for one in states]
+
+        def draw(theme: str) -> Sheet:
+            picture = layouts.draw(layout, theme=theme, **shown)
+            return stack("", [picture, cells.beside(states, theme)], theme) if states else picture
+
+        return View(draw, texts[0], lambda: "\n\n".join(texts))
+
+
+def _states(layout: Layout, t: int) -> list[cells.Aligned]:
+    """Returns the states of a small RNN after step `t`, padded and packed."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        rnn, x = (
+            torch.nn.RNN(3, 4).double(),
+            torch.randn(layout.max_len, layout.batch_size, 3, dtype=torch.float64),
+        )
+        outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
+    last = torch.tensor(layout.lengths - 1).clamp(
+        max=t
+    )  # before its sequence ends, a padded row is right
+    real = layout.mask[:, [t] * 4]
+    runs = [
+        (f"padded: h after step {t} (hatched if it has read padding)", outputs[t], real),
+        (
+            f"packed: h after step {t} (kept after the end)",
+            outputs[last, range(len(last))],
+            real | True,
+        ),
+    ]
+    return [
+        cells.Aligned(
+            title,
+            [[f"{v:.2f}" for v in row] for row in h.tolist()],
+            mask,
+            columns=["unit 0", "1", "2", "3"],
+        )
+        for title, h, mask in runs
+    ]
+
+
+@lru_cache(8)
+def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
+    """Packs a batch of this layout with torch, and returns the resulting layout.
+
+    Raises:
+        ValueError: torch rejects the lengths. The message is the one that torch gives.
+    """
+    import torch
+
+    from packviz.ops.original import pack_padded_sequence
+
+    try:
+        x = torch.zeros(layout.max_len, layout.batch_size)
+        packed = pack_padded_sequence(
+            x, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted
+        )
+    except RuntimeError as error:
+        raise ValueError(f"torch: {str(error).splitlines()[0]}") from None
+    return Layout.from_packed(packed)

@@ -1,0 +1,109 @@
+"""Shows hidden states in a panel: see how reading the padding changes the states of an RNN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from packviz.core.layout import Layout
+from packviz.draw import grids
+from packviz.draw.sheet import Sheet, stack
+from packviz.panels.lengths import MOST_CELLS, lengths_field, read
+from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
+
+if TYPE_CHECKING:
+    from packviz.check.states import StatesComparison
+
+HIDDEN, INPUT = 4, 3
+WHOLE = "distance from packed"
+PADDING = ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
+CELLS = ("LSTM", "GRU", "RNN")
+
+
+class StatesPanel(Panel):
+    """A small RNN of your choice, run on padded and on packed data, with the differences between
+    its hidden states.
+
+    Attributes:
+        typed: the text field for the lengths.
+        padding: the drop-down list for the contents of the padding: zeros, noise or NaN.
+        cell: the drop-down list for the kind of RNN: LSTM, GRU or RNN.
+        layers: the slider for the number of layers.
+        bidirectional: the checkbox for an RNN that also reads the sequences backwards.
+        direction: the drop-down list for the direction whose hidden state is drawn.
+        number: the drop-down list for what to draw: the distance between the padded and the packed
+            hidden state, or one unit of both states.
+        seed: the slider for the seed of the weights and the data.
+        result: the `StatesComparison` in the picture.
+    """
+
+    result: StatesComparison
+
+    def __init__(
+        self,
+        lengths: Sequence[int] = (8, 5, 3),
+        *,
+        padding: str = ZEROS,
+        cell: str = "LSTM",
+        layers: int = 1,
+        bidirectional: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Makes the panel.
+
+        Args:
+            lengths: your lengths, whose padded batch may have at most 2,048 cells.
+            padding: the contents of the padding, `"zeros"`, `"noise"` or `"NaN"`.
+            cell: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
+            layers: number of layers, up to 3.
+            bidirectional: whether the RNN also reads the sequences backwards.
+            seed: the seed of the weights and the data, up to 99.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of its range, or a choice is unknown.
+        """
+        self.typed = lengths_field(lengths)
+        self.padding = dropdown("padding", padding, PADDING)
+        self.cell = dropdown("cell", cell, CELLS)
+        self.layers = slider("layers", layers, 1, 3)
+        self.bidirectional = tick("bidirectional", bidirectional)
+        self.direction = dropdown("direction", "forward", ["forward", "reverse"])
+        self.number = dropdown("draw", WHOLE, [WHOLE, *(f"unit {i}" for i in range(HIDDEN))])
+        self.seed = slider("seed", seed, 0, 99)
+        super().__init__(
+            row(self.typed, self.padding, self.cell),
+            row(self.layers, self.seed, self.bidirectional),
+            row(self.number, self.direction),
+        )
+
+    def view(self) -> View:
+        """Returns a view of the hidden states over time and of the differences between padded and packed results."""
+        from packviz.check.trajectories import trajectory
+
+        layout = read(self.typed.value, MOST_CELLS)
+        self.result = result = self._both(layout)
+        show(self.padding, layout.n_padding > 0)
+        show(self.direction, self.bidirectional.value)
+        direction = self.direction.value if self.bidirectional.value else "forward"
+        path = trajectory(result, direction, self.number.index - 1 if self.number.index else None)
+
+        def draw(theme: str) -> Sheet:
+            where = grids.draw(result.panels(), "Where padded and packed differ:", theme)
+            return stack(str(result.rnn), [path.sheet(theme), where], theme)
+
+        return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
+
+    def _both(self, layout: Layout) -> Any:
+        import torch
+
+        from packviz.check.states import compare
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed.value)
+            # In double precision, stored pictures do not depend on the processor.
+            x = torch.randn(layout.batch_size, layout.max_len, INPUT, dtype=torch.float64)
+            options = {"bidirectional": self.bidirectional.value, "batch_first": True}
+            rnn = getattr(torch.nn, self.cell.value)(INPUT, HIDDEN, self.layers.value, **options)
+        if self.padding.value != NOISE:
+            x[~torch.tensor(layout.mask)] = float("nan") if self.padding.value == NAN else 0.0
+        return compare(rnn.double(), x, layout.lengths, gradients=False, tolerance=1e-5)
