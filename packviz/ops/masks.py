@@ -81,7 +81,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 [ True, False, False]])
         >>> picture = pv.draw.Aligned.of(mask, [3, 1], title="real_mask([3, 1])", batch_first=True)
     """
-    n = whole_numbers(lengths)
+    n = lengths_tensor(lengths)
     if max_len is None and isinstance(lengths, Layout):
         max_len = lengths.max_len
     elif max_len is None:
@@ -376,7 +376,7 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     except (TypeError, ValueError, RuntimeError):
         values = None
     if values is None or values.ndim != 2:
-        return whole_numbers(lengths), None
+        return lengths_tensor(lengths), None
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
             f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers 0 and 1"
@@ -475,7 +475,7 @@ def _fitted(
     require_dense(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
-    n = whole_numbers(lengths)
+    n = lengths_tensor(lengths)
     if mask is not None:
         read = Padded.of(x.shape, bool(batch_first))
         if mask.shape != (read.batch, read.steps):
@@ -496,7 +496,7 @@ def _fitted(
     return moved if _is_readable(n) else moved.clamp(0, batch.steps), batch
 
 
-def whole_numbers(lengths: Lengths) -> Tensor:
+def lengths_tensor(lengths: Lengths) -> Tensor:
     """Returns `(B,)` lengths as an int64 tensor on their own device, or on the CPU for a list.
 
     Raises:

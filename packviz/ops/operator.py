@@ -20,7 +20,7 @@ from packviz.core.spec import GATES
 from packviz.core.validation import require_dense
 from packviz.ops.arguments import require_padded, require_rnn
 from packviz.ops.kernels import flat_names
-from packviz.ops.masks import Lengths, whole_numbers
+from packviz.ops.masks import Lengths, lengths_tensor
 from packviz.ops.private import parameters, recorded, share_names, storage
 from packviz.ops.running import State, check_method, is_plain, run
 
@@ -125,7 +125,7 @@ class Ragged(nn.Module):
             )
         require_padded(x)
         require_dense("x", x)
-        lengths, own = whole_numbers(lengths), self._settings
+        lengths, own = lengths_tensor(lengths), self._settings
         first = own["batch_first"] if batch_first is None else bool(batch_first)
         steps = x.shape[1 if first else 0]
         width, is_longest = (steps, True) if total_length is None else (total_length, False)

@@ -24,7 +24,7 @@ from packviz.ops.arguments import require_features, require_padded, require_rnn,
 from packviz.ops.grid import Grid
 from packviz.ops.index import falling_sizes, is_at_hand, placed
 from packviz.ops.kernels import flat_weights, has_padded_kernel, is_fused, layers
-from packviz.ops.masks import Lengths, whole_numbers
+from packviz.ops.masks import Lengths, lengths_tensor
 from packviz.ops.private import (
     IS_TESTED,
     is_compiler_loaded,
@@ -249,7 +249,7 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
     if is_tracing():  # type: ignore[no-untyped-call]
         source = Padded.of(x.shape, rnn.batch_first if batch_first is None else batch_first)
         lengths = (
-            lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
+            lengths if isinstance(lengths, (Tensor, list)) else lengths_tensor(lengths).tolist()
         )
         return _packed(
             _Batch(rnn, x, lengths, hx, source, width, padding_value, ())
@@ -630,7 +630,7 @@ def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...
         return tuple(lengths.tolist())  # the most common case
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
         return tuple(lengths)
-    n = whole_numbers(lengths)
+    n = lengths_tensor(lengths)
     if n.device.type != "cpu":
         original.pack_padded_sequence(x, n, batch_first, enforce_sorted=False)  # torch's error
     return tuple(n.tolist())
