@@ -151,11 +151,16 @@ def run(
             "x is packed, so it has its own lengths and stays packed; pass only hx and method with it"
         )
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
+    return _runner()(*arguments)
+
+
+def _runner() -> Callable[..., tuple[Any, State]]:
+    """Returns `run` without keyword arguments; if `torch.compile` may be in use, it breaks the graph."""
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
-        return _run(*arguments)
+        return _run
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
-    return _uncompiled[0](*arguments)
+    return _uncompiled[0]
 
 
 def plan(
@@ -309,7 +314,7 @@ def _run_packed(
             )
             data = packing.pack_padded_sequence(out, list(n)).data
             return PackedSequence(data, sizes, order, rank), _selected(final, rank)
-    return rnn(packed, hx)  # type: ignore[no-any-return]
+    return getattr(rnn, "_plain", rnn)(packed, hx)  # type: ignore[no-any-return]
 
 
 def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
@@ -428,7 +433,8 @@ def _packed(batch: _Batch) -> tuple[Tensor, State]:
             _packing(data),
         )
         return module.pad_packed_sequence(packed, first, padding_value, width)[0], final
-    out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
+    call = getattr(rnn, "_plain", rnn)
+    out, final = call(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
     return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
 
 
@@ -523,9 +529,9 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
         hx = _zeros(rnn, x, source.batch) if hx is None else hx
         out, final = _kernel(rnn, weights, x, hx, source.batch_first)
     elif source.batch_first == rnn.batch_first:
-        out, final = rnn(x, hx)
+        out, final = getattr(rnn, "_plain", rnn)(x, hx)
     else:
-        out, final = rnn(x.transpose(0, 1), hx)
+        out, final = getattr(rnn, "_plain", rnn)(x.transpose(0, 1), hx)
         out = out.transpose(0, 1)
     if width > steps:
         out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
@@ -563,6 +569,8 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
 
 def is_plain(rnn: nn.RNNBase) -> bool:
     """Returns whether calling the module runs only torch's own `forward`."""
+    if hasattr(rnn, "from_torch"):  # one of packviz's own classes, whose `forward` calls `run`
+        return True
     own = (
         type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
         and "forward" not in rnn.__dict__
