@@ -19,7 +19,6 @@ from packviz.count.flops import flops as flops
 from packviz.draw.picture import Picture as Picture
 from packviz.draw.picture import show as show
 from packviz.measure.advice import advise as advise
-from packviz.measure.calibration import calibrate as calibrate
 from packviz.measure.calls import time_calls as time_calls
 from packviz.ops.masks import align as align
 from packviz.ops.masks import masked_loss as masked_loss
