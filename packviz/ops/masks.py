@@ -557,6 +557,11 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
             raise ValueError(f"{name}[{b}] is {value}, more than {limit} ({most})")
 
 
+def is_tracing() -> bool:
+    """Returns whether `torch.jit.trace` or the legacy ONNX exporter records what is called."""
+    return bool(torch.jit.is_tracing())  # type: ignore[no-untyped-call,attr-defined]
+
+
 def _is_readable(n: Tensor) -> bool:
     """Returns whether a tensor's values can be read: it is plain and on the CPU, and nothing is being compiled."""
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()

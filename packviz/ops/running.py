@@ -428,7 +428,8 @@ def _packed(batch: _Batch) -> tuple[Tensor, State]:
             _packing(data),
         )
         return module.pad_packed_sequence(packed, first, padding_value, width)[0], final
-    out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
+    module = getattr(rnn, "_plain", rnn)
+    out, final = module(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
     return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
 
 
@@ -523,7 +524,7 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
         hx = _zeros(rnn, x, source.batch) if hx is None else hx
         out, final = _kernel(rnn, weights, x, hx, source.batch_first)
     elif source.batch_first == rnn.batch_first:
-        out, final = rnn(x, hx)
+        out, final = getattr(rnn, "_plain", rnn)(x, hx)
     else:
         out, final = rnn(x.transpose(0, 1), hx)
         out = out.transpose(0, 1)
@@ -563,6 +564,8 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
 
 def is_plain(rnn: nn.RNNBase) -> bool:
     """Returns whether calling the module runs only torch's own `forward`."""
+    if hasattr(rnn, "from_torch"):
+        return True
     own = (
         type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
         and "forward" not in rnn.__dict__
