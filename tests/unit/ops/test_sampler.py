@@ -86,7 +86,8 @@ def test_a_pass_goes_on_where_it_stopped(n, drop_last, data):
     resumed = pv.BucketSampler(n, **options)
     resumed.load_state_dict(sampler.state_dict())
     assert begun + list(resumed) == whole
-    assert list(resumed) == list(sampler)  # the epoch after it, although one pass was left early
+    if stop:
+        assert list(resumed) == list(sampler)  # the epoch after it
 
 
 @pytest.fixture
