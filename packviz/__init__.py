@@ -11,9 +11,12 @@ from difflib import get_close_matches
 
 _MODULES = {
     "BucketSampler": "ops.sampler",
+    "GRU": "ops.rnn",
+    "LSTM": "ops.rnn",
     "Layout": "core.layout",
     "Picture": "draw.picture",
-    "Ragged": "ops.operator",
+    "RNN": "ops.rnn",
+    "Ragged": "ops.rnn",
     "Spec": "core.spec",
     "advise": "measure.advice",
     "align": "ops.masks",

@@ -21,9 +21,13 @@ from packviz.draw.picture import show as show
 from packviz.measure.advice import advise as advise
 from packviz.measure.calls import time_calls as time_calls
 from packviz.ops.masks import align as align
+from packviz.ops.masks import last_output as last_output
 from packviz.ops.masks import masked_loss as masked_loss
 from packviz.ops.masks import real_mask as real_mask
-from packviz.ops.operator import Ragged as Ragged
+from packviz.ops.rnn import GRU as GRU
+from packviz.ops.rnn import LSTM as LSTM
+from packviz.ops.rnn import RNN as RNN
+from packviz.ops.rnn import Ragged as Ragged
 from packviz.ops.packing import pack_padded_sequence as pack_padded_sequence
 from packviz.ops.packing import pad_packed_sequence as pad_packed_sequence
 from packviz.ops.packing import unpack_to_length as unpack_to_length
