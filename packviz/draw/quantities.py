@@ -10,6 +10,11 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def milliseconds(seconds: float) -> str:
+    """Converts seconds to milliseconds, and returns the number as text without the unit."""
+    return plain(1e3 * seconds)
+
+
 def plain(value: float) -> str:
     """Returns a number with at most three significant digits or, from 1,000 upwards, as a whole
     number.
@@ -27,11 +32,12 @@ def known(value: float, interval: tuple[float, float]) -> str:
     digit is no larger than the width of the interval. If the width is 0, the number is written as
     in `plain`.
     """
-    width = interval[1] - interval[0]
-    if not width:
+    low, high = interval
+    if low == high:
         return plain(value)
-    coarsest = math.floor(math.log10(width)) if math.isfinite(width) else _digit(value)
-    return _to_digit(value, max(coarsest, _digit(value) - 2))
+    first = _digit(value)
+    last = _digit(high - low) if math.isfinite(high - low) else first
+    return _to_digit(value, max(last, first - 2))
 
 
 def between(interval: tuple[float, float]) -> str:
@@ -45,25 +51,23 @@ def between(interval: tuple[float, float]) -> str:
         return "–"
     if low == high:
         return f"{plain(low)} to {plain(high)}"
-    last = max(math.floor(math.log10(high - low)) - 1, _digit(max(abs(low), abs(high))) - 2)
-    ends = []
-    for end, outwards, slack in ((low, math.floor, 1e-9), (high, math.ceil, -1e-9)):
-        unit = 10.0 ** min(last, _digit(end) if end else last)
-        ends.append(_to_digit(outwards(end / unit + slack) * unit, last))
-    return " to ".join(ends)
+    last = max(_digit(high - low) - 1, _digit(max(abs(low), abs(high))) - 2)
+    low_unit = 10.0 ** min(last, _digit(low, last))
+    high_unit = 10.0 ** min(last, _digit(high, last))
+    # A rounding error must not move an end by a whole unit.
+    below = math.floor(low / low_unit + 1e-9) * low_unit
+    above = math.ceil(high / high_unit - 1e-9) * high_unit
+    return f"{_to_digit(below, last)} to {_to_digit(above, last)}"
 
 
-def _digit(value: float) -> int:
+def _digit(value: float, of_zero: int = 0) -> int:
     """Returns the exponent of ten of a number's first digit, such as 3 for 1,234."""
-    return math.floor(math.log10(abs(value))) if value else 0
+    return math.floor(math.log10(abs(value))) if value else of_zero
 
 
 def _to_digit(value: float, last: int) -> str:
-    """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns it as text."""
-    last = min(last, _digit(value)) if value else last
+    """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns
+    it as text.
+    """
+    last = min(last, _digit(value, last))
     return f"{round(value, -last):,.{max(-last, 0)}f}"
-
-
-def milliseconds(seconds: float) -> str:
-    """Converts seconds to milliseconds, and returns the number as text without the unit."""
-    return plain(1e3 * seconds)
