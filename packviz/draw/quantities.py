@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 
 def whole_percent(share: float) -> str:
@@ -35,9 +36,9 @@ def known(value: float, interval: tuple[float, float]) -> str:
     low, high = interval
     if low == high:
         return plain(value)
-    first = _digit(value)
-    last = _digit(high - low) if math.isfinite(high - low) else first
-    return _to_digit(value, max(last, first - 2))
+    width = high - low if math.isfinite(high - low) else value
+    last = max(_digit(width), _digit(value) - 2)
+    return _rounded(value, last, ROUND_HALF_UP)
 
 
 def between(interval: tuple[float, float]) -> str:
@@ -51,23 +52,21 @@ def between(interval: tuple[float, float]) -> str:
         return "–"
     if low == high:
         return f"{plain(low)} to {plain(high)}"
-    last = max(_digit(high - low) - 1, _digit(max(abs(low), abs(high))) - 2)
-    low_unit = 10.0 ** min(last, _digit(low, last))
-    high_unit = 10.0 ** min(last, _digit(high, last))
-    # A rounding error must not move an end by a whole unit.
-    below = math.floor(low / low_unit + 1e-9) * low_unit
-    above = math.ceil(high / high_unit - 1e-9) * high_unit
-    return f"{_to_digit(below, last)} to {_to_digit(above, last)}"
+    largest = max(abs(low), abs(high))
+    last = max(_digit(high - low) - 1, _digit(largest) - 2)
+    return f"{_rounded(low, last, ROUND_FLOOR)} to {_rounded(high, last, ROUND_CEILING)}"
 
 
-def _digit(value: float, of_zero: int = 0) -> int:
+def _digit(value: float) -> int:
     """Returns the exponent of ten of a number's first digit, such as 3 for 1,234."""
-    return math.floor(math.log10(abs(value))) if value else of_zero
+    return math.floor(math.log10(abs(value))) if value else 0
 
 
-def _to_digit(value: float, last: int) -> str:
+def _rounded(value: float, last: int, rounding: str) -> str:
     """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns
     it as text.
     """
-    last = min(last, _digit(value, last))
-    return f"{round(value, -last):,.{max(-last, 0)}f}"
+    if value:
+        last = min(last, _digit(value))
+    unit = Decimal(1).scaleb(last)
+    return f"{Decimal(f'{value:.12g}').quantize(unit, rounding):,f}"
