@@ -6,6 +6,7 @@ A chart is cheap to redraw when a slider moves, because bars of the same style s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -112,6 +113,7 @@ def rows(
     labels = max((width_of(bar.label) for bar in bars), default=0.0)
     longest = max((bar.end for bar in bars), default=0.0) or 1.0
     scale = (_WIDTH - left - 30 - labels) / longest
+    crossing = math.nan if line is None else left + line * scale
     y = top
     for name, group in groups.items():
         over.text(4, y + 17, name, bold=True, halo=ground)
@@ -124,24 +126,22 @@ def rows(
                     sheet.box(x, y, length * scale, 20, fill)
                 x += length * scale
             if bar.whisker:
-                low, high = (left + value * scale for value in bar.whisker)
-                whisker = f"M{low} {y + 10}H{high}M{low} {y + 5}v10M{high} {y + 5}v10"
+                low, high = (left + end * scale for end in bar.whisker)
+                whisker = f"M{low} {y + 5}v10m0-5H{high}m0-5v10"
                 over.path(whisker, stroke=ground, width=4)  # visible on any fill
                 over.path(whisker, stroke=ink, width=1.5)
             if bar.mark is not None:
-                diamond = f"M{left + bar.mark * scale} {y + 4}l6 6l-6 6l-6-6z"
+                x = left + bar.mark * scale
+                diamond = f"M{x} {y + 4}l6 6l-6 6l-6-6z"
                 over.path(diamond, fill=ground, stroke=ink, width=1.5)
             x = left + bar.end * scale + 10
-            if line is not None:
-                crossing = left + line * scale
-                if x - 8 < crossing < x + width_of(bar.label):
-                    x = crossing + 8
+            if x - 8 < crossing < x + width_of(bar.label):
+                x = crossing + 8
             over.text(x, y + 14, bar.label, halo=ground)
             y += _ROW
     sheet.layer()
     if line is not None:
-        x = left + line * scale
-        sheet.line([(x, top - 6), (x, y)], sheet.colours.accent, dash="4 3")
+        sheet.path(f"M{crossing} {top - 6}V{y}", stroke=sheet.colours.accent, dash="4 3")
     foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
     sheet.place(over, 0, 0)
     sheet.size(max(_WIDTH, sheet.width), foot)
@@ -198,7 +198,7 @@ def steps(
         names: the names of the bars. By default, the bars are numbered from 0.
     """
     key = zip((SOLID, HATCHED), words, strict=False)
-    sheet, y = _titled(title, theme, [(fill, meaning) for fill, meaning in key if meaning])
+    sheet, y = _titled(title, theme, [part for part in key if part[1]])
     count = len(packed)
     most = int(max(padded))
     wide = (_WIDTH - 130) / count
@@ -207,7 +207,7 @@ def steps(
     edges: Sequence[int] = range(count + 1)
     gap = min(3.0, wide * 0.15)
     if count > _FEW:
-        changes = (packed[1:] != packed[:-1]) | (padded[1:] != padded[:-1])
+        changes = np.diff(packed).astype(bool) | np.diff(padded).astype(bool)
         edges = [0, *np.flatnonzero(changes) + 1, count]
         gap = 0.0
     for start, end in pairwise(edges):
@@ -221,14 +221,15 @@ def steps(
             sheet.box(x, foot - low, width, low, SOLID, stroke=stroke)
         if high > low:
             sheet.box(x, foot - high, width, high - low, HATCHED, stroke=stroke)
-    sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
-    ink = sheet.colours.muted
-    top = foot - most * scale
-    for baseline, label in ((top + 4, text.short(most)), (foot + 4, "0"), (foot + 18, axis)):
-        sheet.text(_AXIS - 8, baseline, label, anchor="end", ink=ink)
+    sheet.path(f"M{_AXIS} {foot}H{_WIDTH - 20}", stroke=sheet.colours.line)
+    sheet.note(_AXIS - 8, foot - most * scale + 4, text.short(most), "end")
+    sheet.note(_AXIS - 8, foot + 4, "0", "end")
+    sheet.note(_AXIS - 8, foot + 18, axis, "end")
     names = names or [str(t) for t in range(count)]
-    for t in range(0, count, nice((8 + 8 * len(names[-1])) / wide)):
-        sheet.text(_AXIS + (t + 0.5) * wide, foot + 18, names[t], anchor="middle", ink=ink)
+    space = 8 + 8 * len(names[-1])
+    for t in range(0, count, nice(space / wide)):
+        middle = _AXIS + (t + 0.5) * wide
+        sheet.note(middle, foot + 18, names[t], "middle")
     sheet.size(_WIDTH, foot + 28)
     return sheet
 
@@ -240,7 +241,9 @@ def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[She
     """
     sheet = Sheet(theme, title)
     y = sheet.title(title) + 8
-    x = _WIDTH - sum(36 + width_of(words) for _, words in key)
+    x = _WIDTH
+    for _, meaning in key:
+        x -= 36 + width_of(meaning)
     if key and x < 20 + width_of(title):
         y += 20
     sheet.key(max(x, 4), y - 26, key)
@@ -265,13 +268,15 @@ def work_and_time(
         bars[name] = {}
         lines.append([name])
         for row, (work, time) in group.items():
-            doubt = "" if time.is_clear else "not clear"
-            multiple = f"{time.value:.2f}"
-            label = f"{multiple} × the time{doubt and f', {doubt}'}; {work:.2f} × the FLOPs"
+            label = f"{time.value:.2f} × the time"
+            quartiles = f"{time.low:.2f} to {time.high:.2f}"
+            if not time.is_clear:
+                label += ", not clear"
+                quartiles += " (not clear)"
+            label += f"; {work:.2f} × the FLOPs"
             parts = [(time.value, palette.METHODS["packed"])]
             bars[name][row] = Bar(parts, label, (time.low, time.high), mark=work)
-            quartiles = f"{time.low:.2f} to {time.high:.2f}{doubt and f' ({doubt})'}"
-            lines.append([f"  {row}", f"{work:.2f}", multiple, quartiles])
+            lines.append([f"  {row}", f"{work:.2f}", f"{time.value:.2f}", quartiles])
     table = text.table(lines, "<  >7  >7  <")
     words = "\n".join([title, "multiples of the padded batch", *table, *notes])
     key = "◇ marks the FLOPs. Bars show the median time with quartiles. The dashed line is padded."

@@ -127,12 +127,13 @@ class Axes:
         unit above the plot.
         """
         sheet = self.sheet
-        sheet.text(self.left, self.top - 16, title, bold=True)
-        sheet.text(self.left - 6, self.top - 16, unit, anchor="end", size=11)
+        x = self.left
+        sheet.text(x, self.top - 16, title, bold=True)
+        sheet.text(x - 6, self.top - 16, unit, anchor="end", size=11)
         for value in self.up.ticks:
             y = self.y(value)
-            sheet.line([(self.left, y), (self.right, y)], sheet.colours.hatch, width=0.5)
-            self.write_number(self.left - 10, y + 4, _written(value), "end")
+            sheet.path(f"M{x} {y}H{self.right}", stroke=sheet.colours.hatch, width=0.5)
+            sheet.note(x - 10, y + 4, _written(value), "end")
 
     def draw_across(self, name: str = "", before: str = "") -> None:
         """Draws the horizontal axis with as many numbers as fit.
@@ -142,17 +143,14 @@ class Axes:
             before: a short title, written to the left of the numbers.
         """
         sheet = self.sheet
-        y = self.foot + 16
-        sheet.line([(self.left, self.foot), (self.right, self.foot)])
+        left = self.left
+        foot = self.foot
+        sheet.path(f"M{left} {foot}H{self.right}", stroke=sheet.colours.line)
         labels = [(self.x(value), _written(value)) for value in self.across.ticks]
         for x, label in roomy(labels):
-            self.write_number(x, y, label, "middle")
-        sheet.text(self.left + self.wide / 2, y + 15, name, anchor="middle", size=11)
-        sheet.text(self.left - 6, y, before, anchor="end", size=11)
-
-    def write_number(self, x: float, y: float, words: str, anchor: str) -> None:
-        """Writes a number of an axis."""
-        self.sheet.text(x, y, words, anchor=anchor, size=11, ink=self.sheet.colours.muted)
+            sheet.note(x, foot + 16, label, "middle")
+        sheet.text(left - 6, foot + 16, before, anchor="end", size=11)
+        sheet.text(left + self.wide / 2, foot + 31, name, anchor="middle", size=11)
 
     def write_names(self, ends: Mapping[str, Point]) -> None:
         """Writes the names of curves beside their ends, moved so that they neither overlap nor go
@@ -168,7 +166,7 @@ class Axes:
             labels.sort()
             moved = spread_labels([y for y, _ in labels], self.foot)
             for (y, name), beside in zip(labels, moved, strict=True):
-                sheet.line([(x + 7, y), (x + 18, beside)], sheet.colours.muted)
+                sheet.path(f"M{x + 7} {y}L{x + 18} {beside}", stroke=sheet.colours.muted)
                 sheet.text(x + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
 
 
@@ -176,7 +174,8 @@ def ticks(low: float, high: float) -> list[float]:
     """Returns two or more evenly spaced round numbers, from at most `low` to at least `high`."""
     span = max(high - low, 1e-3)
     power = 10 ** math.floor(math.log10(span / 3))
-    step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= span / 4)
+    steps = [power, 2 * power, 5 * power, 10 * power]
+    step = steps[bisect_left(steps, span / 4)]
     first = math.floor(low / step)
     last = max(math.ceil(high / step), first + 1)
     return [round(i * step, 10) for i in range(first, last + 1)]
@@ -189,8 +188,11 @@ def log_ticks(low: float, high: float) -> list[float]:
     In a wide range, all of them except the two ends are powers of ten, and none is so near an end
     that the two labels would touch.
     """
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
-    steps = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    lowest = math.floor(math.log10(low)) - 1
+    highest = math.ceil(math.log10(high)) + 1
+    steps = []
+    for power in range(lowest, highest + 1):
+        steps += [float(f"1e{power}"), float(f"2e{power}"), float(f"5e{power}")]
     first = bisect_right(steps, low * (1 + 1e-9)) - 1
     last = max(bisect_left(steps, high * (1 - 1e-9)), first + 1)
     if last - first < _MOST_TICKS:
@@ -198,8 +200,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     low = steps[first]
     high = steps[last]
     gap = (high / low) ** 0.07
-    powers_of_ten = steps[::3]
-    return [low, *(step for step in powers_of_ten if low * gap < step < high / gap), high]
+    inner = [power for power in steps[::3] if low * gap < power < high / gap]
+    return [low, *inner, high]
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
@@ -239,7 +241,7 @@ def line_key(
 
     Returns the x-coordinate after the entry.
     """
-    sheet.line([(x, y - 4), (x + 34, y - 4)], sheet.colours.text, width=width, dash=dash)
+    sheet.path(f"M{x} {y - 4}h34", stroke=sheet.colours.text, width=width, dash=dash)
     sheet.text(x + 40, y, name, size=size)
     return x + 60 + width_of(name, size)
 
@@ -316,11 +318,13 @@ class Plot:
     @property
     def across(self) -> Scale:
         """The horizontal axis. It covers the sizes that have been measured or are planned."""
-        sizes = sorted({*self.planned, *chain(*(curve.x for curve in self.curves))})
+        measured = [curve.x for curve in self.curves]
+        sizes = sorted({*self.planned, *chain(*measured)})
         if (self.log or self.log_x) and len(sizes) > 1:
             return Scale(doublings(sizes), sizes[0], sizes[-1], log=True)
         last = max([1.0, *sizes])
-        return Scale([value for value in ticks(0.0, last) if value <= last], 0.0, last)
+        marks = [value for value in ticks(0.0, last) if value <= last]
+        return Scale(marks, 0.0, last)
 
     @property
     def heights(self) -> list[float]:
@@ -339,7 +343,7 @@ class Plot:
             mark(sheet, (axes.x(size), axes.foot), _PLANNED, sheet.colours.accent)
         if not self.curves:
             middle = axes.left + axes.wide / 2
-            axes.write_number(middle, axes.top + axes.tall / 2, "nothing measured yet", "middle")
+            sheet.note(middle, axes.top + axes.tall / 2, "nothing measured yet", "middle")
         ends: dict[str, Point] = {}
         for guide, ((x0, y0), (x1, y1)) in self.guides.items():
             points = axes.points([x0, x1], [y0, y1])
@@ -356,20 +360,22 @@ class Plot:
     def _draw_curve(self, axes: Axes, curve: Curve) -> Point:
         """Draws a curve with its quartiles and its markers. Returns the curve's last point."""
         sheet = axes.sheet
+        line = sheet.colours.line
         points = axes.points(curve.x, curve.y)
         sheet.layer()
         for (x, _), low, high in zip(points, curve.low, curve.high, strict=False):
             foot = axes.y(low)
             top = axes.y(high)
-            whisker = f"M{x} {foot}V{top}M{x - 4} {foot}h8M{x - 4} {top}h8"
-            sheet.path(whisker, stroke=sheet.colours.line)
+            left = x - 4
+            sheet.path(f"M{x} {foot}V{top}", stroke=line)
+            sheet.path(f"M{left} {foot}h8M{left} {top}h8", stroke=line)
         sheet.line(points, curve.colour, width=2.6, dash=curve.dash, outlined=True)
         fill = sheet.colours.ground if curve.hollow else curve.colour
         # On a logarithmic axis, markers at all sizes might cover each other.
-        marked = {*axes.across.ticks, curve.x[-1]} if axes.across.log else curve.x
+        marked = {*axes.across.ticks, curve.x[-1]}
         for point, size in zip(points, curve.x, strict=True):
-            if size in marked:
-                mark(sheet, point, MARKERS[curve.symbol], fill, sheet.colours.line)
+            if size in marked or not axes.across.log:
+                mark(sheet, point, MARKERS[curve.symbol], fill, line)
         return points[-1]
 
 
@@ -412,9 +418,12 @@ class Sweep(Drawing):
     def up(self, plot: Plot) -> Scale:
         """Returns the vertical axis of a plot."""
         if plot.log:
-            alike = [other.heights for other in self.plots if other.log and other.y == plot.y]
-            heights = [height for height in chain(*alike) if height > 0] or [1.0, 10.0]
-            marks = log_ticks(min(heights), max(heights))
+            heights = []
+            for other in self.plots:
+                if other.log and other.y == plot.y:
+                    heights += other.heights
+            positive = [height for height in heights if height > 0] or [1.0, 10.0]
+            marks = log_ticks(min(positive), max(positive))
         else:
             marks = ticks(0.0, max(plot.heights, default=1.0))
         return Scale(marks, marks[0], marks[-1], plot.log)
@@ -425,14 +434,17 @@ class Sweep(Drawing):
         sheet.title(self.title)
         wide = _WIDE if self.columns > 1 else self.wide
         each = _LEFT + wide + _RIGHT
-        names = [chain(plot.guides, (curve.name for curve in plot.curves)) for plot in self.plots]
-        longest = max((width_of(name, 11) for name in chain(*names)), default=0.0)
+        longest = 0.0
+        for plot in self.plots:
+            for name in (*plot.guides, *(curve.name for curve in plot.curves)):
+                longest = max(longest, width_of(name, 11))
         wide -= max(longest + 26 - _RIGHT, 0.0)
         y = 22.0
         for row in self.rows:
             for i, plot in enumerate(row):
                 left = i * each + _LEFT
-                plot.draw(Axes(sheet, plot.across, self.up(plot), left, y + _TOP, wide), self.x)
+                axes = Axes(sheet, plot.across, self.up(plot), left, y + _TOP, wide)
+                plot.draw(axes, self.x)
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
             line_key(sheet, 4, y + 12, source, dash=DASHES[i % len(DASHES)], size=11)

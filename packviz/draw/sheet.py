@@ -152,11 +152,9 @@ class Sheet:
             halo = self.colours.padding
         elif label and fill in palette.FILLS:
             ink = palette.ink_on(fill)
-        middle = x + width / 2
-        baseline = y + height / 2 + 4
-        self.text(
-            middle, baseline, label, anchor="middle", size=size, bold=bold, ink=ink, halo=halo
-        )
+        x += width / 2
+        y += height / 2 + 4
+        self.text(x, y, label, anchor="middle", size=size, bold=bold, ink=ink, halo=halo)
 
     def line(
         self,
@@ -178,12 +176,11 @@ class Sheet:
             outlined: whether to add an outline, which makes pale colours visible on white.
         """
         d = ""
-        for is_drawn, run in groupby(points, key=lambda point: math.isfinite(point[1])):
-            if is_drawn:
-                places = [f"{x} {y}" for x, y in run]
-                d += f"M{'L'.join(places)}"
-                if len(places) == 1:
-                    d += "h.1"
+        for is_finite, run in groupby(points, lambda point: math.isfinite(point[1])):
+            if is_finite:
+                first, *others = [f"{x} {y}" for x, y in run]
+                d += f"M{first}"
+                d += "".join(f"L{place}" for place in others) or "h.1"
         line = self.colours.line
         if outlined:
             self.path(d, stroke=line, width=width + 1.6, dash=dash, rounded=True)
@@ -195,10 +192,12 @@ class Sheet:
         """Draws an outlined curve that is horizontal at both ends, or vertical if `down` is true."""
         x0, y0 = start
         x1, y1 = end
-        x = (x0 + x1) / 2
-        y = (y0 + y1) / 2
-        bends = f"{x0} {y} {x1} {y}" if down else f"{x} {y0} {x} {y1}"
-        d = f"M{x0} {y0}C{bends} {x1} {y1}"
+        if down:
+            middle = (y0 + y1) / 2
+            d = f"M{x0} {y0}C{x0} {middle} {x1} {middle} {x1} {y1}"
+        else:
+            middle = (x0 + x1) / 2
+            d = f"M{x0} {y0}C{middle} {y0} {middle} {y1} {x1} {y1}"
         self.path(d, stroke=self.colours.line, width=width + 1)
         self.path(d, stroke=stroke, width=width)
 
@@ -237,8 +236,14 @@ class Sheet:
         )
         if halo:
             look += ' stroke-width="4" paint-order="stroke"'
-        self._words[look].append(f'x="{n(x)}" y="{n(y)}">{_escaped(text)}</text>')
-        self.reach(x + _RIGHT_OF_ANCHOR[anchor] * width_of(text, size), y + 4)
+        place = f'x="{n(x)}" y="{n(y)}"'
+        self._words[look].append(f"{place}>{_escaped(text)}</text>")
+        width = width_of(text, size)
+        self.reach(x + _RIGHT_OF_ANCHOR[anchor] * width, y + 4)
+
+    def note(self, x: float, y: float, text: str, anchor: str = "") -> None:
+        """Writes a line of small, muted text, such as a number at an axis."""
+        self.text(x, y, text, anchor=anchor, size=11, ink=self.colours.muted)
 
     def title(self, text: str) -> float:
         """Writes the title at the top left, and returns the y-coordinate below it."""
@@ -278,7 +283,7 @@ class Sheet:
     def layer(self) -> None:
         """Starts a new layer, which is painted over the earlier ones."""
         for look, shapes in self._paths.items():
-            d = _NUMBER.sub(lambda number: n(float(number[0])), "".join(shapes))
+            d = _NUMBER.sub(_shortened, "".join(shapes))
             self._layers.append(f'<path d="{d}"{look}/>')
             if look in self._hatched:
                 hatch = _diagonals(self._hatched[look])
@@ -295,7 +300,8 @@ class Sheet:
         """Paints another sheet over this one, with its top left corner at `(x, y)`."""
         self.layer()
         other.layer()
-        self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{"".join(other._layers)}</g>')
+        layers = "".join(other._layers)
+        self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{layers}</g>')
         self.reach(x + other.width, y + other.height)
         self.description = f"{self.description}\n{other.description}".strip("\n")
 
@@ -323,15 +329,18 @@ class Sheet:
         self.layer()
         width = n(self.width)
         height = n(self.height)
-        style = f"<style>{palette.STYLE}</style>" if self.theme == "live" else ""
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img"'
-            f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-            f' style="max-width:100%;height:auto" font-family="{palette.FONT}" font-size="12"'
-            f' fill="{self.colours.text}" aria-label="{_escaped(self.description)}">'
-        )
-        ground = f'<path d="M0 0h{width}v{height}h-{width}z" fill="{self.colours.ground}"/>'
-        return "".join([head, style, ground, *self._layers, "</svg>"])
+        label = _escaped(self.description)
+        colours = self.colours
+        parts = [
+            '<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img"',
+            f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"',
+            ' style="max-width:100%;height:auto" font-size="12"',
+            f' font-family="{palette.FONT}" fill="{colours.text}" aria-label="{label}">',
+        ]
+        if self.theme == "live":
+            parts.append(f"<style>{palette.STYLE}</style>")
+        parts.append(f'<path d="M0 0h{width}v{height}h-{width}z" fill="{colours.ground}"/>')
+        return "".join([*parts, *self._layers, "</svg>"])
 
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
@@ -378,6 +387,10 @@ def n(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+def _shortened(number: re.Match[str]) -> str:
+    return n(float(number[0]))
+
+
 def _escaped(text: str) -> str:
     """Escapes text for XML, and replaces characters that XML does not allow."""
     return html.escape(_NOT_XML.sub("\ufffd", text))
@@ -385,8 +398,11 @@ def _escaped(text: str) -> str:
 
 def _attributes(**values: object) -> str:
     """Returns SVG attributes, without those whose values are empty."""
-    given = [f'{name.replace("_", "-")}="{value}"' for name, value in values.items() if value]
-    return " ".join(["", *given])
+    look = ""
+    for name, value in values.items():
+        if value:
+            look += f' {name.replace("_", "-")}="{value}"'
+    return look
 
 
 def _diagonals(boxes: Iterable[Box]) -> str:
@@ -400,19 +416,22 @@ def _diagonals(boxes: Iterable[Box]) -> str:
     # or right side.
     lines: dict[int, list[Point]] = defaultdict(list)
     for x, y, width, height in boxes:
-        first = math.ceil((x + y) / _APART)
-        last = math.floor((x + width + y + height) / _APART)
-        for i in range(first, last + 1):
-            start = max(x, i * _APART - y - height)
-            end = min(x + width, i * _APART - y)
+        right = x + width
+        foot = y + height
+        i = math.ceil((x + y) / _APART)
+        while i * _APART < right + foot:
+            start = max(x, i * _APART - foot)
+            end = min(right, i * _APART - y)
             if end > start:
                 lines[i].append((start, end))
+            i += 1
     d = ""
     for i, stretches in sorted(lines.items()):
         for start, end in _joined(stretches):
+            low = i * _APART - start
             length = round(end - start, 1)
             if length:
-                d += f"M{start:.1f} {i * _APART - start:.1f}l{length}-{length}"
+                d += f"M{start:.1f} {low:.1f}l{length}-{length}"
     return d.replace(".0", "")
 
 

@@ -65,21 +65,21 @@ class Trajectory(Drawing):
 
         For a large batch, returns only the distances between the final states of the two runs.
         """
-        head = [self.title, self.what]
+        lines = [self.title, self.what]
         sequences, steps = self.padded.shape
+        names = [sequence_name(b) for b in range(sequences)]
+        off = [difference(distance) for distance in self.off]
         if max(sequences, steps) > FEW:
-            off = map(difference, self.off)
-            return "\n".join(
-                [*head, *(f" {sequence_name(b)}: {READ} {by}" for b, by in enumerate(off))]
-            )
-        rows = [["", "", *(f"t={t}" for t in range(steps)), f"  {READ}"]]
-        for b, off in enumerate(self.off):
-            name = sequence_name(b)
-            rows.append([name, "padded", *self._cells(self.padded, b), difference(off)])
+            lines += [f" {name}: {READ} {by}" for name, by in zip(names, off, strict=True)]
+            return "\n".join(lines)
+        times = [f"t={t}" for t in range(steps)]
+        rows = [["", "", *times, f"  {READ}"]]
+        for b, name in enumerate(names):
+            rows.append([name, "padded", *self._cells(self.padded, b), off[b]])
             if not self.distances:
-                packed = [cell.replace("NaN", "–") for cell in self._cells(self.packed, b)]
-                rows.append([name, "packed", *packed, ""])
-        return "\n".join([*head, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
+                packed = " ".join(self._cells(self.packed, b)).replace("NaN", "–")
+                rows.append([name, "packed", *packed.split(), ""])
+        return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
 
     def _cells(self, run: FloatArray, b: int) -> list[str]:
         """Returns the numbers of a sequence, with those in the padding in brackets."""
@@ -92,16 +92,16 @@ class Trajectory(Drawing):
         state is read.
         """
         sheet = Sheet(theme, self.to_text())
-        muted = sheet.colours.muted
         sheet.title(self.title)
         direction = "from the first step to the last →"
         if self.reverse:
             direction = "← from the last step to the first"
-        sheet.text(4, 34, f"{self.what}; {direction}", size=11, ink=muted)
+        sheet.note(4, 34, f"{self.what}; {direction}")
         top = 62.0
-        sheet.text(_LEFT + _WIDE + 16, top - 8, f"● {READ}", size=11, ink=muted)
+        sheet.note(_LEFT + _WIDE + 16, top - 8, f"● {READ}")
         sequences, steps = self.padded.shape
-        across = Scale(range(0, steps, math.ceil(30 * steps / _WIDE)), -0.5, steps - 0.5)
+        every = math.ceil(30 * steps / _WIDE)
+        across = Scale(range(0, steps, every), -0.5, steps - 0.5)
         for b in range(min(sequences, MOST)):
             axes = Axes(sheet, across, self._up(), _LEFT, top, _WIDE, _TALL)
             self._strip(axes, b)
@@ -114,14 +114,14 @@ class Trajectory(Drawing):
             line_key(sheet, x, foot, packed, width=1.6, size=12)
             foot += 18
         if sequences > MOST:
-            sheet.text(4, foot, f"The first {MOST} sequences are drawn.", size=11, ink=muted)
+            sheet.note(4, foot, f"The first {MOST} sequences are drawn.")
             foot += 18
         sheet.size(_WIDTH, foot - 8)
         return sheet
 
     def _up(self) -> Scale:
         """Returns the vertical axis of all strips."""
-        drawn = np.concatenate([self.padded[:MOST], self.packed[:MOST]])
+        drawn = np.stack([self.padded, self.packed])[:, :MOST]
         finite = drawn[np.isfinite(drawn)].tolist() or [0.0]
         low = 0.0 if self.distances else min(finite)
         high = max(finite)
@@ -135,15 +135,14 @@ class Trajectory(Drawing):
         colour = palette.sequence_colour(b)
         length = int(self.lengths[b])
         end = axes.x(length - 0.5)
-        baseline = axes.top + axes.tall / 2 + 4
+        baseline = axes.top + _TALL / 2 + 4
         sheet.layer()
-        sheet.box(axes.left, axes.top, end - axes.left, axes.tall, colours.ground)
+        sheet.box(axes.left, axes.top, end - axes.left, _TALL, colours.ground)
         if length < self.padded.shape[1]:
-            sheet.box(end, axes.top, axes.right - end, axes.tall, HATCHED)
+            sheet.box(end, axes.top, axes.right - end, _TALL, HATCHED)
         sheet.text(6, baseline, sequence_name(b), bold=True)
-        low, high = f"{axes.up.first:g}", f"{axes.up.last:g}"
-        sheet.text(axes.left - 6, axes.foot + 4, low, anchor="end", size=11, ink=colours.muted)
-        sheet.text(axes.left - 6, axes.top + 8, high, anchor="end", size=11, ink=colours.muted)
+        sheet.note(axes.left - 6, axes.foot + 4, f"{axes.up.first:g}", "end")
+        sheet.note(axes.left - 6, axes.top + 8, f"{axes.up.last:g}", "end")
         sheet.layer()
         padded = _points(axes, self.padded[b].tolist())
         sheet.line(padded, colour, width=3.4, outlined=True)
@@ -155,30 +154,19 @@ class Trajectory(Drawing):
         read = padded[0 if self.reverse else -1]
         if math.isfinite(read[1]):
             mark(sheet, read, _DOT, colour, colours.text)
-        self._write_nan(axes, b)
+        lost = np.flatnonzero(~np.isfinite(self.padded[b]))
+        if lost.size:
+            anchor = "end" if self.reverse else ""
+            x = axes.x(lost[-1 if self.reverse else 0])
+            halo = colours.padding
+            y = axes.top + 16
+            sheet.text(x, y, "✗ NaN", anchor=anchor, bold=True, ink=colours.wrong, halo=halo)
         off = self.off[b]
         if off == 0:
             sheet.text(axes.right + 16, baseline, "=", ink=colours.muted)
         else:
             by = difference(off)
             sheet.text(axes.right + 16, baseline, by, bold=True, ink=colours.wrong)
-
-    def _write_nan(self, axes: Axes, b: int) -> None:
-        """Writes a mark at the step where the padded run stops being finite."""
-        lost = np.flatnonzero(~np.isfinite(self.padded[b]))
-        if not lost.size:
-            return
-        sheet = axes.sheet
-        x = axes.x(lost[-1] if self.reverse else lost[0])
-        sheet.text(
-            x,
-            axes.top + 16,
-            "✗ NaN",
-            anchor="end" if self.reverse else "",
-            bold=True,
-            ink=sheet.colours.wrong,
-            halo=sheet.colours.padding,
-        )
 
 
 def _points(axes: Axes, values: Sequence[float]) -> list[Point]:
@@ -187,5 +175,8 @@ def _points(axes: Axes, values: Sequence[float]) -> list[Point]:
     Heights are whole pixels, so that rounding in the RNN, which differs between processors, does
     not show.
     """
-    points = axes.points(range(len(values)), values)
-    return [(x, round(y) if math.isfinite(y) else y) for x, y in points]
+    points = []
+    for t, value in enumerate(values):
+        y = axes.y(value)
+        points.append((axes.x(t), round(y) if math.isfinite(y) else y))
+    return points
