@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -248,36 +247,3 @@ def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[She
         y += 20
     sheet.key(max(x, 4), y - 26, key)
     return sheet, y
-
-
-def work_and_time(
-    title: str, groups: Mapping[str, Mapping[str, tuple[float, Any]]], notes: Sequence[str] = ()
-) -> BarChart:
-    """Draws FLOPs and times as multiples of those of the padded batch: a bar with quartiles for
-    each time, a diamond at its FLOPs, and a line at 1.
-
-    Args:
-        title: the title, which states the finding.
-        groups: the rows of each group, by the name of the group. A group maps the name of each row
-            to its FLOPs and its time, which is a `packviz.measure.timing.Ratio`.
-        notes: lines of text below the bars.
-    """
-    bars: dict[str, dict[str, Bar]] = {}
-    lines = [["", "FLOPs", "time", "quartiles"]]
-    for name, group in groups.items():
-        bars[name] = {}
-        lines.append([name])
-        for row, (work, time) in group.items():
-            label = f"{time.value:.2f} × the time"
-            quartiles = f"{time.low:.2f} to {time.high:.2f}"
-            if not time.is_clear:
-                label += ", not clear"
-                quartiles += " (not clear)"
-            label += f"; {work:.2f} × the FLOPs"
-            parts = [(time.value, palette.METHODS["packed"])]
-            bars[name][row] = Bar(parts, label, (time.low, time.high), mark=work)
-            lines.append([f"  {row}", f"{work:.2f}", f"{time.value:.2f}", quartiles])
-    table = text.table(lines, "<  >7  >7  <")
-    words = "\n".join([title, "multiples of the padded batch", *table, *notes])
-    key = "◇ marks the FLOPs. Bars show the median time with quartiles. The dashed line is padded."
-    return BarChart(words, lambda theme: rows(title, bars, theme, line=1, notes=[key, *notes]))

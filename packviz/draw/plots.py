@@ -39,9 +39,9 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
         padding = sum(layout.n_padding for layout in batches)
         cells[name] = real, padding
         shares.append((padding / max(real + padding, 1), name))
-        size = f"{text.count(len(batches), 'batch', 'batches')}, {text.count(real, 'real cell')}"
-        wasted = text.percent(padding, real + padding)
-        lines.append(f"{name}: {size}, {padding:,} padding ({wasted} wasted)")
+        many = text.count(len(batches), "batch", "batches")
+        wasted = f"{padding:,} padding ({text.percent(padding, real + padding)} wasted)"
+        lines.append(f"{name}: {many}, {text.count(real, 'real cell')}, {wasted}")
     least, best = min(shares)
     most, worst = max(shares)
     title = f"Padding takes {text.percent(most)} of the cells ({worst})"
@@ -59,17 +59,18 @@ def length_histogram(layout: Layout) -> bars.BarChart:
         ValueError: a sequence is empty.
     """
     lengths = require_steps(layout).lengths
-    longest = layout.max_len
-    width = -(-longest // _BARS)
-    starts = range(1, longest + 1, width)
+    width = -(-layout.max_len // _BARS)
+    starts = range(1, layout.max_len + 1, width)
     counts = np.bincount((lengths - 1) // width, minlength=len(starts))
-    names = [f"{start}" if width == 1 else f"{start}–{start + width - 1}" for start in starts]
+    names = [f"{start}" for start in starts]
+    if width > 1:
+        names = [f"{start}–{start + width - 1}" for start in starts]
     median = f"{np.median(lengths):g}"
-    mean = f"{lengths.mean():.3g}"
-    spread = f"shortest {lengths.min()}, median {median}, mean {mean}, longest {lengths.max()}"
-    words = f"{lengths.size:,} sequences: {spread}\n"
+    longest = lengths.max()
+    words = f"{lengths.size:,} sequences: shortest {lengths.min()}, median {median},"
+    words += f" mean {lengths.mean():.3g}, longest {longest}\n"
     words += f"sequences per {width} lengths, from 1 up: {text.numbers(counts)}"
-    title = f"Half of the sequences have up to {median} steps, and the longest has {lengths.max()}"
+    title = f"Half of the sequences have up to {median} steps, and the longest has {longest}"
     parts = ("number of sequences", "", "")
     return bars.BarChart(
         words, lambda theme: bars.steps(title, counts, counts, theme, parts, "length", names)
@@ -114,7 +115,8 @@ def log_log(
     for panel, curves in panels.items():
         plot = []
         for i, (name, values) in enumerate(curves.items()):
-            slope = f"slope {round(fit.exponent(x, values), 2) + 0:.2f}"
+            exponent = round(fit.exponent(x, values), 2) + 0  # so that -0.0 becomes 0.0
+            slope = f"slope {exponent:.2f}"
             lines.append(f"{panel}, {name}: {_numbers(values)}; {slope}")
             look = i
             if methods:
@@ -126,4 +128,5 @@ def log_log(
 
 def _numbers(values: Iterable[float]) -> str:
     """Returns counts exactly, and other numbers with three significant digits."""
-    return ", ".join(f"{v:,}" if isinstance(v, int) else quantities.plain(v) for v in values)
+    written = [f"{v:,}" if isinstance(v, int) else quantities.plain(v) for v in values]
+    return ", ".join(written)

@@ -35,10 +35,12 @@ def summary(layout: Layout) -> str:
     """Returns a sentence with the size of a batch and its numbers of cells, real cells and padding
     cells.
     """
-    size = f"{count(layout.batch_size, 'sequence')} padded to {count(layout.max_len, 'time step')}"
+    sequences = count(layout.batch_size, "sequence")
+    steps = count(layout.max_len, "time step")
+    cells = count(layout.n_cells, "cell")
     wasted = percent(layout.n_padding, layout.n_cells)
-    padding = f"{layout.n_padding:,} padding ({wasted} wasted)"
-    return f"{size}: {count(layout.n_cells, 'cell')}, {layout.n_real:,} real, {padding}."
+    parts = f"{layout.n_real:,} real, {layout.n_padding:,} padding ({wasted} wasted)"
+    return f"{sequences} padded to {steps}: {cells}, {parts}."
 
 
 def describe(
@@ -50,48 +52,61 @@ def describe(
     """Describes the padded batch and the packed data, or only one `part`. Small batches are
     described cell by cell.
     """
-    sections = [[summary(layout)]]
     if not is_few(layout):
-        lengths = layout.lengths
-        size = f"shortest {lengths.min()}, median {np.median(lengths):g}, longest {lengths.max()}"
-        rows = count(layout.n_real, "row")
-        steps = count(layout.batch_sizes.size, "time step")
-        padded = [
-            f"lengths          {size}; {np.unique(lengths).size} distinct",
-            f"                 {numbers(lengths)}",
-        ]
-        packed = [
-            f"packed           {rows} of data in {steps}, longest sequence first",
-            f"batch_sizes      {numbers(layout.batch_sizes)}",
-        ]
-        outline = {WHOLE: padded + packed, PADDED: padded}
-        return "\n".join([*sections[0], "", *outline.get(part, packed)])
+        return "\n".join([summary(layout), "", *_outline(layout, part)])
+    sections = [[summary(layout)]]
     if part in (WHOLE, PADDED):
         sections.append(_padded(layout, labels, names))
-    steps_table = _steps(layout, labels, names)
     if part in (WHOLE, PACKED):
-        lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
-        lines += table(steps_table, "  <4  < = <2  <12 <")
-        lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
-        if not layout.is_sorted:
-            lines += indices(layout)
-        sections.append(lines)
+        sections.append(_packed(layout, labels, names))
     if part == DATA:
-        lines = [f"data: {count(layout.n_real, 'row')}, step by step"]
-        lines += table([[t, *places] for t, _, _, *places in steps_table], "  <4  <12 <")
-        sections.append(lines)
+        rows = [[row[0], *row[3:]] for row in _steps(layout, labels, names)]
+        head = f"data: {count(layout.n_real, 'row')}, step by step"
+        sections.append([head, *table(rows, "  <4  <12 <")])
     return "\n\n".join(map("\n".join, sections))
+
+
+def _outline(layout: Layout, part: str) -> list[str]:
+    """Returns the lines about a large batch, or about a part of it."""
+    lengths = layout.lengths
+    lines = []
+    if part in (WHOLE, PADDED):
+        median = f"{np.median(lengths):g}"
+        spread = f"shortest {lengths.min()}, median {median}, longest {lengths.max()}"
+        lines.append(f"lengths          {spread}; {np.unique(lengths).size} distinct")
+        lines.append(f"                 {numbers(lengths)}")
+    if part != PADDED:
+        rows = count(layout.n_real, "row")
+        steps = count(layout.batch_sizes.size, "time step")
+        lines.append(f"packed           {rows} of data in {steps}, longest sequence first")
+        lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
+    return lines
+
+
+def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
+    """Returns the lines of the packed data."""
+    lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
+    lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
+    lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
+    if not layout.is_sorted:
+        lines += indices(layout)
+    return lines
 
 
 def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
     """Returns the lines of the padded batch."""
-    rows = [["padded (· marks padding)", *(f"t={t}" for t in range(layout.max_len))]]
-    width = max(2, *(len(name(names, b)) for b in range(layout.batch_size)))
+    steps = range(layout.max_len)
+    rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
+    listed = [name(names, b) for b in range(layout.batch_size)]
+    width = max(2, *map(len, listed))
     for b, length in enumerate(layout.lengths):
-        head = f"{name(names, b):>{width}}  length {length:>2} "
-        cells = [cell_label(labels, b, t, names) for t in range(layout.max_len)]
-        padding = cells[length:] if labels else [""] * (layout.max_len - length)
-        rows.append([head, *cells[:length], *(f"·{label}" for label in padding)])
+        row = [f"{listed[b]:>{width}}  length {length:>2} "]
+        for t in steps:
+            label = cell_label(labels, b, t, names)
+            if t >= length:
+                label = "·" if labels is None else f"·{label}"
+            row.append(label)
+        rows.append(row)
     return table(rows)
 
 
@@ -99,14 +114,17 @@ def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -
     """Returns a row for each time step, with its batch size, its rows of data and its cells."""
     rows = []
     for t, size in enumerate(layout.batch_sizes):
-        cells = [cell_label(labels, b, t, names) for b in layout.sorted_indices[:size]]
+        running = layout.sorted_indices[:size]
+        cells = " ".join(cell_label(labels, b, t, names) for b in running)
         place = _rows(layout.offsets[t], size)
-        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", place, " ".join(cells)])
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", place, cells])
     return rows
 
 
 def _rows(first: int, size: int) -> str:
-    return f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
+    if size == 1:
+        return f"row  {first}"
+    return f"rows {first}–{first + size - 1}"
 
 
 def indices(layout: Layout) -> list[str]:
@@ -134,12 +152,13 @@ def mistaken_order(layout: Layout, t: int) -> str:
     """Describes the order that people often expect in `data`, and where the rows of time step `t`
     would be in it.
     """
-    rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
+    starts = layout.starts[:-1]
+    rows = numbers(starts[layout.lengths > t] + t)
     message = "data does not hold one sequence after another."
     message += f" If it did, step {t} would have rows {rows}."
     if is_few(layout):
-        cells = [cell_label(None, b, step) for b, step in np.argwhere(layout.mask).tolist()]
-        message += f"\n  {' '.join(cells)}"
+        cells = np.argwhere(layout.mask).tolist()
+        message += "\n  " + " ".join(cell_label(None, b, step) for b, step in cells)
     return message
 
 
@@ -154,8 +173,9 @@ def describe_flat(
     """Describes the flat rows. A small batch is described cell by cell."""
     rows = []
     for b, length in enumerate(layout.lengths if is_few(layout) else ()):
-        cells = [cell_label(labels, b, t, names) for t in range(length)]
-        rows.append([name(names, b), _rows(layout.starts[b], length), " ".join(cells)])
+        cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
+        place = _rows(layout.starts[b], length)
+        rows.append([name(names, b), place, cells])
     starts = f"starts           {numbers(layout.starts)}"
     flat_rows = f"flat_rows        {numbers(layout.flat_rows)}"
     return "\n".join([flat(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
@@ -186,8 +206,9 @@ def value(value: Any) -> str:
     become `…`.
     """
     if isinstance(value, (float, np.floating)):
-        number = float(value)
-        return f"{number:.0f}" if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
+        if value.is_integer() and abs(value) < 1e6:
+            return f"{value:.0f}"
+        return f"{value:.2g}"
     if isinstance(value, str) and not value.isprintable():
         return repr(value)[1:-1]  # a line break would split the text in two
     if isinstance(value, (list, tuple)) or getattr(value, "size", 1) != 1:
@@ -301,8 +322,10 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             _align_points(cells, i)
             side = ">"
         # The last cell of a row that ends early spans the remaining columns.
-        aligned = [row for row in cells if i < len(row) - (len(row) < most)]
-        width = max([int(least or 0), *(len(row[i]) for row in aligned)])
+        aligned = [row for row in cells if len(row) == most or len(row) > i + 1]
+        width = int(least or 0)
+        for row in aligned:
+            width = max(width, len(row[i]))
         for row in aligned:
             row[i] = f"{row[i]:{side}{width}}"
         for r, row in enumerate(cells):
@@ -320,8 +343,12 @@ def _align_points(rows: list[list[str]], column: int) -> None:
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
-    matches = [(row, _NUMBER.fullmatch(row[column])) for row in rows if column < len(row)]
-    most = max((len(match[2]) for _, match in matches if match), default=0)
-    for row, match in matches:
+    matches = {}
+    for r, row in enumerate(rows):
+        match = _NUMBER.fullmatch(row[column]) if column < len(row) else None
         if match:
-            row[column] = match[1] + match[2].ljust(most) + match[3]
+            matches[r] = match
+    decimals = max((len(match[2]) for match in matches.values()), default=0)
+    for r, match in matches.items():
+        whole, fraction, rest = match.groups()
+        rows[r][column] = whole + fraction.ljust(decimals) + rest

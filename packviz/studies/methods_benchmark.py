@@ -38,7 +38,7 @@ from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import count
-from packviz.draw.bars import BarChart, work_and_time
+from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
 from packviz.measure.comparison import METHODS
 from packviz.measure.study import PASSES, Comparison, MeasureOptions, Results, Study, by_pass
@@ -206,7 +206,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         timing = self.values[point][which]
         return timing.ratio(name, to).value if {name, to} <= timing.seconds.keys() else 0.0
 
-    def packed_faster(self) -> BarChart:
+    def packed_faster(self) -> WorkAndTime:
         """Draws the batches on which torch packed is clearly faster than torch padded in training.
 
         The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
@@ -236,7 +236,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         title = (
             f"Packed is clearly faster in training on {training} {of}, forward alone on {forward}"
         )
-        return work_and_time(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
+        return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
     def chart(self) -> Chart:
         """Returns a chart of all training times relative to torch padded, with a row for each point."""

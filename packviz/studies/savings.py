@@ -24,7 +24,7 @@ from packviz.count.flops import flops
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import percent
-from packviz.draw.bars import BarChart, work_and_time
+from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison, Results, Study, by_comparison
 from packviz.measure.timing import RATIOS, Timing
@@ -91,7 +91,7 @@ class Savings(Drawing, Results[SavingsPoint, Timing]):
         return self.picture.sheet(theme)
 
     @property
-    def picture(self) -> BarChart:
+    def picture(self) -> WorkAndTime:
         """A picture of the FLOPs and times on every batch, relative to the padded step."""
         groups = {}
         for point in self.values:
@@ -110,7 +110,7 @@ class Savings(Drawing, Results[SavingsPoint, Timing]):
         title = (
             f"Packed training takes {share} and {min(times):.2g} to {max(times):.2g} times the time"
         )
-        return work_and_time(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
+        return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
 
 def training_steps(point: SavingsPoint, device: Any) -> Comparison:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.draw import bars, palette
-from packviz.draw.bars import WorkAndTime
+from packviz.draw.work import WorkAndTime
 
 MULTIPLES = st.floats(0.03, 300)
 
