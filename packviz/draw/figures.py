@@ -129,21 +129,15 @@ class Chart(HasText):
             marker: changes to the look of the markers, as in `plotly.graph_objects.Scatter`.
             more: further arguments for `plotly.graph_objects.Scatter`.
         """
-        default = {
-            "symbol": SYMBOLS[look % len(SYMBOLS)],
-            "size": 8,
-            "color": COLOURS[look % len(COLOURS)],
-            "line": {"color": LIGHT.line, "width": 1},
-        }
-        looks = {
-            "mode": "markers",
-            "marker": default | (marker or {}),
-            "name": name,
-            "legendgroup": name,
-            "showlegend": name not in {"", *(trace.name for trace in self.figure.data)},
-        }
-        scatter = go.Scatter(x=_rounded(x), y=_rounded(y), **(looks | more))
-        self.figure.add_trace(scatter, **self.place(panel))
+        named = {"", *(trace.name for trace in self.figure.data)}
+        symbol = SYMBOLS[look % len(SYMBOLS)]
+        colour = COLOURS[look % len(COLOURS)]
+        outline = {"color": LIGHT.line, "width": 1}
+        default = {"symbol": symbol, "size": 8, "color": colour, "line": outline}
+        points = go.Scatter(x=_rounded(x), y=_rounded(y), name=name, mode="markers")
+        points.update(legendgroup=name, showlegend=name not in named)
+        points.update(marker=default | (marker or {}), **more)
+        self.figure.add_trace(points, **self.place(panel))
         return self
 
     def place(self, panel: int) -> dict[str, int]:
@@ -210,6 +204,7 @@ def axes(
     top = 36 + 17 * len(notes) + above
     gap = _BELOW + above
     inner = tall * down + gap * (down - 1)
+    height = round(top + inner + _BELOW + _ABOVE)
     figure = make_subplots(
         down,
         across,
@@ -219,22 +214,14 @@ def axes(
         vertical_spacing=gap / inner if down > 1 else 0,
     )
     figure.update_annotations(font_size=_SIZE, yshift=4)
-    figure.update_layout(
-        template=TEMPLATE,
-        title={"text": title, "subtitle": {"text": "<br>".join(notes)}},
-        margin_t=top,
-        height=round(top + inner + _BELOW + _ABOVE),
-        width=WIDTH,
-    )
+    figure.update_layout(template=TEMPLATE, margin_t=top, height=height, width=WIDTH)
+    figure.update_layout(title_text=title, title_subtitle_text="<br>".join(notes))
     figure.update_xaxes(title_text=x, showline=not rows)
     figure.update_yaxes(title_text=y, showgrid=not rows)
     if rows:
-        figure.update_yaxes(
-            type="category",
-            range=[len(rows) - 0.5, -0.5],
-            categoryarray=list(rows),
-            tickfont={"size": _SIZE, "color": LIGHT.text},
-        )
+        names = {"size": _SIZE, "color": LIGHT.text}
+        figure.update_yaxes(type="category", categoryarray=list(rows), tickfont=names)
+        figure.update_yaxes(range=[len(rows) - 0.5, -0.5])
     return Chart(figure, words)
 
 
@@ -242,7 +229,9 @@ def times_by_size(sweep: Sweep) -> Chart:
     """Draws the plots of a sweep as an interactive chart, with quartiles as whiskers."""
     units = [plot.y for plot in sweep.plots]
     shared = units[0] if len(set(units)) == 1 else ""
-    titles = [plot.title if shared else f"{plot.title}, {plot.y}" for plot in sweep.plots]
+    titles = [plot.title for plot in sweep.plots]
+    if not shared:
+        titles = [f"{plot.title}, {plot.y}" for plot in sweep.plots]
     below = [*sweep.sources, *sweep.notes]
     words = sweep.to_text()
     chart = axes(
@@ -257,7 +246,9 @@ def times_by_size(sweep: Sweep) -> Chart:
             line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
             chart.points(*zip(*ends, strict=True), name, panel=panel, mode="lines", line=line)
         for curve in reversed(plot.curves):
-            name = f"{curve.name}, {machines[curve.source]}" if len(machines) > 1 else curve.name
+            name = curve.name
+            if len(machines) > 1:
+                name += f", {machines[curve.source]}"
             _draw_curve(chart, panel, curve, name)
         place = chart.place(panel)
         first = units.index(plot.y)
@@ -270,8 +261,9 @@ def times_by_size(sweep: Sweep) -> Chart:
             high = math.log10(up.last)
             margin = 0.04 * (high - low)  # for half a marker
             span = _rounded([low - margin, high + margin])
-            figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
             figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
+        if plot.across.log:
+            figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
     return chart
 
 
@@ -283,13 +275,9 @@ def _draw_curve(chart: Chart, panel: int, curve: Curve, name: str) -> None:
     # The outline comes first. It is needed because some colours are pale.
     outline = line | {"color": LIGHT.line, "width": 4}
     chart.points(x, y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip")
-    whiskers = {
-        "array": _distances(y, curve.high),
-        "arrayminus": _distances(y, curve.low),
-        "color": LIGHT.line,
-        "thickness": 1,
-        "width": 4,
-    }
+    up = _distances(y, curve.high)
+    down = _distances(y, curve.low)
+    whiskers = {"array": up, "arrayminus": down, "color": LIGHT.line, "thickness": 1, "width": 4}
     look: dict[str, Any] = {"mode": "lines+markers", "line": line, "error_y": whiskers}
     if curve.hollow:
         look["marker"] = {"color": LIGHT.ground}
@@ -302,14 +290,19 @@ def _dashes(dash: str) -> str:
 
 
 def _distances(values: Iterable[float], ends: Iterable[float]) -> list[Any]:
-    return _rounded(abs(end - value) for value, end in zip(values, ends, strict=False))
+    pairs = zip(values, ends, strict=False)
+    return _rounded(abs(end - value) for value, end in pairs)
 
 
 def _rounded(values: Iterable[Any]) -> list[Any]:
     """Rounds numbers to three significant digits, so that a stored chart is the same on every
     machine.
     """
-    return [value if isinstance(value, (str, int)) else float(f"{value:.3g}") for value in values]
+    rounded = []
+    for value in values:
+        is_exact = isinstance(value, (str, int))
+        rounded.append(value if is_exact else float(f"{value:.3g}"))
+    return rounded
 
 
 def _darker(colour: re.Match[str]) -> str:

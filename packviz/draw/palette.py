@@ -84,7 +84,7 @@ DARK = Theme(
 )
 # The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the
 # light theme.
-LIVE = Theme(*[f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()])
+LIVE = Theme(*(f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()))
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
 _DARK = ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
@@ -113,9 +113,10 @@ def contrast(colour: str, other: str) -> float:
 
 
 def _luminance(colour: str) -> float:
-    luminance = 0.0
-    for channel, weight in zip(bytes.fromhex(colour[1:]), (0.2126, 0.7152, 0.0722), strict=True):
+    linear = []
+    for channel in bytes.fromhex(colour[1:]):
         share = channel / 255
-        linear = share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
-        luminance += weight * linear
-    return luminance
+        curved = ((share + 0.055) / 1.055) ** 2.4
+        linear.append(share / 12.92 if share <= 0.04045 else curved)
+    red, green, blue = linear
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
