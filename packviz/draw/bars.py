@@ -141,8 +141,8 @@ def rows(
     sheet.layer()
     if line is not None:
         sheet.path(f"M{crossing} {top - 6}V{y}", stroke=sheet.colours.accent, dash="4 3")
-    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
     sheet.place(over, 0, 0)
+    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
     sheet.size(max(_WIDTH, sheet.width), foot)
     return sheet
 

@@ -31,7 +31,7 @@ Box = tuple[float, float, float, float]
 _THIN = 4.0  # px
 _APART = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
+_NUMBER = re.compile(r"-?(?<![.\d])\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _RIGHT_OF_ANCHOR = {"": 1.0, "middle": 0.5, "end": 0.0}  # the share of a line's width
 
 

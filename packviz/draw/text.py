@@ -207,7 +207,7 @@ def value(value: Any) -> str:
     """
     if isinstance(value, (float, np.floating)):
         if value.is_integer() and abs(value) < 1e6:
-            return f"{value:.0f}"
+            return str(int(value))
         return f"{value:.2g}"
     if isinstance(value, str) and not value.isprintable():
         return repr(value)[1:-1]  # a line break would split the text in two

@@ -54,7 +54,7 @@ def test_boxes_that_touch_share_their_lines(box, share):
 def test_coordinates_have_two_decimals_at_most(x, width):
     sheet = Sheet("light")
     sheet.path(f"M{x} {width}h{width}l.1-.25")
-    numbers = re.search(r'd="M(\S+) (\S+)h(\S+)l0.1-0.25"', sheet.svg()).groups()
+    numbers = re.search(r'd="M(\S+) (\S+)h(\S+)l.1-.25"', sheet.svg()).groups()
     assert [float(number) for number in numbers] == pytest.approx([x, width, width], abs=0.0051)
     assert all(len(number.partition(".")[2]) <= 2 for number in numbers)
 
