@@ -343,7 +343,7 @@ class Plot:
             mark(sheet, (axes.x(size), axes.foot), _PLANNED, sheet.colours.accent)
         if not self.curves:
             middle = axes.left + axes.wide / 2
-            sheet.note(middle, axes.top + axes.tall / 2, "nothing measured yet", "middle")
+            sheet.note(middle, axes.foot - 8, "nothing measured yet", "middle")
         ends: dict[str, Point] = {}
         for guide, ((x0, y0), (x1, y1)) in self.guides.items():
             points = axes.points([x0, x1], [y0, y1])

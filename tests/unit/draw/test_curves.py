@@ -49,37 +49,28 @@ def marks(svg, colour):
 # Axes.
 
 
-@given(ranges)
-def test_ticks_are_round_and_enclose(ends):
+@given(ranges, st.sampled_from([ticks, log_ticks]))
+@example((1.0, 1.0), log_ticks)
+@example((0.001, 0.001), log_ticks)
+def test_ticks_are_round_and_enclose(ends, make):
     low, high = ends
-    marked = ticks(low, high)
-    assert marked[0] <= low
-    assert marked[-1] >= high * (1 - 1e-9)
-    assert 2 <= len(marked) <= 7
-    steps = np.diff(marked)
-    assert np.allclose(steps, steps[0], rtol=1e-6)
-    assert f"{steps[0]:.1e}"[0] in "125"
-
-
-@given(ranges)
-@example((1.0, 1.0))
-@example((0.001, 0.001))
-def test_ticks_of_a_logarithmic_axis_are_round_and_enclose(ends):
-    low, high = ends
-    marked = log_ticks(low, high)
+    marked = make(low, high)
     assert marked[0] <= low * (1 + 1e-6)
     assert marked[-1] >= high * (1 - 1e-6)
     assert 2 <= len(marked) <= 14
     assert marked == sorted(set(marked))
-    assert all(f"{value:.3e}"[:5] in ("1.000", "2.000", "5.000") for value in marked)
-    if len(marked) > 8:
+    steps = np.diff(marked)
+    if make is ticks:
+        assert np.allclose(steps, steps[0], rtol=1e-6)
+        marked = steps[:1]
+    elif len(marked) > 8:
         assert all(f"{value:.0e}"[0] == "1" for value in marked[1:-1])
+    assert all(f"{value:.3e}"[:5] in ("1.000", "2.000", "5.000") for value in marked)
 
 
 def test_sizes_that_double_are_enough_for_an_axis():
     assert doublings([*range(32, 513, 32)]) == [32, 64, 128, 256, 512]
     assert doublings([5, 7, 9]) == [5, 7, 9]
-    assert doublings([1]) == [1]
 
 
 @given(ranges, st.floats(0, 1), st.booleans())

@@ -32,8 +32,10 @@ def test_the_hatch_stays_inside_its_box_and_covers_it(box):
     x, y, width, height = box
     lines = diagonals(hatched(box))
     for left, low, extent in lines:
-        assert x - 0.1 <= left <= left + extent <= x + width + 0.2
-        assert y - 0.2 <= low - extent <= low <= y + height + 0.1
+        assert x - 0.1 <= left
+        assert left + extent <= x + width + 0.2
+        assert y - 0.2 <= low - extent
+        assert low <= y + height + 0.1
     # Lines 6 px apart: their length is a sixth of the area, give or take one line.
     length = math.sqrt(2) * sum(extent for _, _, extent in lines)
     assert length == pytest.approx(width * height / 6, abs=math.sqrt(2) * min(width, height) + 3)

@@ -55,19 +55,16 @@ def test_hatched_is_padding(path):
 
 @given(trajectories())
 def test_in_words(path):
-    title, what, head, *lines, last = path.to_text().splitlines()
-    assert (title, what, last) == ("title", "the number", "[ ]: padding")
-    assert head.split() == [*(f"t={t}" for t in range(STEPS)), *READ.split()]
-    runs = {"padded": path.padded} if path.distances else vars(path)
-    for b, length in enumerate(path.lengths):
-        for run in ("padded", "packed")[: 1 if path.distances else 2]:
-            name, label, *cells = lines.pop(0).replace("][", "] [").split()
-            assert (name, label) == ("abcdefghij"[b], run)
-            wanted = list(map(difference, runs[run][b]))
-            wanted[length:] = [f"[{cell}]" for cell in wanted[length:]]
-            if run == "padded":
-                wanted.append(difference(path.off[b]))
-            else:
-                wanted = [cell.replace("NaN", "–") for cell in wanted]
-            assert cells == wanted
-    assert not lines
+    lines = path.to_text().splitlines()[3:-1]
+    rows = [line.replace("][", "] [").split() for line in lines]
+    padded = [row for row in rows if row[1] == "padded"]
+    for row, values, off, length in zip(padded, path.padded, path.off, path.lengths, strict=True):
+        cells = row[2:]
+        assert [cell.strip("[]") for cell in cells] == list(map(difference, [*values, off]))
+        assert [cell[0] == "[" for cell in cells[:-1]] == [t >= length for t in range(STEPS)]
+    if path.distances:
+        assert len(rows) == len(padded)
+    else:
+        packed = [[cell.strip("[]") for cell in row[2:]] for row in rows if row[1] == "packed"]
+        drawn = [["–" if math.isnan(v) else difference(v) for v in run] for run in path.packed]
+        assert packed == drawn
