@@ -19,9 +19,15 @@ from packviz.draw.cellgrid import nice
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 
+Key = Sequence[tuple[str, str]]
+"""The fills to explain above the bars, each with its meaning, as `(fill, words)`."""
+
+Words = tuple[str, str, str]
+"""What solid bars mean, what hatched bars mean, and a word for the hatched share."""
+
 SOLID = palette.REAL
 FLOPS = ("computed if packed", "only if padded", "saved")
-"""The meanings of solid and hatched bars, and a word for the hatched share."""
+"""The meanings of bars that show FLOPs."""
 
 _WIDTH = 860.0  # px
 _GROUP = 26.0  # px: the height of a group's name
@@ -87,7 +93,7 @@ def rows(
     groups: Mapping[str, Mapping[str, Bar]],
     theme: str,
     *,
-    key: Sequence[tuple[str, str]] = (),
+    key: Key = (),
     line: float | None = None,
     notes: Sequence[str] = (),
 ) -> Sheet:
@@ -98,7 +104,7 @@ def rows(
         groups: the groups, by name. Each group maps the names of bars to the bars. A group's name
             may be empty.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        key: the fills to explain above the bars, each with its meaning, as `(fill, words)`.
+        key: the fills to explain above the bars.
         line: the length at which to draw a vertical line across all bars, such as 1 for ratios;
             `None` for no line.
         notes: lines of text below the bars.
@@ -140,9 +146,11 @@ def rows(
             y += _ROW
     sheet.layer()
     if line is not None:
-        sheet.path(f"M{crossing} {top - 6}V{y}", stroke=sheet.colours.accent, dash="4 3")
+        accent = sheet.colours.accent
+        sheet.line([(crossing, top - 6), (crossing, y)], accent, dash="4 3")
     sheet.place(over, 0, 0)
-    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
+    muted = sheet.colours.muted
+    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=muted)
     sheet.size(max(_WIDTH, sheet.width), foot)
     return sheet
 
@@ -151,7 +159,7 @@ def totals(
     title: str,
     bars: Mapping[str, tuple[int, int]],
     theme: str,
-    words: tuple[str, str, str] = FLOPS,
+    words: Words = FLOPS,
 ) -> Sheet:
     """Draws a horizontal bar for each pair of counts: the first as a solid part, and the second as
     a hatched part.
@@ -161,16 +169,18 @@ def totals(
         bars: for each name, the packed count and the count that packing saves. The two counts add
             up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in
-            `FLOPS`.
+        words: the meanings of the bars.
     """
     group = {}
     for name, (packed, saved) in bars.items():
         padded = packed + saved
         counts = f"{text.short(packed)} of {text.short(padded)}"
-        label = f"{counts}: {text.percent(saved, padded)} {words[2]}"
-        group[name] = Bar([(packed, SOLID), (saved, HATCHED)], label)
-    return rows(title, {"": group}, theme, key=[(SOLID, words[0]), (HATCHED, words[1])])
+        share = text.percent(saved, padded)
+        label = f"{counts}: {share} {words[2]}"
+        parts = [(packed, SOLID), (saved, HATCHED)]
+        group[name] = Bar(parts, label)
+    key = [(SOLID, words[0]), (HATCHED, words[1])]
+    return rows(title, {"": group}, theme, key=key)
 
 
 def steps(
@@ -178,7 +188,7 @@ def steps(
     packed: IntArray,
     padded: IntArray,
     theme: str,
-    words: tuple[str, str, str] = FLOPS,
+    words: Words = FLOPS,
     axis: str = "t =",
     names: Sequence[str] = (),
 ) -> Sheet:
@@ -191,13 +201,12 @@ def steps(
         padded: `(T,)` the padded count at each time step, which is never less than the packed
             count.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in
-            `FLOPS`.
+        words: the meanings of the bars.
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
     """
-    key = zip((SOLID, HATCHED), words, strict=False)
-    sheet, y = _titled(title, theme, [part for part in key if part[1]])
+    key = [part for part in ((SOLID, words[0]), (HATCHED, words[1])) if part[1]]
+    sheet, y = _titled(title, theme, key)
     count = len(packed)
     most = int(max(padded))
     wide = (_WIDTH - 130) / count
@@ -206,7 +215,7 @@ def steps(
     edges: Sequence[int] = range(count + 1)
     gap = min(3.0, wide * 0.15)
     if count > _FEW:
-        changes = np.diff(packed).astype(bool) | np.diff(padded).astype(bool)
+        changes = np.abs(np.diff(packed)) + np.abs(np.diff(padded))
         edges = [0, *np.flatnonzero(changes) + 1, count]
         gap = 0.0
     for start, end in pairwise(edges):
@@ -220,8 +229,9 @@ def steps(
             sheet.box(x, foot - low, width, low, SOLID, stroke=stroke)
         if high > low:
             sheet.box(x, foot - high, width, high - low, HATCHED, stroke=stroke)
-    sheet.path(f"M{_AXIS} {foot}H{_WIDTH - 20}", stroke=sheet.colours.line)
-    sheet.note(_AXIS - 8, foot - most * scale + 4, text.short(most), "end")
+    sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
+    top = foot - most * scale
+    sheet.note(_AXIS - 8, top + 4, text.short(most), "end")
     sheet.note(_AXIS - 8, foot + 4, "0", "end")
     sheet.note(_AXIS - 8, foot + 18, axis, "end")
     names = names or [str(t) for t in range(count)]
@@ -233,7 +243,7 @@ def steps(
     return sheet
 
 
-def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
+def _titled(title: str, theme: str, key: Key) -> tuple[Sheet, float]:
     """Returns a sheet with a title and a key, and the y-coordinate below both.
 
     The title and the key share a line if there is enough room.

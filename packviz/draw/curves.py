@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
@@ -21,6 +21,8 @@ from packviz.draw.sheet import Point, Sheet, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
+
+Numbers = Sequence[float]
 
 COLOURS = (*palette.METHODS.values(), palette.REAL)
 """The colours of the methods, in order, and a last one for curves without a method. Further curves
@@ -62,7 +64,7 @@ class Scale:
         log: whether the axis is logarithmic.
     """
 
-    ticks: Sequence[float]
+    ticks: Numbers
     first: float
     last: float
     log: bool = False
@@ -118,7 +120,7 @@ class Axes:
         """Returns the y-coordinate, in px, of a number on the vertical axis."""
         return self.foot - self.up.share(value) * self.tall
 
-    def points(self, x: Sequence[float], y: Sequence[float]) -> list[Point]:
+    def points(self, x: Numbers, y: Numbers) -> list[Point]:
         """Converts points from the units of the axes to px."""
         return [*zip(map(self.x, x), map(self.y, y), strict=True)]
 
@@ -128,11 +130,13 @@ class Axes:
         """
         sheet = self.sheet
         x = self.left
-        sheet.text(x, self.top - 16, title, bold=True)
-        sheet.text(x - 6, self.top - 16, unit, anchor="end", size=11)
+        y = self.top - 16
+        sheet.text(x, y, title, bold=True)
+        sheet.text(x - 6, y, unit, anchor="end", size=11)
+        faint = sheet.colours.hatch
         for value in self.up.ticks:
             y = self.y(value)
-            sheet.path(f"M{x} {y}H{self.right}", stroke=sheet.colours.hatch, width=0.5)
+            sheet.path(f"M{x} {y}H{self.right}", stroke=faint, width=0.5)
             sheet.note(x - 10, y + 4, _written(value), "end")
 
     def draw_across(self, name: str = "", before: str = "") -> None:
@@ -144,20 +148,22 @@ class Axes:
         """
         sheet = self.sheet
         left = self.left
-        foot = self.foot
-        sheet.path(f"M{left} {foot}H{self.right}", stroke=sheet.colours.line)
+        y = self.foot + 16
+        sheet.line([(left, y - 16), (self.right, y - 16)])
         labels = [(self.x(value), _written(value)) for value in self.across.ticks]
         for x, label in roomy(labels):
-            sheet.note(x, foot + 16, label, "middle")
-        sheet.text(left - 6, foot + 16, before, anchor="end", size=11)
-        sheet.text(left + self.wide / 2, foot + 31, name, anchor="middle", size=11)
+            sheet.note(x, y, label, "middle")
+        sheet.text(left - 6, y, before, anchor="end", size=11)
+        middle = left + self.wide / 2
+        sheet.text(middle, y + 15, name, anchor="middle", size=11)
 
     def write_names(self, ends: Mapping[str, Point]) -> None:
         """Writes the names of curves beside their ends, moved so that they neither overlap nor go
         below the plot.
         """
         sheet = self.sheet
-        last = max((x for x, _ in ends.values()), default=0.0)
+        colours = sheet.colours
+        last = max([0.0, *(x for x, _ in ends.values())])
         columns: dict[float, list[tuple[float, str]]] = defaultdict(list)
         for name, (x, y) in ends.items():
             column = last if last - x < _BESIDE else x
@@ -166,8 +172,8 @@ class Axes:
             labels.sort()
             moved = spread_labels([y for y, _ in labels], self.foot)
             for (y, name), beside in zip(labels, moved, strict=True):
-                sheet.path(f"M{x + 7} {y}L{x + 18} {beside}", stroke=sheet.colours.muted)
-                sheet.text(x + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
+                sheet.line([(x + 7, y), (x + 18, beside)], colours.muted)
+                sheet.text(x + 21, beside + 4, name, size=11, halo=colours.ground)
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -192,7 +198,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     highest = math.ceil(math.log10(high)) + 1
     steps = []
     for power in range(lowest, highest + 1):
-        steps += [float(f"1e{power}"), float(f"2e{power}"), float(f"5e{power}")]
+        for digit in (1, 2, 5):
+            steps.append(float(f"{digit}e{power}"))
     first = bisect_right(steps, low * (1 + 1e-9)) - 1
     last = max(bisect_left(steps, high * (1 - 1e-9)), first + 1)
     if last - first < _MOST_TICKS:
@@ -204,7 +211,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [low, *inner, high]
 
 
-def doublings(sizes: Sequence[float]) -> list[float]:
+def doublings(sizes: Numbers) -> list[float]:
     """Returns 1, 2, 4, 8, … times the first size, up to the last size.
 
     If there are fewer than three such numbers, returns all sizes.
@@ -215,13 +222,14 @@ def doublings(sizes: Sequence[float]) -> list[float]:
     return doubled if len(doubled) > 2 else [*sizes]
 
 
-def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
+def spread_labels(heights: Numbers, lowest: float) -> list[float]:
     """Returns the sorted y-coordinates of labels, in px, moved so that labels neither overlap nor
     go below `lowest`.
     """
     placed = sorted(heights)
     for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + _LINE)
+        highest = placed[i - 1] + _LINE
+        placed[i] = max(placed[i], highest)
     for i in reversed(range(len(placed))):
         placed[i] = min(placed[i], lowest)
         lowest = placed[i] - _LINE
@@ -241,13 +249,16 @@ def line_key(
 
     Returns the x-coordinate after the entry.
     """
-    sheet.path(f"M{x} {y - 4}h34", stroke=sheet.colours.text, width=width, dash=dash)
+    ink = sheet.colours.text
+    sheet.path(f"M{x} {y - 4}h34", stroke=ink, width=width, dash=dash)
     sheet.text(x + 40, y, name, size=size)
     return x + 60 + width_of(name, size)
 
 
 def _written(value: float) -> str:
-    return f"{value:,g}" if abs(value) < 1e6 else text.short(round(value))
+    if abs(value) < 1e6:
+        return f"{value:,g}"
+    return text.short(round(value))
 
 
 @dataclass(frozen=True)
@@ -268,10 +279,10 @@ class Curve:
     name: str
     method: int
     source: int
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
+    x: Numbers
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
     hollow: bool = False
 
     @property
@@ -309,7 +320,7 @@ class Plot:
 
     title: str
     curves: Sequence[Curve]
-    planned: Sequence[float] = ()
+    planned: Numbers = ()
     guides: Mapping[str, tuple[Point, Point]] = field(default_factory=dict)
     y: str = "ms"
     log: bool = False
@@ -329,9 +340,12 @@ class Plot:
     @property
     def heights(self) -> list[float]:
         """All numbers that the vertical axis has to cover."""
-        heights = [y for ends in self.guides.values() for _, y in ends]
+        heights: list[float] = []
+        for (_, y0), (_, y1) in self.guides.values():
+            heights += [y0, y1]
         for curve in self.curves:
-            heights += [*curve.low, *curve.y, *curve.high]
+            for values in (curve.low, curve.y, curve.high):
+                heights += values
         return heights
 
     def draw(self, axes: Axes, name: str) -> None:
@@ -340,13 +354,14 @@ class Plot:
         axes.draw_up(self.title, self.y)
         axes.draw_across(name)
         for size in self.planned:
-            mark(sheet, (axes.x(size), axes.foot), _PLANNED, sheet.colours.accent)
+            place = axes.x(size), axes.foot
+            mark(sheet, place, _PLANNED, sheet.colours.accent)
         if not self.curves:
             middle = axes.left + axes.wide / 2
             sheet.note(middle, axes.foot - 8, "nothing measured yet", "middle")
         ends: dict[str, Point] = {}
-        for guide, ((x0, y0), (x1, y1)) in self.guides.items():
-            points = axes.points([x0, x1], [y0, y1])
+        for guide, line in self.guides.items():
+            points = axes.points(*zip(*line, strict=True))
             sheet.line(points, sheet.colours.muted)
             ends[guide] = points[1]
         for curve in self.curves:
@@ -366,9 +381,9 @@ class Plot:
         for (x, _), low, high in zip(points, curve.low, curve.high, strict=False):
             foot = axes.y(low)
             top = axes.y(high)
-            left = x - 4
             sheet.path(f"M{x} {foot}V{top}", stroke=line)
-            sheet.path(f"M{left} {foot}h8M{left} {top}h8", stroke=line)
+            for end in (foot, top):
+                sheet.path(f"M{x - 4} {end}h8", stroke=line)
         sheet.line(points, curve.colour, width=2.6, dash=curve.dash, outlined=True)
         fill = sheet.colours.ground if curve.hollow else curve.colour
         # On a logarithmic axis, markers at all sizes might cover each other.
@@ -436,20 +451,23 @@ class Sweep(Drawing):
         each = _LEFT + wide + _RIGHT
         longest = 0.0
         for plot in self.plots:
-            for name in (*plot.guides, *(curve.name for curve in plot.curves)):
+            names = [*plot.guides, *(curve.name for curve in plot.curves)]
+            for name in names:
                 longest = max(longest, width_of(name, 11))
         wide -= max(longest + 26 - _RIGHT, 0.0)
         y = 22.0
         for row in self.rows:
             for i, plot in enumerate(row):
                 left = i * each + _LEFT
-                axes = Axes(sheet, plot.across, self.up(plot), left, y + _TOP, wide)
+                up = self.up(plot)
+                axes = Axes(sheet, plot.across, up, left, y + _TOP, wide)
                 plot.draw(axes, self.x)
             y += _TOP + _TALL + _BELOW
-        for i, source in enumerate(self.sources):
-            line_key(sheet, 4, y + 12, source, dash=DASHES[i % len(DASHES)], size=11)
+        for source, dash in zip(self.sources, cycle(DASHES), strict=False):
+            line_key(sheet, 4, y + 12, source, dash=dash, size=11)
             y += 18
-        y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
+        muted = sheet.colours.muted
+        y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=muted)
         sheet.size(max(self.columns * each, sheet.width), y + 8)
         return sheet
 

@@ -134,8 +134,8 @@ class Chart(HasText):
         colour = COLOURS[look % len(COLOURS)]
         outline = {"color": LIGHT.line, "width": 1}
         default = {"symbol": symbol, "size": 8, "color": colour, "line": outline}
-        points = go.Scatter(x=_rounded(x), y=_rounded(y), name=name, mode="markers")
-        points.update(legendgroup=name, showlegend=name not in named)
+        points = go.Scatter(x=_rounded(x), y=_rounded(y), mode="markers")
+        points.update(name=name, legendgroup=name, showlegend=name not in named)
         points.update(marker=default | (marker or {}), **more)
         self.figure.add_trace(points, **self.place(panel))
         return self
@@ -199,7 +199,9 @@ def axes(
     across = across or len(panels)
     down = math.ceil(len(panels) / across)
     columns = int((WIDTH - 8) / width_of("x", _SMALL))
-    notes = [part for line in below for part in textwrap.wrap(line, columns)]
+    notes: list[str] = []
+    for line in below:
+        notes += textwrap.wrap(line, columns)
     above = _ABOVE if any(panels) else 0
     top = 36 + 17 * len(notes) + above
     gap = _BELOW + above

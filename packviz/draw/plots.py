@@ -38,10 +38,12 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
         real = sum(layout.n_real for layout in batches)
         padding = sum(layout.n_padding for layout in batches)
         cells[name] = real, padding
-        shares.append((padding / max(real + padding, 1), name))
-        many = text.count(len(batches), "batch", "batches")
-        wasted = f"{padding:,} padding ({text.percent(padding, real + padding)} wasted)"
-        lines.append(f"{name}: {many}, {text.count(real, 'real cell')}, {wasted}")
+        share = padding / max(real + padding, 1)
+        shares.append((share, name))
+        size = text.count(len(batches), "batch", "batches")
+        filled = text.count(real, "real cell")
+        wasted = f"{padding:,} padding ({text.percent(share)} wasted)"
+        lines.append(f"{name}: {size}, {filled}, {wasted}")
     least, best = min(shares)
     most, worst = max(shares)
     title = f"Padding takes {text.percent(most)} of the cells ({worst})"
@@ -120,8 +122,11 @@ def log_log(
             lines.append(f"{panel}, {name}: {_numbers(values)}; {slope}")
             look = i
             if methods:
-                look = looks.index(one_of(f"methods[{name!r}]", methods.get(name, ""), looks))
-            plot.append(Curve(f"{name}: {slope}", look, i, x, values, hollow=i % 2 > 0))
+                method = one_of(f"methods[{name!r}]", methods.get(name, ""), looks)
+                look = looks.index(method)
+            is_hollow = i % 2 > 0
+            curve = Curve(f"{name}: {slope}", look, i, x, values, hollow=is_hollow)
+            plot.append(curve)
         plots.append(Plot(panel, plot, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")
 

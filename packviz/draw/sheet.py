@@ -27,6 +27,7 @@ HATCHED = "hatched"
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
+Parts = dict[str, list[str]]
 
 _THIN = 4.0  # px
 _APART = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
@@ -63,8 +64,8 @@ class Sheet:
         self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
         # The shapes, words and hatched boxes of the current layer, by their SVG attributes.
-        self._paths: dict[str, list[str]] = defaultdict(list)
-        self._words: dict[str, list[str]] = defaultdict(list)
+        self._paths: Parts = defaultdict(list)
+        self._words: Parts = defaultdict(list)
         self._hatched: dict[str, list[Box]] = defaultdict(list)
         self._right = 0.0
         self._foot = 0.0
@@ -176,11 +177,12 @@ class Sheet:
             outlined: whether to add an outline, which makes pale colours visible on white.
         """
         d = ""
-        for is_finite, run in groupby(points, lambda point: math.isfinite(point[1])):
+        for is_finite, run in groupby(points, _is_finite):
             if is_finite:
-                first, *others = [f"{x} {y}" for x, y in run]
-                d += f"M{first}"
-                d += "".join(f"L{place}" for place in others) or "h.1"
+                places = [f"{x} {y}" for x, y in run]
+                d += "M" + "L".join(places)
+                if len(places) == 1:
+                    d += "h.1"
         line = self.colours.line
         if outlined:
             self.path(d, stroke=line, width=width + 1.6, dash=dash, rounded=True)
@@ -192,12 +194,9 @@ class Sheet:
         """Draws an outlined curve that is horizontal at both ends, or vertical if `down` is true."""
         x0, y0 = start
         x1, y1 = end
-        if down:
-            middle = (y0 + y1) / 2
-            d = f"M{x0} {y0}C{x0} {middle} {x1} {middle} {x1} {y1}"
-        else:
-            middle = (x0 + x1) / 2
-            d = f"M{x0} {y0}C{middle} {y0} {middle} {y1} {x1} {y1}"
+        middle = (y0 + y1) / 2 if down else (x0 + x1) / 2
+        bends = f"{x0} {middle} {x1} {middle}" if down else f"{middle} {y0} {middle} {y1}"
+        d = f"M{x0} {y0}C{bends} {x1} {y1}"
         self.path(d, stroke=self.colours.line, width=width + 1)
         self.path(d, stroke=stroke, width=width)
 
@@ -236,10 +235,10 @@ class Sheet:
         )
         if halo:
             look += ' stroke-width="4" paint-order="stroke"'
-        place = f'x="{n(x)}" y="{n(y)}"'
-        self._words[look].append(f"{place}>{_escaped(text)}</text>")
-        width = width_of(text, size)
-        self.reach(x + _RIGHT_OF_ANCHOR[anchor] * width, y + 4)
+        words = _escaped(text)
+        self._words[look].append(f'x="{n(x)}" y="{n(y)}">{words}</text>')
+        right = x + _RIGHT_OF_ANCHOR[anchor] * width_of(text, size)
+        self.reach(right, y + 4)
 
     def note(self, x: float, y: float, text: str, anchor: str = "") -> None:
         """Writes a line of small, muted text, such as a number at an axis."""
@@ -301,7 +300,8 @@ class Sheet:
         self.layer()
         other.layer()
         layers = "".join(other._layers)
-        self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{layers}</g>')
+        place = f"translate({n(x)} {n(y)})"
+        self._layers.append(f'<g transform="{place}">{layers}</g>')
         self.reach(x + other.width, y + other.height)
         self.description = f"{self.description}\n{other.description}".strip("\n")
 
@@ -385,6 +385,10 @@ def width_of(text: str, size: float = 12) -> float:
 def n(value: float) -> str:
     """Returns a coordinate as text, with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _is_finite(point: Point) -> bool:
+    return math.isfinite(point[1])
 
 
 def _shortened(number: re.Match[str]) -> str:

@@ -111,8 +111,10 @@ class Table(Tabled):
             heads = map(_head, self.head, sides)
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
         for name, *rest in self.rows:
-            cells = [_cell("td", words, side) for words, side in zip(rest, sides[1:], strict=False)]
-            parts.append(f"<tr>{_cell(_ROW, name, sides[0])}{''.join(cells)}</tr>")
+            cells = [_cell(_ROW, name, sides[0])]
+            for words, side in zip(rest, sides[1:], strict=False):
+                cells.append(_cell("td", words, side))
+            parts.append(f"<tr>{''.join(cells)}</tr>")
         notes = [_note(words) for words in self.notes]
         if self.folded:
             what, *more = self.folded

@@ -12,7 +12,11 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, sequence_name
 
 Labels = Sequence[Sequence[str]]
-"""The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing labels are blank."""
+"""The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing
+labels are blank."""
+
+Names = Sequence[str] | None
+"""The names of the sequences. By default, sequences have letters."""
 
 EXPLAINED = {
     "padding": "hatched: padding",
@@ -46,7 +50,7 @@ def summary(layout: Layout) -> str:
 def describe(
     layout: Layout,
     labels: Labels | None = None,
-    names: Sequence[str] | None = None,
+    names: Names = None,
     part: str = WHOLE,
 ) -> str:
     """Describes the padded batch and the packed data, or only one `part`. Small batches are
@@ -60,7 +64,8 @@ def describe(
     if part in (WHOLE, PACKED):
         sections.append(_packed(layout, labels, names))
     if part == DATA:
-        rows = [[row[0], *row[3:]] for row in _steps(layout, labels, names)]
+        steps = _steps(layout, labels, names)
+        rows = [[t, place, cells] for t, _, _, place, cells in steps]
         head = f"data: {count(layout.n_real, 'row')}, step by step"
         sections.append([head, *table(rows, "  <4  <12 <")])
     return "\n\n".join(map("\n".join, sections))
@@ -83,7 +88,7 @@ def _outline(layout: Layout, part: str) -> list[str]:
     return lines
 
 
-def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
+def _packed(layout: Layout, labels: Labels | None, names: Names) -> list[str]:
     """Returns the lines of the packed data."""
     lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
     lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
@@ -93,7 +98,7 @@ def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
     return lines
 
 
-def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
+def _padded(layout: Layout, labels: Labels | None, names: Names) -> list[str]:
     """Returns the lines of the padded batch."""
     steps = range(layout.max_len)
     rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
@@ -110,7 +115,7 @@ def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
     return table(rows)
 
 
-def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:
+def _steps(layout: Layout, labels: Labels | None, names: Names) -> list[list[str]]:
     """Returns a row for each time step, with its batch size, its rows of data and its cells."""
     rows = []
     for t, size in enumerate(layout.batch_sizes):
@@ -167,9 +172,7 @@ def flat(layout: Layout) -> str:
     return f"flat: {count(layout.n_real, 'row')}, one sequence after another"
 
 
-def describe_flat(
-    layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None
-) -> str:
+def describe_flat(layout: Layout, labels: Labels | None = None, names: Names = None) -> str:
     """Describes the flat rows. A small batch is described cell by cell."""
     rows = []
     for b, length in enumerate(layout.lengths if is_few(layout) else ()):
@@ -186,16 +189,17 @@ def is_few(layout: Layout) -> bool:
     return max(layout.batch_size, layout.max_len) <= FEW
 
 
-def name(names: Sequence[str] | None, b: int) -> str:
+def name(names: Names, b: int) -> str:
     """Returns the name of sequence `b`, or its letter if it has no name."""
     return sequence_name(b) if names is None else names[b]
 
 
-def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | None = None) -> str:
+def cell_label(labels: Labels | None, b: int, t: int, names: Names = None) -> str:
     """Returns the label of the cell of sequence `b` at time step `t`."""
     if labels is None:
         return f"{name(names, b)}{t}"
-    return labels[b][t] if t < len(labels[b]) else ""
+    row = labels[b]
+    return row[t] if t < len(row) else ""
 
 
 def value(value: Any) -> str:
@@ -322,7 +326,9 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             _align_points(cells, i)
             side = ">"
         # The last cell of a row that ends early spans the remaining columns.
-        aligned = [row for row in cells if len(row) == most or len(row) > i + 1]
+        aligned = [row for row in cells if len(row) > i + 1]
+        if i + 1 == most:
+            aligned = [row for row in cells if len(row) == most]
         width = int(least or 0)
         for row in aligned:
             width = max(width, len(row[i]))
@@ -345,7 +351,8 @@ def _align_points(rows: list[list[str]], column: int) -> None:
     """
     matches = {}
     for r, row in enumerate(rows):
-        match = _NUMBER.fullmatch(row[column]) if column < len(row) else None
+        cell = row[column] if column < len(row) else ""
+        match = _NUMBER.fullmatch(cell)
         if match:
             matches[r] = match
     decimals = max((len(match[2]) for match in matches.values()), default=0)

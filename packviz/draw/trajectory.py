@@ -70,12 +70,14 @@ class Trajectory(Drawing):
         names = [sequence_name(b) for b in range(sequences)]
         off = [difference(distance) for distance in self.off]
         if max(sequences, steps) > FEW:
-            lines += [f" {name}: {READ} {by}" for name, by in zip(names, off, strict=True)]
+            for name, by in zip(names, off, strict=True):
+                lines.append(f" {name}: {READ} {by}")
             return "\n".join(lines)
         times = [f"t={t}" for t in range(steps)]
         rows = [["", "", *times, f"  {READ}"]]
         for b, name in enumerate(names):
-            rows.append([name, "padded", *self._cells(self.padded, b), off[b]])
+            padded = self._cells(self.padded, b)
+            rows.append([name, "padded", *padded, off[b]])
             if not self.distances:
                 packed = " ".join(self._cells(self.packed, b)).replace("NaN", "–")
                 rows.append([name, "packed", *packed.split(), ""])
@@ -85,7 +87,8 @@ class Trajectory(Drawing):
         """Returns the numbers of a sequence, with those in the padding in brackets."""
         cells = [difference(value) for value in run[b]]
         length = self.lengths[b]
-        return cells[:length] + [f"[{cell}]" for cell in cells[length:]]
+        cells[length:] = [f"[{cell}]" for cell in cells[length:]]
+        return cells
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the numbers as lines, with padding hatched and a dot at the step where the final
@@ -137,12 +140,15 @@ class Trajectory(Drawing):
         end = axes.x(length - 0.5)
         baseline = axes.top + _TALL / 2 + 4
         sheet.layer()
-        sheet.box(axes.left, axes.top, end - axes.left, _TALL, colours.ground)
+        top = axes.top
+        sheet.box(axes.left, top, end - axes.left, _TALL, colours.ground)
         if length < self.padded.shape[1]:
-            sheet.box(end, axes.top, axes.right - end, _TALL, HATCHED)
+            sheet.box(end, top, axes.right - end, _TALL, HATCHED)
         sheet.text(6, baseline, sequence_name(b), bold=True)
-        sheet.note(axes.left - 6, axes.foot + 4, f"{axes.up.first:g}", "end")
-        sheet.note(axes.left - 6, axes.top + 8, f"{axes.up.last:g}", "end")
+        low = f"{axes.up.first:g}"
+        high = f"{axes.up.last:g}"
+        sheet.note(axes.left - 6, axes.foot + 4, low, "end")
+        sheet.note(axes.left - 6, axes.top + 8, high, "end")
         sheet.layer()
         padded = _points(axes, self.padded[b].tolist())
         sheet.line(padded, colour, width=3.4, outlined=True)
@@ -178,5 +184,7 @@ def _points(axes: Axes, values: Sequence[float]) -> list[Point]:
     points = []
     for t, value in enumerate(values):
         y = axes.y(value)
-        points.append((axes.x(t), round(y) if math.isfinite(y) else y))
+        if math.isfinite(y):
+            y = round(y)
+        points.append((axes.x(t), y))
     return points

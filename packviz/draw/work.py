@@ -39,7 +39,8 @@ class WorkAndTime(Drawing):
                 quartiles = f"{time.low:.2f} to {time.high:.2f}"
                 if not time.is_clear:
                     quartiles += " (not clear)"
-                rows.append([f"  {row}", f"{work:.2f}", f"{time.value:.2f}", quartiles])
+                multiples = [f"{work:.2f}", f"{time.value:.2f}"]
+                rows.append([f"  {row}", *multiples, quartiles])
         lines = table(rows, "<  >7  >7  <")
         return "\n".join([self.title, "multiples of the padded batch", *lines, *self.notes])
 
@@ -52,7 +53,9 @@ class WorkAndTime(Drawing):
                 doubt = "" if time.is_clear else ", not clear"
                 label = f"{time.value:.2f} × the time{doubt}; {work:.2f} × the FLOPs"
                 parts = [(time.value, palette.METHODS["packed"])]
-                groups[name][row] = bars.Bar(parts, label, (time.low, time.high), mark=work)
-        sheet = bars.rows(self.title, groups, theme, line=1, notes=[_KEY, *self.notes])
+                whisker = time.low, time.high
+                groups[name][row] = bars.Bar(parts, label, whisker, mark=work)
+        notes = [_KEY, *self.notes]
+        sheet = bars.rows(self.title, groups, theme, line=1, notes=notes)
         sheet.description = self.to_text()
         return sheet
