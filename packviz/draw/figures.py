@@ -81,7 +81,7 @@ TEMPLATE = go.layout.Template(
 )
 """The look of every chart. Plotly makes space for the axes, and for the keys below them."""
 
-_DARKER = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
+_DARKER: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 
 
 class Chart(HasText):
@@ -246,7 +246,8 @@ def times_by_size(sweep: Sweep) -> Chart:
     for panel, plot in enumerate(sweep.plots):
         for (name, ends), dash in zip(plot.guides.items(), DASHES, strict=False):
             line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
-            chart.points(*zip(*ends, strict=True), name, panel=panel, mode="lines", line=line)
+            x, y = zip(*ends, strict=True)
+            chart.points(x, y, name, panel=panel, mode="lines", line=line)
         for curve in reversed(plot.curves):
             name = curve.name
             if len(machines) > 1:
@@ -309,4 +310,5 @@ def _rounded(values: Iterable[Any]) -> list[Any]:
 
 def _darker(colour: re.Match[str]) -> str:
     """Returns a colour of the dark theme for one of the light theme."""
-    return _DARKER.get(colour[0], colour[0])
+    light: str = colour[0]
+    return _DARKER.get(light, light)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
-"""The fills of sequences 0, 1, and so on. If there are more sequences than fills, the fills repeat."""
+"""The fills of sequences 0, 1, and so on. If there are more sequences than fills, they repeat."""
 
 METHODS = {
     "padded": SEQUENCES[4],

@@ -191,7 +191,7 @@ class Sheet:
     def curve(
         self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False
     ) -> None:
-        """Draws an outlined curve that is horizontal at both ends, or vertical if `down` is true."""
+        """Draws an outlined curve that is horizontal at its ends, or vertical if `down` is true."""
         x0, y0 = start
         x1, y1 = end
         middle = (y0 + y1) / 2 if down else (x0 + x1) / 2

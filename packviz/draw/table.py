@@ -1,4 +1,4 @@
-"""Writes tables as HTML in the font, width and colours of a notebook's page, and as plain text for everywhere else."""
+"""Writes tables as text, and as HTML in the font, width and colours of a notebook's page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOKS = {
     f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # keeps adjacent cells apart
     "–": "opacity:.75",
 }
-"""The CSS of cells that begin with one of these signs. The colour only repeats the meaning of the sign."""
+"""The CSS of cells that begin with one of these signs. It only repeats what the sign means."""
 
 _SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
@@ -39,7 +39,7 @@ class Tabled(HasText):
         return self.table.to_text()
 
     def to_html(self) -> str:
-        """Returns the table, with links, as a `<div>` that needs no style sheet and takes the colours of the page."""
+        """Returns the table as a `<div>` that needs no style sheet and has the page's colours."""
         return self.table.to_html()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -99,7 +99,7 @@ class Table(Tabled):
         return "\n".join(lines)
 
     def to_html(self) -> str:
-        """Returns the table as a `<div>` with a caption, headers that a screen reader recognises, and notes."""
+        """Returns the table as a `<div>` with headers that a screen reader recognises."""
         signs = re.findall("[<>^]", self.form)
         columns = max(map(len, self.rows), default=0)
         signs += signs[-1:] * columns
@@ -150,5 +150,6 @@ def _note(words: str) -> str:
 
 def _html(words: str) -> str:
     """Returns words as HTML, with web addresses as links."""
-    link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit;text-decoration:underline">\g<0></a>'
+    style = "color:inherit;text-decoration:underline"
+    link = rf'<a href="\g<0>" target="_blank" rel="noopener" style="{style}">\g<0></a>'
     return _LINK.sub(link, escape(words))

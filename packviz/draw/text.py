@@ -29,7 +29,7 @@ EXPLAINED = {
 
 WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
 PARTS = (WHOLE, PADDED, PACKED, DATA)
-"""The parts of a batch to show: all, or only the padded grid, the packed steps or the packed data."""
+"""The parts of a batch to show: all, or only the padded grid, packed steps or packed data."""
 
 FEW = 16
 """The largest number of sequences, and of time steps, for which every cell is written out."""
@@ -210,9 +210,10 @@ def value(value: Any) -> str:
     become `…`.
     """
     if isinstance(value, (float, np.floating)):
-        if value.is_integer() and abs(value) < 1e6:
-            return str(int(value))
-        return f"{value:.2g}"
+        number = float(value)
+        if number.is_integer() and abs(number) < 1e6:
+            return str(int(number))
+        return f"{number:.2g}"
     if isinstance(value, str) and not value.isprintable():
         return repr(value)[1:-1]  # a line break would split the text in two
     if isinstance(value, (list, tuple)) or getattr(value, "size", 1) != 1:

@@ -62,9 +62,7 @@ def test_the_slope_is_the_power(power, factor):
     assert float(sweep.to_text().split()[-1]) == pytest.approx(power, abs=0.0051)
 
 
-@pytest.mark.parametrize(
-    ("methods", "value"), [({"a": "nix"}, "'nix'"), ({"two": "packed"}, "''")]
-)
+@pytest.mark.parametrize(("methods", "value"), [({"a": "nix"}, "'nix'"), ({"two": "packed"}, "''")])
 def test_an_unknown_method_is_named(methods, value):
     message = rf"methods\['a'\] is {value}; choose one of 'padded', 'packed'"
     with pytest.raises(ValueError, match=message):

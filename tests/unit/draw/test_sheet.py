@@ -62,7 +62,7 @@ def test_coordinates_have_two_decimals_at_most(x, width):
 
 
 def test_nothing_on_a_sheet_has_a_name():
-    """A browser looks for a name in the whole page, and may find that of a picture which is hidden."""
+    """A browser looks for a name in the whole page, and may find that of a hidden picture."""
     svg = hatched((0, 0, 50, 50))
     assert "url(" not in svg
     assert " id=" not in svg

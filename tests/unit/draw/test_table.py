@@ -1,4 +1,4 @@
-"""A table in HTML and in text: what stands in it, what a screen reader knows of it, and what can be told apart."""
+"""Tables in HTML and in text: their cells, and what a screen reader knows of them."""
 
 import re
 from xml.etree import ElementTree
