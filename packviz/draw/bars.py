@@ -246,7 +246,7 @@ def steps(
 def _titled(title: str, theme: str, key: Key) -> tuple[Sheet, float]:
     """Returns a sheet with a title and a key, and the y-coordinate below both.
 
-    The title and the key share a line if there is enough room.
+    The title and the key share a line if there is enough space.
     """
     sheet = Sheet(theme, title)
     y = sheet.title(title) + 8

@@ -16,7 +16,6 @@ from packviz.draw.curves import (
     DASHES,
     Curve,
     Plot,
-    Scale,
     Sweep,
     doublings,
     log_ticks,
@@ -71,16 +70,6 @@ def test_ticks_are_round_and_enclose(ends, make):
 def test_sizes_that_double_are_enough_for_an_axis():
     assert doublings([*range(32, 513, 32)]) == [32, 64, 128, 256, 512]
     assert doublings([5, 7, 9]) == [5, 7, 9]
-
-
-@given(ranges, st.floats(0, 1), st.booleans())
-def test_a_scale_maps_its_ends_to_its_ends_and_a_factor_to_a_distance(ends, share, log):
-    low, high = ends
-    scale = Scale([], low, 2 * high, log)
-    assert scale.share(low) == 0
-    assert scale.share(2 * high) == pytest.approx(1)
-    between = low * (2 * high / low) ** share if log else low + share * (2 * high - low)
-    assert scale.share(between) == pytest.approx(share, abs=1e-6)
 
 
 @given(st.lists(st.integers(30, 230), max_size=14))

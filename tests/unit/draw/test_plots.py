@@ -39,9 +39,8 @@ def test_padding_waste(groups):
     assert np.allclose(whole, np.array(cells) * scale, atol=1)
     drawing = ParsedSvg(chart.to_svg())
     assert not [text for text in drawing.texts if text.box.x < 0]
-    title = drawing.texts[0]
-    beside = [text for text in drawing.texts[1:] if text.y == title.y]
-    assert not [text for text in beside if text.box.x < title.box.right]
+    title, *others = drawing.texts
+    assert not [text for text in others if text.y == title.y and text.x < title.box.right]
 
 
 @given(layouts)
