@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ class CompiledPoint:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Drawing, Results[CompiledPoint, Timing]):
+class Compiled(Drawing, Results[CompiledPoint, Mapping[str, Timing]]):
     """The times of one training step (forward and backward) with each of the `models`, by name."""
 
     def to_text(self) -> str:
@@ -164,14 +164,14 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
         return "\n\n".join(map(self._table, self.values))
 
     def _table(self, point: CompiledPoint) -> str:
-        timing = self.values[point]
+        timing = self.timing(point)
         rows = [["", "ms", f"times {REFERENCE} (quartiles)"], *timing.against(REFERENCE)]
         title = f"One training step of an encoder–decoder LSTM: {point}."
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
-        return stack("", [self._bars(timing, theme) for timing in self.values.values()], theme)
+        return stack("", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme)
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
