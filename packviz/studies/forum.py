@@ -45,6 +45,7 @@ from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.curves import Curve, Plot, Sweep
+from packviz.draw.quantities import plain
 from packviz.draw.text import table
 from packviz.measure.study import (
     KINDS,
@@ -137,7 +138,7 @@ def finding(
     medians = {name: _spread(timing, quantity, name, first)[1] for name in methods}
     known = [name for name in others if not math.isnan(medians[name])]
     if quantity == "time":
-        numbers = ", ".join(f"{name} {medians[name]:.3g}" for name in (first, *known))
+        numbers = ", ".join(f"{name} {plain(medians[name])}" for name in (first, *known))
         return f"{numbers[0].upper()}{numbers[1:]} ms {where}"
     verb, what = ("takes", "as long as") if quantity == "ratio" else ("needs", "the memory of")
     parts = [f"{name} {verb} {medians[name] / medians[first]:#.2g}".rstrip(".") for name in known]
@@ -183,7 +184,7 @@ def chart(
         plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], (), guides, unit, log=True)
         plots.append(plot)
         head = ["steps", *map(str, plot.sizes)]
-        rows = [[curve.name, *(f"{value:.3g}" for value in curve.y)] for curve in curves]
+        rows = [[curve.name, *map(plain, curve.y)] for curve in curves]
         lines += ["", f"{plot.title}, {unit}", *table([head, *rows])]
     below = [f"{MODEL}.", *captions(machines)]
     for results in machines.values():
