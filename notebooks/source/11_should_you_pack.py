@@ -159,8 +159,8 @@ for name, fit in fits.items():
     print(f"{name:18} right in {fitted.accuracy:.1%} if fitted to these sizes, in {tested.accuracy:.1%} if not")
 
 # %% [markdown]
-# A rule always looks better on the cases that made it. And these thresholds come from one machine, so do not trust them
-# on another. Measure.
+# A rule always looks better on the cases that made it, and these thresholds come from one machine. So do not trust them
+# on another: measure. Why, then, may `pv.run` follow a rule? Its rule changes the time, but never the result.
 
 # %% tags=["claims"]
 gru = [case for case in cpu if case.point.mode == "GRU" and case.faster == "packed"]

@@ -106,7 +106,9 @@ def repaired_batches(answer: Any) -> Verdict:
 
     The exercise is in notebook 15.
     """
-    from packviz.ops.original import pack_padded_sequence, unpack_sequence
+    from torch.nn.utils.rnn import unpack_sequence
+
+    from packviz.ops.original import pack_padded_sequence
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]
     if len(batches) != 3:
