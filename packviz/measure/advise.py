@@ -377,6 +377,11 @@ def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
 
 def _colour(name: str) -> str:
     """Returns the colour of a method. `pv.run, packed` runs torch's kernel between packviz's pack and pad."""
-    colours = {PADDED: "padded", PACKED: "packed", "pv.run, auto": "run", "pv.run, packed": "drop-in"}
+    colours = {
+        PADDED: "padded",
+        PACKED: "packed",
+        "pv.run, auto": "run",
+        "pv.run, packed": "drop-in",
+    }
     method = colours.get(name, name.partition("pv.run, ")[2])
     return palette.METHODS.get(method, bars.SOLID)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,8 @@ KINDS = DISTRIBUTIONS | {"log-normal around 20": partial(log_normal, median=math
 """The distributions of lengths by name, as functions of `(batch_size, longest, seed)`."""
 
 _MOST_ROUNDS = 25  # the most rounds within a budget, which always allows enough for an interval (see `measure`)
-_NOT_COMPARED = (*CHANGING, "device", "fake")  # the device's name is compared
+_NOT_COMPARED = (*CHANGING, "device", "fake", "parameters")  # the device's name is compared, and
+# so is each of the parameters
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ class Results(HasText, Generic[P, V]):
             ValueError: the point was not measured.
         """
         if point not in self.values:
-            raise ValueError(f"{point} was not measured; measured: {'; '.join(map(str, self.values))}")
+            raise ValueError(
+                f"{point} was not measured; measured: {'; '.join(map(str, self.values))}"
+            )
         return self.timings(point)[which]
 
     def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:
@@ -161,6 +164,10 @@ class Results(HasText, Generic[P, V]):
                 lines += table([head, *timing.against(first)], "<  >  <")
         lines += ["", RATIOS, *(f"✗ {line}." for line in self.left_out)]
         return "\n".join([*lines, f"Measured on {self.caption}."])
+
+
+TimedPoints: TypeAlias = Results[Point, Mapping[str, Timing]]
+"""The results of a study whose points are an RNN and a batch, with timings by pass."""
 
 
 def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
@@ -232,16 +239,16 @@ def timed(
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
+    budget = how.parameters.get("budget", math.inf)
     timing = measure(
         calls,
         rounds=how.parameters.get("rounds", _MOST_ROUNDS),
-        budget=how.parameters.get("budget", math.inf) * share,
+        budget=budget * share,
         warmup=warmup,
         device=how.device,
         before=comparison.clear,
         parameters=comparison.parameters,
         memory=memory,
-        until_narrow=bool(how.parameters.get("until_narrow")),
     )
     place = {name: timing.provenance[name] for name in CHANGING if name in timing.provenance}
     if comparison.parameters:
@@ -296,7 +303,12 @@ def by_comparison(
 
     `calls` makes the comparison for a point and a device.
     """
-    return lambda point, how: {"training": timed(calls(point, how.device), how, warmup=warmup)}
+
+    def timed_training(point: P, how: MeasureOptions) -> dict[str, Timing]:
+        comparison = calls(point, how.device)
+        return {"training": timed(comparison, how, warmup=warmup)}
+
+    return timed_training
 
 
 def by_pass(
@@ -310,11 +322,11 @@ def by_pass(
     """
 
     def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
-        shares = {"training": 1.0, "forward": 0.5}
-        return {
-            which: timed(calls(point, which, how), how, warmup=1, memory=True, share=share)
-            for which, share in shares.items()
-        }
+        timings = {}
+        for which, share in (("training", 1.0), ("forward", 0.5)):
+            comparison = calls(point, which, how)
+            timings[which] = timed(comparison, how, warmup=1, memory=True, share=share)
+        return timings
 
     return timed_by_pass
 
@@ -545,11 +557,13 @@ def _require_same(
     Raises:
         ValueError: it was not. The message lists the differences.
     """
-    differences = []
-    for name in {**earlier["parameters"], **now["parameters"], **earlier, **now}:
-        holds = [{**place["parameters"], **place}.get(name) for place in (earlier, now)]
-        if name not in (*_NOT_COMPARED, "parameters") and holds[0] != holds[1]:
-            differences.append(f"{name} {holds[0]}, not {holds[1]}")
+    before = {**earlier["parameters"], **earlier}
+    after = {**now["parameters"], **now}
+    differences = [
+        f"{name} {before.get(name)}, not {after.get(name)}"
+        for name in {**before, **after}
+        if name not in _NOT_COMPARED and before.get(name) != after.get(name)
+    ]
     if differences:
         raise ValueError(
             f"cannot resume {os.fspath(path)}, which was measured under different conditions"

@@ -29,8 +29,8 @@ from packviz.draw.text import table
 from packviz.measure.study import Comparison, Results, Study, by_comparison
 from packviz.measure.timing import RATIOS, Timing
 from packviz.ops.masks import real_mask
-from packviz.ops.rnn import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.rnn import Ragged
 
 REFERENCE = "compiled, padded"
 """The method that the others are compared with."""

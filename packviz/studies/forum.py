@@ -46,6 +46,7 @@ from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.curves import Curve, Plot, Sweep
 from packviz.draw.quantities import plain
+from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
 from packviz.measure.study import (
     KINDS,
@@ -55,6 +56,7 @@ from packviz.measure.study import (
     Point,
     Results,
     Study,
+    TimedPoints,
     by_pass,
     captions,
 )
@@ -77,7 +79,8 @@ MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
 QUANTITIES = {"ratio": "×", "time": "ms", "memory": "MB"}
 """The quantities that can be drawn, with their units. Ratios and the finding are relative to padded."""
 
-Benchmark: TypeAlias = Results[Point, Mapping[str, Timing]]
+
+_VERBS = {"ratio": "takes", "memory": "needs"}
 
 _Spread: TypeAlias = tuple[float, float, float]
 
@@ -112,44 +115,48 @@ def grid(
     return [point(setup, size, batch_size) for size in sorted(steps) for setup in setups]
 
 
-def steps(results: Benchmark, setup: str) -> list[int]:
+def steps(results: TimedPoints, setup: str) -> list[int]:
     """Returns the measured sizes of a setup in ascending order."""
     return sorted(each.steps for each in results.points if each.kind == SETUPS[setup])
 
 
-def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
-    """Returns the recorded results that include all of these methods, by machine name."""
-    found = STUDY.recordings()
-    return {
-        machine: results
-        for machine, results in found.items()
-        if {*methods} <= {*results.provenance["parameters"]["methods"]}
-    }
+def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
+    """Returns the recorded results of the forum's batch size with all of these methods, by machine name."""
+    recorded = {}
+    for machine, results in STUDY.recordings().items():
+        measured = results.provenance["parameters"]["methods"]
+        if {*methods} <= {*measured} and results.points[0].batch_size == FULL_BATCH:
+            recorded[machine] = results
+    return recorded
 
 
 def finding(
-    results: Benchmark, quantity: str, setup: str = "B", methods: Sequence[str] = METHODS[:2]
+    results: TimedPoints, quantity: str, setup: str = "B", methods: Sequence[str] = METHODS[:2]
 ) -> str:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
     largest = steps(results, setup)[-1]
     timing = results.timing(point(setup, largest, results.points[0].batch_size))
     first, *others = methods
     where = f"(training, setup {setup}, {largest} steps)"
-    medians = {name: _spread(timing, quantity, name, first)[1] for name in methods}
-    known = [name for name in others if not math.isnan(medians[name])]
-    if quantity == "time":
-        numbers = ", ".join(f"{name} {plain(medians[name])}" for name in (first, *known))
-        return f"{numbers[0].upper()}{numbers[1:]} ms {where}"
-    verb, what = ("takes", "as long as") if quantity == "ratio" else ("needs", "the memory of")
-    parts = [f"{name} {verb} {medians[name] / medians[first]:#.2g}".rstrip(".") for name in known]
-    if not parts:
-        return f"No result {where}"
+    reference = _spread(timing, quantity, first, first)[1]
+    parts = [f"{first} {plain(reference)}"] if quantity == "time" else []
+    for name in others:
+        median = _spread(timing, quantity, name, first)[1]
+        if math.isnan(median):
+            continue
+        if quantity == "time":
+            parts.append(f"{name} {plain(median)}")
+        else:
+            multiple = f"{median / reference:#.2g}".rstrip(".")
+            parts.append(f"{name} {_VERBS[quantity]} {multiple}")
     sentence = ", ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]} times {what} {first} {where}"
+    units = {"time": "ms", "ratio": f"times as long as {first}"}
+    unit = units.get(quantity, f"times the memory of {first}")
+    return f"{sentence[:1].upper()}{sentence[1:]} {unit} {where}"
 
 
 def chart(
-    machines: Mapping[str, Benchmark],
+    machines: Mapping[str, TimedPoints],
     quantity: str,
     setups: Sequence[str] = ("A", "B"),
     methods: Sequence[str] = METHODS[:2],
@@ -175,17 +182,19 @@ def chart(
     lines = []
     for setup in setups:
         curves = []
-        for source, results in enumerate(_comparable(machines, quantity).values()):
+        for source, results in enumerate(machines.values()):
             for method, which in product(drawn, PASSES):
                 spreads = _spreads(results, quantity, method, setup, which, methods[0])
                 if spreads:
                     curves.append(_curve(spreads, method, which, source))
         guides = _guides(quantity, curves, methods[0])
-        plot = Plot(f"{setup} ({SETUPS[setup]}): {label}", curves[::-1], (), guides, unit, log=True)
+        heading = f"{setup} ({SETUPS[setup]}): {label}"
+        plot = Plot(heading, curves[::-1], (), guides, unit, log=True)
         plots.append(plot)
         head = ["steps", *map(str, plot.sizes)]
         rows = [[curve.name, *map(plain, curve.y)] for curve in curves]
-        lines += ["", f"{plot.title}, {unit}", *table([head, *rows])]
+        lines += ["", f"{plot.title}, {unit}"]
+        lines += table([head, *rows])
     below = [f"{MODEL}.", *captions(machines)]
     for results in machines.values():
         below += [f"✗ {line}" for line in results.left_out]
@@ -198,27 +207,17 @@ def chart(
     return Sweep(title, [plots], sources, below, text)
 
 
-def _comparable(machines: Mapping[str, Benchmark], quantity: str) -> dict[str, Benchmark]:
-    """Returns the results to draw: all for ratios, and otherwise those with the first one's batch size."""
-    sizes = {machine: results.points[0].batch_size for machine, results in machines.items()}
-    first = next(iter(sizes.values()), 0)
-    return {
-        machine: results
-        for machine, results in machines.items()
-        if quantity == "ratio" or sizes[machine] == first
-    }
-
-
 def _spreads(
-    results: Benchmark, quantity: str, method: str, setup: str, which: str, first: str
+    results: TimedPoints, quantity: str, method: str, setup: str, which: str, first: str
 ) -> dict[int, _Spread]:
     """Returns the quartiles of a quantity by number of time steps, without what was not measured."""
     spreads = {}
-    for each in sorted(results.points, key=lambda each: each.steps):
-        if each.kind == SETUPS[setup]:
-            spread = _spread(results.timing(each, which), quantity, method, first)
-            if not math.isnan(spread[1]):
-                spreads[each.steps] = spread
+    batch_size = results.points[0].batch_size
+    for size in steps(results, setup):
+        timing = results.timing(point(setup, size, batch_size), which)
+        spread = _spread(timing, quantity, method, first)
+        if not math.isnan(spread[1]):
+            spreads[size] = spread
     return spreads
 
 
@@ -226,9 +225,7 @@ def _curve(spreads: Mapping[int, _Spread], method: str, which: str, source: int)
     lows, middles, highs = zip(*spreads.values(), strict=True)
     name = f"{method}, {which}"
     number = [*palette.METHODS].index(method)
-    return Curve(
-        name, number, source, [*spreads], middles, lows, highs, hollow=which == "forward"
-    )
+    return Curve(name, number, source, [*spreads], middles, lows, highs, hollow=which == "forward")
 
 
 def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
@@ -248,9 +245,7 @@ def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
     return 1e3 * low, 1e3 * middle, 1e3 * high
 
 
-def _guides(
-    quantity: str, curves: Sequence[Curve], first: str
-) -> dict[str, tuple[tuple[float, float], tuple[float, float]]]:
+def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tuple[Place, Place]]:
     """Returns guide lines by name: a line at 1 for ratios, and lines of linear and quadratic growth for times."""
     sizes = sorted({x for curve in curves for x in curve.x})
     if len(sizes) < 2 or quantity == "memory":
@@ -258,10 +253,11 @@ def _guides(
     start, end = sizes[0], sizes[-1]
     if quantity == "ratio":
         return {f"1: as {first}": ((start, 1), (end, 1))}
-    origin = curves[0].y[0]
+    first_time = curves[0].y[0]
+    growth = end / start
     return {
-        "slope 1: T": ((start, origin), (end, origin * end / start)),
-        "slope 2: T²": ((start, origin), (end, origin * (end / start) ** 2)),
+        "slope 1: T": ((start, first_time), (end, first_time * growth)),
+        "slope 2: T²": ((start, first_time), (end, first_time * growth**2)),
     }
 
 
@@ -269,7 +265,8 @@ def _methods(point: Point, which: str, how: MeasureOptions) -> Comparison:
     from packviz.studies import network
 
     n = -np.sort(-point.layout.lengths)
-    return network.comparison(n, int(n[0]), how.parameters["methods"], which, how.device)
+    methods = how.parameters["methods"]
+    return network.comparison(n, int(n[0]), methods, which, how.device)
 
 
 STUDY = Study(

@@ -17,9 +17,8 @@ dropped before each call, because in training the lengths differ from batch to b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,7 +27,7 @@ from packviz.draw import palette
 from packviz.draw.text import count
 from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
-from packviz.measure.advise import METHODS
+from packviz.measure.advise import METHODS, Method
 from packviz.measure.study import (
     PASSES,
     Comparison,
@@ -36,9 +35,10 @@ from packviz.measure.study import (
     Point,
     Results,
     Study,
+    TimedPoints,
     by_pass,
 )
-from packviz.measure.timing import RATIOS, Timing
+from packviz.measure.timing import RATIOS, Ratio
 from packviz.ops.running import forget
 
 if TYPE_CHECKING:
@@ -46,66 +46,67 @@ if TYPE_CHECKING:
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
 
-# The marks of the methods in the chart. `pv.run`'s own `packed` has none, because it runs torch's
-# kernel. `auto` is drawn last, around the method that it chose.
-_MARKS: dict[str, dict[str, Any]] = {
-    PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
-    "frozen": {"symbol": "triangle-up", "color": palette.METHODS["padded"]},
-    "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
-    "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
-    AUTO: {
-        "symbol": "circle-open",
-        "size": 15,
-        "line": {"width": 2.5},
-        "color": palette.METHODS["run"],
-    },
+_SYMBOLS = {
+    PACKED: "x",
+    "frozen": "triangle-up",
+    "split": "diamond",
+    "staircase": "triangle-left",
+    AUTO: "circle-open",
 }
+"""The symbols in the chart. `pv.run`'s own `packed` has none, because it runs torch's kernel."""
+
+_COLOURS = {PACKED: "packed", "frozen": "padded", AUTO: "run"}  # where the palette's name differs
 
 _MODES = ("LSTM", "GRU", "RNN")
-_KINDS = {
-    "evenly": 128,
-    "uniform": 128,
-    "log-normal around 20": 96,
-    "nearly equal": 128,
-    "sentences": 32,
-    "equal": 128,
-}
-"""The distributions of `POINTS`, each with the largest length."""
+_LARGE = (
+    ("equal", 512, 128, 16, 32),
+    ("triangle", 512, 128, 16, 32),
+    ("equal", 512, 512, 16, 32),
+    ("triangle", 512, 512, 16, 32),
+    ("evenly", 128, 200, 128, 256),
+    ("log-normal around 20", 64, 200, 128, 256),
+    ("log-normal around 20", 64, 200, 64, 128),
+)
+_EVERY_MODE = (
+    ("evenly", 64, 128, 32, 64),
+    ("uniform", 64, 128, 32, 64),
+    ("log-normal around 20", 64, 96, 32, 64),
+    ("nearly equal", 64, 128, 32, 64),
+    ("sentences", 64, 32, 32, 64),
+    ("equal", 64, 128, 32, 64),
+    ("uniform", 8, 32, 16, 16),
+    ("equal", 8, 32, 16, 16),
+    ("uniform", 32, 64, 256, 512),
+    ("uniform", 64, 64, 32, 64, 2),
+    ("nearly equal", 64, 64, 32, 64, 2),
+    ("uniform", 512, 64, 16, 32),
+    ("uniform", 8, 512, 32, 64),
+)
+"""Batches that are run with each kind of RNN: the fields of a `Point` after the mode."""
 
-POINTS = [
-    *(
-        Point("LSTM", kind, 512, steps, 16, 32)
-        for steps in (128, 512)
-        for kind in ("equal", "triangle")
-    ),
-    Point("LSTM", "evenly", 128, 200, 128, 256),
-    Point("LSTM", "log-normal around 20", 64, 200, 128, 256),
-    Point("LSTM", "log-normal around 20", 64, 200, 64, 128),
-    *(Point(mode, kind, 64, steps, 32, 64) for mode in _MODES for kind, steps in _KINDS.items()),
-    *(Point(mode, kind, 8, 32, 16, 16) for mode in _MODES for kind in ("uniform", "equal")),
-    *(Point(mode, "uniform", 32, 64, 256, 512) for mode in _MODES),
-    *(
-        Point(mode, kind, 64, 64, 32, 64, 2)
-        for mode in _MODES
-        for kind in ("uniform", "nearly equal")
-    ),
-    *(Point(mode, "uniform", 512, 64, 16, 32) for mode in _MODES),
-    *(Point(mode, "uniform", 8, 512, 32, 64) for mode in _MODES),
-]
-
-_SIZES = ((24, 40, 1, 64, 150), (100, 100, 2, 128, 60), (48, 96, 1, 32, 80))  # I, H, directions, B, T
-UNTUNED = [
-    Point(mode, kind, 1 if kind == "equal" else batch, steps, inputs, hidden, directions)
-    for mode in _MODES
-    for inputs, hidden, directions, batch, steps in _SIZES
-    for kind in ("evenly", "uniform", "log-normal around 20", "nearly equal", "equal")
-]
-"""Points to which nothing was tuned. The last distribution of each size has a single sequence."""
-
-Methods: TypeAlias = Results[Point, Mapping[str, Timing]]
+_UNTUNED = ((64, 150, 24, 40, 1), (128, 60, 100, 100, 2), (32, 80, 48, 96, 1))
+_UNTUNED_KINDS = ("evenly", "uniform", "log-normal around 20", "nearly equal")
 
 
-def best(results: Methods, point: Point, which: str = "training") -> str:
+def tuned_points() -> list[Point]:
+    """Returns the points of the recorded file."""
+    points = [Point("LSTM", *fields) for fields in _LARGE]
+    for mode in _MODES:
+        points += [Point(mode, *fields) for fields in _EVERY_MODE]
+    return points
+
+
+def untuned_points() -> list[Point]:
+    """Returns points to which nothing was tuned. The last one of each size has a single sequence."""
+    points = []
+    for mode in _MODES:
+        for batch_size, *sizes in _UNTUNED:
+            points += [Point(mode, kind, batch_size, *sizes) for kind in _UNTUNED_KINDS]
+            points.append(Point(mode, "equal", 1, *sizes))
+    return points
+
+
+def best(results: TimedPoints, point: Point, which: str = "training") -> str:
     """Returns the fastest method that gives the right results.
 
     `auto` is left out, because it only chooses among the other methods.
@@ -115,7 +116,7 @@ def best(results: Methods, point: Point, which: str = "training") -> str:
     return min(exact, key=timing.median)
 
 
-def packed_faster(results: Methods) -> WorkAndTime:
+def packed_faster(results: TimedPoints) -> WorkAndTime:
     """Draws the batches on which torch packed is clearly faster than torch padded in training.
 
     The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
@@ -123,16 +124,15 @@ def packed_faster(results: Methods) -> WorkAndTime:
     faster = dict.fromkeys(PASSES, 0)
     groups = {}
     for point in sorted(results.points, key=lambda each: results.ratio(each, PACKED, PADDED).value):
-        ratios = {which: results.ratio(point, PACKED, PADDED, which) for which in PASSES}
-        clear = [which for which, ratio in ratios.items() if ratio.is_clear and ratio.value < 1]
-        for which in clear:
-            faster[which] += 1
-        if "training" in clear:
-            flop_count = flops(point.spec, point.layout, input_grad=True)
-            works = {"training": flop_count.training, "forward": flop_count.forward}
-            groups[str(point)] = {
-                which: (work.packed / work.padded, ratios[which]) for which, work in works.items()
-            }
+        flop_count = flops(point.spec, point.layout, input_grad=True)
+        rows = {}
+        for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):
+            ratio = results.ratio(point, PACKED, PADDED, which)
+            rows[which] = (work.packed / work.padded, ratio)
+            if ratio.is_clear and ratio.value < 1:
+                faster[which] += 1
+                if which == "training":
+                    groups[str(point)] = rows
     batches = count(len(results.points), "batch", "batches")
     title = (
         f"Packed is clearly faster in training on {faster['training']} of {batches},"
@@ -141,23 +141,21 @@ def packed_faster(results: Methods) -> WorkAndTime:
     return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
-def chart(results: Methods) -> Chart:
+def chart(results: TimedPoints) -> Chart:
     """Returns a chart of all training times relative to torch padded, with a row for each point."""
     from packviz.draw.figures import axes
 
-    ratios: dict[str, dict[str, Any]] = {}  # by point and method
-    for point in results.points:
+    ratios: dict[str, dict[str, Ratio]] = {}  # by point and method
+    for point in sorted(results.points, key=lambda each: _MODES.index(each.mode)):
         timing = results.timing(point)
-        ratios[str(point)] = {
-            method: timing.ratio(method, PADDED) for method in _MARKS if method in timing.seconds
-        }
-    rows = [name for name in ratios if AUTO in ratios[name]]
-    rows.sort(key=lambda name: (_MODES.index(name.partition("(")[0]), ratios[name][AUTO].value))
-    clear = [ratios[name][AUTO].value for name in rows if ratios[name][AUTO].is_clear]
+        drawn = [method for method in _SYMBOLS if method in timing.seconds]
+        ratios[str(point)] = {method: timing.ratio(method, PADDED) for method in drawn}
+    autos = [methods[AUTO] for methods in ratios.values() if AUTO in methods]
+    clear = [ratio.value for ratio in autos if ratio.is_clear]
     faster = sum(value < 1 for value in clear)
     slower = len(clear) - faster
     title = (
-        f"Training: auto is clearly faster than torch padded at {faster} of {len(rows)} points,"
+        f"Training: auto is clearly faster than torch padded at {faster} of {len(autos)} points,"
         f" slower at {slower}"
     )
     below = [
@@ -165,28 +163,29 @@ def chart(results: Methods) -> Chart:
         "Whiskers: quartiles. Clearly: the confidence interval of the ratio excludes 1.",
     ]
     lines = [title]
-    for name in rows:
-        values = [f"{method} {ratio.value:.2g}" for method, ratio in ratios[name].items()]
+    for name, methods in ratios.items():
+        values = [f"{method} {ratio.value:.2g}" for method, ratio in methods.items()]
         lines.append(f"{name}: {', '.join(values)}")
     x = "times as long as torch padded (dashed: 1)"
     text = "\n".join([*lines, "", *below])
-    drawn = axes(title, text, x=x, rows=rows, tall=22 * len(rows), below=below)
-    for method, marker in _MARKS.items():
-        there = {name: ratios[name][method] for name in rows if method in ratios[name]}
+    rows = [*ratios]
+    chart = axes(title, text, x=x, rows=rows, tall=22 * len(rows), below=below)
+    for method, symbol in _SYMBOLS.items():
+        there = {name: own[method] for name, own in ratios.items() if method in own}
         values = [ratio.value for ratio in there.values()]
-        whiskers = {
-            "symmetric": False,
-            "array": [_digits(ratio.high - ratio.value) for ratio in there.values()],
-            "arrayminus": [_digits(ratio.value - ratio.low) for ratio in there.values()],
-            "thickness": 1,
-            "width": 0,
-        }
-        drawn.points(values, [*there], method, marker=marker, error_x=whiskers)
+        up = [_digits(ratio.high - ratio.value) for ratio in there.values()]
+        down = [_digits(ratio.value - ratio.low) for ratio in there.values()]
+        whiskers = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
+        colour = palette.METHODS[_COLOURS.get(method, method)]
+        marker: dict[str, Any] = {"symbol": symbol, "color": colour}
+        if method == AUTO:  # a ring around the method that it chose
+            marker |= {"size": 15, "line": {"width": 2.5}}
+        chart.points(values, [*there], method, marker=marker, error_x=whiskers)
     line = {"width": 1, "dash": "dash", "color": palette.LIGHT.muted}
-    drawn.figure.add_vline(x=1, line=line, layer="below")
-    drawn.figure.update_xaxes(type="log", dtick="D2")
-    drawn.figure.update_yaxes(showgrid=True)
-    return drawn
+    chart.figure.add_vline(x=1, line=line, layer="below")
+    chart.figure.update_xaxes(type="log", dtick="D2")
+    chart.figure.update_yaxes(showgrid=True)
+    return chart
 
 
 def _digits(value: float) -> float:
@@ -198,16 +197,15 @@ def method_calls(point: Point, which: str, how: MeasureOptions) -> Comparison:
     """Returns a comparison with a call for every method at a point. Each call runs one pass."""
     n = torch.tensor(point.layout.lengths)
     rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(how.device)
-    x = torch.randn(len(n), int(n.max()), point.input_size).to(how.device).requires_grad_()
-    runs: dict[str, Callable[[], Any]] = {
-        PADDED: lambda: rnn(x),
-        PACKED: lambda: rnn_calls.packed(rnn, x, n),
-    }
+    x = torch.randn(len(n), int(n.max()), point.input_size, device=how.device).requires_grad_()
+    methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
-        runs[method] = partial(rnn_calls.run, rnn, x, n, method)
+        methods[method] = partial(rnn_calls.run, method=method)
     leaves = [x, *rnn.parameters()]
-    training = which == "training"
-    calls = {name: rnn_calls.one_pass(run, leaves, training) for name, run in runs.items()}
+    calls = {}
+    for name, run in methods.items():
+        call = partial(run, rnn, x, n)
+        calls[name] = rnn_calls.one_pass(call, leaves, which == "training")
     return Comparison(calls, forget, alike=[PACKED, *METHODS])
 
 
@@ -216,9 +214,9 @@ STUDY = Study(
     Point,
     by_pass(method_calls),
     Results,
-    full=POINTS,
+    full=tuned_points(),
     quick=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],
-    others={"untuned": UNTUNED},
+    others={"untuned": untuned_points()},
     parameters={"budget": 3.0},
     version=2,
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +25,15 @@ from packviz.draw.palette import METHODS
 from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.draw.sheet import HATCHED
 from packviz.measure import rnn_calls
-from packviz.measure.study import Comparison, Point, Results, Study, by_comparison, captions
-from packviz.measure.timing import Timing
+from packviz.measure.study import (
+    Comparison,
+    Point,
+    Results,
+    Study,
+    TimedPoints,
+    by_comparison,
+    captions,
+)
 from packviz.ops.running import forget
 from packviz.studies import forum, network
 
@@ -36,10 +43,8 @@ REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the L
 
 REST = "the rest"
 
-Parts: TypeAlias = Results[Point, Mapping[str, Timing]]
 
-
-def shares(results: Parts, point: Point) -> dict[str, float]:
+def shares(results: TimedPoints, point: Point) -> dict[str, float]:
     """Returns the shares of the step's time that each part and the rest take. The shares add up to 1."""
     left = [1.0]
     for step in REPLACED.values():
@@ -49,7 +54,7 @@ def shares(results: Parts, point: Point) -> dict[str, float]:
     return dict(zip([*REPLACED, REST], [*saved, falling[-1]], strict=True))
 
 
-def chart(machines: Mapping[str, Parts]) -> bars.BarChart:
+def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
     """Draws the parts of the step for each machine and batch."""
     groups = {}
     lines = []
@@ -58,7 +63,9 @@ def chart(machines: Mapping[str, Parts]) -> bars.BarChart:
         for point in results.points:
             total = milliseconds(results.timing(point).median(TORCH))
             groups[f"{prefix}{point.steps} steps, {total} ms"] = _bars(results, point)
-            lines.append(f"At {point.steps} steps, a packed step consists of {_listed(results, point)}")
+            lines.append(
+                f"At {point.steps} steps, a packed step consists of {_listed(results, point)}"
+            )
         lines += [f"{results}", ""]
     notes = [
         "Hatched: the time saved by replacing this part with one that gives the same results."
@@ -72,11 +79,13 @@ def chart(machines: Mapping[str, Parts]) -> bars.BarChart:
     return bars.BarChart(text, lambda theme: bars.rows(title, groups, theme, notes=notes))
 
 
-def _listed(results: Parts, point: Point) -> str:
-    return ", ".join(f"{part} {whole_percent(share)}" for part, share in shares(results, point).items())
+def _listed(results: TimedPoints, point: Point) -> str:
+    return ", ".join(
+        f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
+    )
 
 
-def _bars(results: Parts, point: Point) -> dict[str, bars.Bar]:
+def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
     """Returns a bar for each part of a step. Each bar begins where the previous one ends."""
     drawn = {}
     start = 0.0

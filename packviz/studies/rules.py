@@ -11,6 +11,7 @@ minutes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,8 @@ _MARKS = {
     PADDED: {"symbol": "x", "color": METHODS["padded"]},
     "": {"symbol": "diamond-open", "color": LIGHT.muted},
 }
+_WINNERS = {PACKED: "packed is faster", PADDED: "padded is faster", "": "no clear difference"}
+_PARTS = ("✓ right", "✗ wrong", "no clear difference")
 _KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 
@@ -56,8 +59,10 @@ def grid(
     kinds: Sequence[str] = _KINDS,
 ) -> list[Point]:
     """Returns the points for all combinations of these values. A size is both the input size and the hidden size."""
-    combinations = product(modes, batch_sizes, steps, sizes, kinds)
-    return [Point(mode, kind, batch, t, size, size) for mode, batch, t, size, kind in combinations]
+    points = []
+    for mode, batch_size, longest, size, kind in product(modes, batch_sizes, steps, sizes, kinds):
+        points.append(Point(mode, kind, batch_size, longest, size, size))
+    return points
 
 
 LARGE = [
@@ -123,12 +128,12 @@ Fit = Callable[[Sequence[Case]], Packs]
 
 def cases(results: Measured, mode: str | None = None) -> list[Case]:
     """Returns the measured cases in both passes, of one kind of RNN or of all."""
-    return [
-        Case(point, which == "training", *summary["ratio"])
-        for point, passes in results.values.items()
-        for which, summary in passes.items()
-        if mode in (None, point.mode)
-    ]
+    measured = []
+    for point, passes in results.values.items():
+        for which, summary in passes.items():
+            if mode in (None, point.mode):
+                measured.append(Case(point, which == "training", *summary["ratio"]))
+    return measured
 
 
 def rule_of_thumb(lengths: Any) -> bool:
@@ -162,6 +167,11 @@ class Verdict:
     slowdown: float
 
     @property
+    def counts(self) -> tuple[int, int, int]:
+        """The numbers of right, wrong and unclear cases."""
+        return self.right, self.wrong, self.unclear
+
+    @property
     def accuracy(self) -> float:
         """The share of right choices among the cases with a clear difference."""
         return self.right / max(self.right + self.wrong, 1)
@@ -169,16 +179,18 @@ class Verdict:
 
 def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
     """Evaluates a rule on measured cases."""
-    choices = [packs(case) for case in measured]
-    clear = [
-        (case.faster == PACKED) == choice
-        for case, choice in zip(measured, choices, strict=True)
-        if case.faster
-    ]
-    slowdowns = [case.slowdown(choice) for case, choice in zip(measured, choices, strict=True)]
-    right = sum(clear)
-    slowdown = float(np.mean(slowdowns))
-    return Verdict(right, len(clear) - right, len(choices) - len(clear), slowdown)
+    counts = Counter[str]()
+    slowdown = 0.0
+    for case in measured:
+        choice = packs(case)
+        slowdown += case.slowdown(choice) / len(measured)
+        if not case.faster:
+            counts["unclear"] += 1
+        elif choice == (case.faster == PACKED):
+            counts["right"] += 1
+        else:
+            counts["wrong"] += 1
+    return Verdict(counts["right"], counts["wrong"], counts["unclear"], slowdown)
 
 
 def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
@@ -194,7 +206,8 @@ def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
 
     rules = {}
     for left_out in {size(case) for case in measured}:
-        rules[left_out] = fit([case for case in measured if size(case) != left_out])
+        others = [case for case in measured if size(case) != left_out]
+        rules[left_out] = fit(others)
     return lambda case: rules[size(case)](case)
 
 
@@ -212,9 +225,7 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
         thresholds = {}
         for key, group in groups.items():
             limits = [-np.inf, *sorted({number(case) for case in group})]
-            costs = [
-                sum(case.slowdown(number(case) > limit) for case in group) for limit in limits
-            ]
+            costs = [sum(case.slowdown(number(case) > limit) for case in group) for limit in limits]
             thresholds[key] = limits[int(np.argmin(costs))]
 
         def packs(case: Case) -> bool:
@@ -247,34 +258,27 @@ def compare(
         prefix = f"{machine}: " if len(machines) > 1 else ""
         for name, packs in every.items():
             verdicts[f"{prefix}{name}"] = judge(packs, measured)
-    top = max(verdicts, key=lambda name: verdicts[name].accuracy)
-    accuracy = quantities.whole_percent(verdicts[top].accuracy)
-    title = f"Where there is a clear difference, this rule is right most often: {top}, {accuracy}"
-    parts = ("✓ right", "✗ wrong", "no clear difference")
-    rows = [["cases", *parts, "times as long as the better choice"]]
+    best = max(verdicts, key=lambda name: verdicts[name].accuracy)
+    accuracy = quantities.whole_percent(verdicts[best].accuracy)
+    title = f"Where there is a clear difference, this rule is right most often: {best}, {accuracy}"
+    rows = [["cases", *_PARTS, "times as long as the better choice"]]
     for name, verdict in verdicts.items():
-        counts = (verdict.right, verdict.wrong, verdict.unclear)
-        rows.append([name, *map(str, counts), f"{verdict.slowdown:.2f}"])
+        rows.append([name, *map(str, verdict.counts), f"{verdict.slowdown:.2f}"])
     notes = captions(machines)
     words = "\n".join([title, *text.table(rows, "<  >  >  >  <"), *notes])
-    return bars.BarChart(words, partial(_bars, title, verdicts, parts, notes))
+    return bars.BarChart(words, partial(_bars, title, verdicts, notes))
 
 
-def _bars(
-    title: str,
-    verdicts: Mapping[str, Verdict],
-    parts: Sequence[str],
-    notes: Sequence[str],
-    theme: str,
-) -> Sheet:
+def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], theme: str) -> Sheet:
     fills = (bars.SOLID, THEMES[theme].wrong, THEMES[theme].ground)
     drawn = {}
     for name, verdict in verdicts.items():
-        counts = (verdict.right, verdict.wrong, verdict.unclear)
         accuracy = quantities.whole_percent(verdict.accuracy)
-        label = f"✓ {verdict.right} ✗ {verdict.wrong}: {accuracy} right, {verdict.slowdown:.2f} × the best"
-        drawn[name] = bars.Bar([*zip(counts, fills, strict=True)], label)
-    key = [*zip(fills, parts, strict=True)]
+        counts = f"✓ {verdict.right} ✗ {verdict.wrong}"
+        label = f"{counts}: {accuracy} right, {verdict.slowdown:.2f} × the best"
+        parts = [*zip(verdict.counts, fills, strict=True)]
+        drawn[name] = bars.Bar(parts, label)
+    key = [*zip(fills, _PARTS, strict=True)]
     return bars.rows(title, {"": drawn}, theme, key=key, notes=notes)
 
 
@@ -291,32 +295,26 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
 
     measured = cases(results, mode)
     steps = sorted({case.point.steps for case in measured})
-    panels = {}
-    wins = {}
-    for training, which in ((False, "forward"), (True, "training")):
-        passes = [case for case in measured if case.training == training]
-        faster = sum(case.faster == PACKED for case in passes)
-        wins[which] = f"{faster} of {len(passes)}"
-        for t in steps:
-            panels[f"{which}, {t} steps"] = [case for case in passes if case.point.steps == t]
+    panels: dict[str, list[Case]] = {}
+    for which in ("forward", "training"):
+        panels |= {f"{which}, {t} steps": [] for t in steps}
+    faster = dict.fromkeys(PASSES, 0)
+    for case in measured:
+        which = "training" if case.training else "forward"
+        panels[f"{which}, {case.point.steps} steps"].append(case)
+        faster[which] += case.faster == PACKED
     title = (
-        f"{mode}, {machine}: packing is faster on {wins['forward']} batches forward,"
-        f" and on {wins['training']} in training"
+        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2} batches"
+        f" forward, and on {faster['training']} in training"
     )
+    notes = captions({machine: results})
     lines = [title]
-    marks = []
-    for i, (panel, group) in enumerate(panels.items()):
-        for winner, marker in _MARKS.items():
-            label = f"{winner} is faster" if winner else "no clear difference"
+    for panel, group in panels.items():
+        for winner, label in _WINNERS.items():
             here = [case for case in group if case.faster == winner]
-            x = [100 * case.padding for case in here]
-            y = [case.work for case in here]
-            marks.append((x, y, label, marker, i))
             lines.append(f"{panel}, {label}: {text.count(len(here), 'case')}")
             if here:
-                span = f"{min(x):.2g} to {max(x):.2g} % padding"
-                lines[-1] += f" with {span} and {min(y):.2g} to {max(y):.2g} FLOPs per time step"
-    notes = captions({machine: results})
+                lines[-1] += f" with {_extent(here)}"
     chart = axes(
         title,
         "\n".join([*lines, *notes]),
@@ -327,11 +325,22 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         tall=220,
         below=notes,
     )
-    for x, y, label, marker, i in marks:
-        chart.points(x, y, label, marker=marker, panel=i)
+    for i, group in enumerate(panels.values()):
+        for winner, label in _WINNERS.items():
+            here = [case for case in group if case.faster == winner]
+            x = [100 * case.padding for case in here]
+            y = [case.work for case in here]
+            chart.points(x, y, label, marker=_MARKS[winner], panel=i)
     chart.figure.update_xaxes(range=[-5, 75])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
+
+
+def _extent(measured: Sequence[Case]) -> str:
+    padding = [100 * case.padding for case in measured]
+    work = [case.work for case in measured]
+    shares = f"{min(padding):.2g} to {max(padding):.2g} % padding"
+    return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
 
 
 def padded_and_packed(point: Point, training: bool, device: Any = "cpu") -> Comparison:
@@ -358,10 +367,12 @@ def _summaries(point: Point, how: MeasureOptions) -> dict[str, Any]:
         comparison = padded_and_packed(point, which == "training", how.device)
         timing = timed(comparison, how, warmup=2)
         ratio = timing.ratio(PACKED, PADDED)
-        summary: dict[str, Any] = {name: _digits(timing.median(name)) for name in timing.seconds}
-        summary["ratio"] = [_digits(value) for value in (ratio.value, ratio.low, ratio.high)]
-        summary["rounds"] = ratio.rounds
-        summaries[which] = summary
+        summaries[which] = {
+            PADDED: _digits(timing.median(PADDED)),
+            PACKED: _digits(timing.median(PACKED)),
+            "ratio": [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)],
+            "rounds": ratio.rounds,
+        }
     return summaries
 
 

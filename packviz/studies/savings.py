@@ -11,9 +11,9 @@ The input needs a gradient, as it does after an embedding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
@@ -23,14 +23,12 @@ from packviz.count.flops import flops
 from packviz.draw.text import percent
 from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
-from packviz.measure.study import Comparison, Point, Results, Study, by_comparison
-from packviz.measure.timing import RATIOS, Timing
+from packviz.measure.study import Comparison, Point, Results, Study, TimedPoints, by_comparison
+from packviz.measure.timing import RATIOS
 
 PADDED = "padded"
 KIND = "even steps"
 """The name of the lengths, which are those of `even_steps`."""
-
-Savings: TypeAlias = Results[Point, Mapping[str, Timing]]
 
 
 def distinct_lengths(point: Point) -> list[int]:
@@ -43,7 +41,7 @@ def name(distinct: int) -> str:
     return f"packed ({distinct} lengths)"
 
 
-def picture(results: Savings, title: str = "") -> WorkAndTime:
+def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
     """Returns a picture of the FLOPs and times on every batch, relative to the padded step."""
     groups = {}
     works = []
