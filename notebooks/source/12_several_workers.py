@@ -138,8 +138,7 @@ print(found.times())
 # take turns, both have about the same number of tokens. But each also gets a long sequence, so both go through all 128
 # time steps. The steps follow one another, and each has a fixed cost, so half the tokens do not take half the time.
 #
-# On a machine with several GPUs, `processes.compare(my_lengths, processes=8, device="cuda")` compares the strategies for
-# your own lengths.
+# `processes.compare(my_lengths, processes=4)` compares the strategies for your own lengths and number of processes.
 #
 # ## What people get wrong
 #

@@ -60,7 +60,18 @@ def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
     Raises:
         ValueError: the file is damaged, or has a different kind or version.
     """
-    return _parse(Path(path).read_text(encoding="utf-8"), path, kind, version)
+    name = os.fspath(path)
+    content = Path(path).read_text(encoding="utf-8")
+    complete, _, _ = content.rpartition("\n")  # an interrupted process may have left half a line
+    try:
+        head, *rows = [json.loads(line) for line in complete.splitlines()]
+        actual = f"{head['packviz']!r}, version {head['version']!r}"
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{name} is not a result file, or is damaged") from None
+    expected = f"{kind!r}, version {version!r}"
+    if actual != expected:
+        raise ValueError(f"{name} contains {actual}; expected {expected}")
+    return head["provenance"], rows
 
 
 def append(path: PathLike, head: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -81,18 +92,3 @@ def append(path: PathLike, head: Mapping[str, Any], row: Mapping[str, Any]) -> N
         if not complete:
             line = f"{json.dumps(head)}\n{line}"
         file.write(f"{line}\n".encode())
-
-
-def _parse(text: str, path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
-    complete, _, _ = text.rpartition("\n")  # an interrupted process may have left half a line
-    try:
-        head, *rows = [json.loads(line) for line in complete.splitlines()]
-        own_kind, own_version = head["packviz"], head["version"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{os.fspath(path)} is not a result file, or is damaged") from None
-    if (own_kind, own_version) != (kind, version):
-        raise ValueError(
-            f"{os.fspath(path)} contains {own_kind!r}, version {own_version!r};"
-            f" expected {kind!r}, version {version}"
-        )
-    return dict(head["provenance"]), rows

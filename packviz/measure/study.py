@@ -497,10 +497,7 @@ class Study(Generic[P, V, R]):
             return _on_gpu(place), place.get("threads", 1)
 
         paths = sorted(recorded, key=order)
-        places = [recorded[path].provenance for path in paths]
-        names = [_machine(place, "GPU" if _on_gpu(place) else "CPU") for place in places]
-        if len({*names}) < len(names):
-            names = [_machine(place, str(place.get("device_name"))) for place in places]
+        names = [_machine(recorded[path].provenance) for path in paths]
         if len({*names}) < len(names):
             names = [path.name for path in paths]
         return {name: recorded[path] for name, path in zip(names, paths, strict=True)}
@@ -543,10 +540,12 @@ def _on_gpu(place: Mapping[str, Any]) -> bool:
     return str(place.get("device")).startswith("cuda")
 
 
-def _machine(place: Mapping[str, Any], name: str) -> str:
+def _machine(place: Mapping[str, Any]) -> str:
     """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`."""
+    if _on_gpu(place):
+        return "GPU"
     threads = place.get("threads", 1)
-    return name if _on_gpu(place) or threads == 1 else f"{name}, {threads} threads"
+    return "CPU" if threads == 1 else f"CPU, {threads} threads"
 
 
 def _require_same(

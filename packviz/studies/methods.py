@@ -17,6 +17,7 @@ dropped before each call, because in training the lengths differ from batch to b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -193,26 +194,37 @@ def _digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def method_calls(point: Point, which: str, how: MeasureOptions) -> Comparison:
-    """Returns a comparison with a call for every method at a point. Each call runs one pass."""
+def calls_of(
+    point: Point, methods: Mapping[str, Method], which: str, device: Any
+) -> dict[str, Callable[[], Any]]:
+    """Returns a call for each method, which runs one pass over the same batch with the same RNN.
+
+    A call returns the output, `(B, T, H)`. In training, it also returns the gradients of the input
+    and all weights. In the forward pass alone, it also returns the final states.
+    """
     n = torch.tensor(point.layout.lengths)
-    rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(how.device)
-    x = torch.randn(len(n), int(n.max()), point.input_size, device=how.device).requires_grad_()
+    rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device)
+    x = torch.randn(len(n), int(n.max()), point.input_size).to(device).requires_grad_()
+    leaves = [x, *rnn.parameters()]
+    calls = {}
+    for name, method in methods.items():
+        call = partial(method, rnn, x, n)
+        calls[name] = rnn_calls.one_pass(call, leaves, which == "training")
+    return calls
+
+
+def _compared(point: Point, which: str, how: MeasureOptions) -> Comparison:
     methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
         methods[method] = partial(rnn_calls.run, method=method)
-    leaves = [x, *rnn.parameters()]
-    calls = {}
-    for name, run in methods.items():
-        call = partial(run, rnn, x, n)
-        calls[name] = rnn_calls.one_pass(call, leaves, which == "training")
+    calls = calls_of(point, methods, which, how.device)
     return Comparison(calls, forget, alike=[PACKED, *METHODS])
 
 
 STUDY = Study(
     "methods",
     Point,
-    by_pass(method_calls),
+    by_pass(_compared),
     Results,
     full=tuned_points(),
     quick=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],

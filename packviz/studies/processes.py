@@ -30,14 +30,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, multiprocessing, nn
-from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.core import batches as buckets
 from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.lengths import log_normal
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import at_least
 from packviz.draw import bars
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import table
@@ -122,10 +122,8 @@ class Shards(HasText):
         return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 
-def compare(
-    lengths: Any = None, *, processes: int = 2, rounds: int = 15, device: str = "cpu"
-) -> Shards:
-    """Starts processes on this machine, each with one thread, and compares the strategies for
+def compare(lengths: Any = None, *, processes: int = 2, rounds: int = 15) -> Shards:
+    """Starts processes on this machine's CPU, each with one thread, and compares the strategies for
     splitting a batch.
 
     Args:
@@ -133,11 +131,10 @@ def compare(
             log-normal lengths.
         processes: number of processes.
         rounds: number of rounds in which each shard is timed.
-        device: `"cpu"`, or `"cuda"` with one GPU for each process.
 
     Raises:
-        ValueError: the lengths are not valid, there are fewer sequences than processes, a number is
-            out of range, `device` is unknown, or there are fewer GPUs than processes.
+        ValueError: the lengths are not valid, there are fewer sequences than processes, or a number
+            is out of range.
         RuntimeError: a process failed or waited too long; the message includes the end of its
             error.
     """
@@ -149,18 +146,12 @@ def compare(
         raise ValueError(
             f"processes is {processes}; give at most {len(n)}, the number of sequences"
         )
-    if one_of("device", device, ("cpu", "cuda")) == "cuda":
-        gpus = torch.cuda.device_count()
-        if gpus < processes:
-            raise ValueError(
-                f"device is 'cuda', which needs a GPU for each of {processes} processes, but torch finds {gpus}"
-            )
     results = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         meeting = Path(folder, "meeting").as_uri()
-        task = (processes, n, rounds, device, meeting, results)
+        task = (processes, n, rounds, meeting, results)
         try:
-            multiprocessing.spawn(_process, task, processes)  # type: ignore[no-untyped-call]
+            spawn(_process, task, processes)  # type: ignore[no-untyped-call]
         except (ProcessRaisedException, ProcessExitedException) as error:
             reason = str(error).strip()[-2000:]
             raise RuntimeError(f"rank {error.error_index} failed:\n{reason}") from None
@@ -180,7 +171,6 @@ def _process(
     processes: int,
     lengths: list[int],
     rounds: int,
-    device: str,
     meeting: str,
     results: Any,
 ) -> None:
@@ -190,18 +180,13 @@ def _process(
         for _, interface in socket.if_nameindex():
             if interface.startswith("lo"):
                 os.environ["GLOO_SOCKET_IFNAME"] = interface
-    own_device = torch.device("cuda", rank) if device == "cuda" else torch.device("cpu")
     distributed.init_process_group(
-        "nccl" if device == "cuda" else "gloo",
-        init_method=meeting,
-        rank=rank,
-        world_size=processes,
-        timeout=_TIMEOUT,
+        "gloo", init_method=meeting, rank=rank, world_size=processes, timeout=_TIMEOUT
     )
     try:
-        errors, calls = _strategies(rank, processes, own_device, lengths)
+        errors, calls = _strategies(rank, processes, lengths)
         # All processes compute at the same time, because they wait for each other before each call.
-        timing = measure(calls, rounds=rounds, device=own_device, before=distributed.barrier)
+        timing = measure(calls, rounds=rounds, before=distributed.barrier)
         timings: list[Any] = [None] * processes
         distributed.all_gather_object(timings, timing)
         if rank == 0:
@@ -215,23 +200,23 @@ def _process(
 
 
 def _strategies(
-    rank: int, processes: int, device: torch.device, lengths: list[int]
+    rank: int, processes: int, lengths: list[int]
 ) -> tuple[dict[str, dict[str, float]], dict[str, partial[None]]]:
     """Returns two dicts by strategy: the errors of the gradients, and functions that run this rank's shard."""
     torch.manual_seed(0)
-    model = _Model().to(device)
-    x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
-    y = torch.randn(len(lengths), max(lengths)).to(device)
+    model = _Model()
+    x = torch.randn(len(lengths), max(lengths), _INPUT)
+    y = torch.randn(len(lengths), max(lengths))
     weights = list(model.parameters())
     expected = torch.autograd.grad(model(x, y, lengths).mean(), weights)
-    device_ids = [device] if device.type == "cuda" else None
-    parallel = DistributedDataParallel(model, device_ids=device_ids)
+    parallel = DistributedDataParallel(model)
     errors: dict[str, dict[str, float]] = {}
     calls = {}
     for strategy in buckets.SPLITS:
         shard = buckets.split(lengths, processes, strategy)[rank]
         own = [lengths[i] for i in shard]
-        batch = (x[shard, : max(own)], y[shard, : max(own)], own)
+        widest = max(own)
+        batch = (x[shard, :widest], y[shard, :widest], own)
         errors[strategy] = {}
         for name in LOSSES:
             parallel.zero_grad()

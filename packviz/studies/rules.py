@@ -19,7 +19,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 
 from packviz.core.layout import Layout
 from packviz.draw import bars, quantities, text
@@ -36,6 +35,7 @@ from packviz.measure.study import (
     captions,
     timed,
 )
+from packviz.studies.methods import calls_of
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -52,22 +52,18 @@ _KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 
 def grid(
-    modes: Sequence[str] = ("LSTM", "GRU", "RNN"),
-    batch_sizes: Sequence[int] = (4, 16, 64),
-    steps: Sequence[int] = (16, 64, 256),
-    sizes: Sequence[int] = (32, 128),
-    kinds: Sequence[str] = _KINDS,
+    modes: Sequence[str], batch_sizes: Sequence[int], steps: Sequence[int], sizes: Sequence[int]
 ) -> list[Point]:
     """Returns the points for all combinations of these values. A size is both the input size and the hidden size."""
     points = []
-    for mode, batch_size, longest, size, kind in product(modes, batch_sizes, steps, sizes, kinds):
-        points.append(Point(mode, kind, batch_size, longest, size, size))
+    for mode, batch_size, longest, size in product(modes, batch_sizes, steps, sizes):
+        points += [Point(mode, kind, batch_size, longest, size, size) for kind in _KINDS]
     return points
 
 
 LARGE = [
-    *grid(modes=("LSTM",), batch_sizes=(16, 64), steps=(64,), sizes=(256, 512, 1024)),
-    *grid(modes=("GRU",), batch_sizes=(16,), steps=(64,), sizes=(256, 512, 1024)),
+    *grid(["LSTM"], [16, 64], [64], [256, 512, 1024]),
+    *grid(["GRU"], [16], [64], [256, 512, 1024]),
 ]
 """Points with large sizes, where matrix products take most of the time. There are few, because each takes seconds."""
 
@@ -343,36 +339,15 @@ def _extent(measured: Sequence[Case]) -> str:
     return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
 
 
-def padded_and_packed(point: Point, training: bool, device: Any = "cpu") -> Comparison:
-    """Returns the comparison of a padded and a packed run.
-
-    Each run returns the output, `(T, B, H)`. In training, it also returns the gradients of `x` and
-    all weights. In the forward pass alone, it also returns the final states.
-    """
-    layout = point.layout
-    rnn = rnn_calls.rnn_of(point.spec).to(device)
-    x = torch.randn(layout.max_len, layout.batch_size, point.input_size, device=device)
-    x.requires_grad_(training)
-    lengths = torch.tensor(layout.lengths)
-    leaves = [x, *rnn.parameters()]
-    runs = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, lengths)}
-    calls = {name: rnn_calls.one_pass(run, leaves, training) for name, run in runs.items()}
-    return Comparison(calls)
-
-
 def _summaries(point: Point, how: MeasureOptions) -> dict[str, Any]:
-    """Returns, for each pass, the medians in seconds, and the ratio's median and quartiles."""
+    """Returns the median and the quartiles of the rounds' ratios for each pass."""
+    methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     summaries = {}
     for which in PASSES:
-        comparison = padded_and_packed(point, which == "training", how.device)
-        timing = timed(comparison, how, warmup=2)
-        ratio = timing.ratio(PACKED, PADDED)
-        summaries[which] = {
-            PADDED: _digits(timing.median(PADDED)),
-            PACKED: _digits(timing.median(PACKED)),
-            "ratio": [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)],
-            "rounds": ratio.rounds,
-        }
+        calls = calls_of(point, methods, which, how.device)
+        ratio = timed(Comparison(calls), how, warmup=2).ratio(PACKED, PADDED)
+        values = [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)]
+        summaries[which] = {"ratio": values, "rounds": ratio.rounds}
     return summaries
 
 
@@ -386,8 +361,8 @@ STUDY = Study(
     Point,
     _summaries,
     Results,
-    full=[*grid(), *LARGE],
-    quick=grid(modes=("LSTM", "GRU"), batch_sizes=(4, 32), steps=(32,), sizes=(32,)),
+    full=[*grid(["LSTM", "GRU", "RNN"], [4, 16, 64], [16, 64, 256], [32, 128]), *LARGE],
+    quick=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
     parameters={"rounds": 7},
     read=lambda point, row: {which: row[which] for which in PASSES},
     write=dict,

@@ -258,9 +258,7 @@ def test_in_words():
         "packed takes 2.0 times as long as a (95 % interval 1.90 to 2.10)",
     ]
     noisy = Timing({"a": [1.0, 2.0, 3.0] * 3, "b": [2.0, 3.0, 1.0] * 3}).to_text().splitlines()
-    assert (
-        noisy[2] == "no clear difference between b and a: b takes 0.3 to 2.0 times as long"
-    )
+    assert noisy[2] == "no clear difference between b and a: b takes 0.3 to 2.0 times as long"
 
 
 # Clocks.

@@ -37,7 +37,9 @@ def test_every_option_arrives(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_sizes_are_the_forums_or_small_ones(monkeypatch, quick):
     asked = []
-    monkeypatch.setattr(command, "_record", lambda study, points, *given, **options: asked.extend(points))
+    monkeypatch.setattr(
+        command, "_record", lambda study, points, *given, **options: asked.extend(points)
+    )
     assert cli.main(["bench", *["--quick"] * quick]) == 0
     assert asked == (forum.grid(steps=range(32, 129, 32), batch_size=64) if quick else forum.grid())
 

@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import torch
 
 from packviz.count.flops import flops
+from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS
 from packviz.measure.study import PASSES, Point, Results
 from packviz.measure.timing import Timing
@@ -41,6 +43,22 @@ def test_all_methods_are_timed_on_a_batch_as_wide_as_its_longest_sequence(monkey
         assert set(timing.seconds) == set(timing.memory) == {PADDED, PACKED, *METHODS}
     assert widths == {point.layout.max_len}
     assert point.layout.max_len < 500
+
+
+@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("which", PASSES)
+@pytest.mark.parametrize("kind", ["uniform", "equal"])
+def test_all_methods_run_the_same_batch(mode, which, kind):
+    point = Point(mode, kind, 3, 5, 2, 3)
+    layout = point.layout
+    both = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
+    calls = methods.calls_of(point, both, which, "cpu")
+    (padded, *_), (packed, *others) = (calls[name]() for name in both)
+    assert padded.shape == packed.shape == (layout.batch_size, layout.max_len, 3)
+    mask = torch.tensor(layout.mask)
+    assert torch.allclose(padded[mask], packed[mask], atol=1e-6)
+    assert packed[~mask].eq(0).all()
+    assert len(others) == (5 if which == "training" else 1)  # x and four weights, or the states
 
 
 def test_a_method_with_other_results_is_not_timed(monkeypatch):
