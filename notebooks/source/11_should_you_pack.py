@@ -201,7 +201,7 @@ assert advice.recommended in advice.timing.seconds
 assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 
 # %% [markdown]
-# A hatched bar, shown only for comparison, belongs to a method whose results differ from those of packing. `advise`
+# torch's padded run is in the table only for comparison, because its results differ from those of packing. `advise`
 # recommends the fastest of the others, and names those that have no clear difference from it.
 #
 # The advice holds for this machine, this number of threads, these lengths and this RNN. `advise` measures until the

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 
 from packviz.core import lengths as sources
 from packviz.core.batches import batches
-from packviz.core.has_text import first_line
+from packviz.core.has_text import HasText, first_line
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.validation import kind_of, require_seconds
-from packviz.draw import bars, palette, text
-from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import HATCHED, Sheet
+from packviz.draw import text
 from packviz.measure import rnn_calls
 from packviz.measure.machine import provenance
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, measure
@@ -82,7 +80,8 @@ class _Batches:
 
     def permute(self) -> None:
         """Gives the lengths of each batch to other sequences of the batch."""
-        self.lengths = [n[self._random.permutation(len(n))] for n in self.lengths]
+        for i, n in enumerate(self.lengths):
+            self.lengths[i] = n[self._random.permutation(len(n))]
 
     def run(self, method: Method) -> list[Tensor]:
         """Runs the RNN forward and, in training, backward to its inputs and weights.
@@ -111,7 +110,7 @@ class _Batches:
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(Drawing):
+class Advice(HasText):
     """A recommendation, and the measurement behind it.
 
     Attributes:
@@ -142,8 +141,9 @@ class Advice(Drawing):
     @property
     def unclear(self) -> list[str]:
         """The exact methods that have no clear difference from the recommended one."""
-        others = [name for name in self._exact if name != self.recommended]
-        return [name for name in others if not self.timing.ratio(name, self.recommended).is_clear]
+        best = self.recommended
+        ratios = [self.timing.ratio(name, best) for name in self._exact if name != best]
+        return [ratio.name for ratio in ratios if not ratio.is_clear]
 
     @property
     def method(self) -> str | None:
@@ -180,38 +180,28 @@ class Advice(Drawing):
     def to_text(self) -> str:
         """Returns the recommendation, the table behind it, and the conditions of the measurement."""
         rows = [["", "ms", f"times as long as {PACKED} (quartiles)"]]
-        for row in self.timing.against(PACKED):
-            remark = "; its results differ from packing" if row[0] in self.inexact else ""
-            rows.append([*row[:-1], f"{row[-1]}{remark}"])
-        rows += [[name, why] for name, why in self.timing.missing.items()]
-        lines = [self.verdict, "", *text.table(rows, "<  >  <"), "", *self._notes]
-        return "\n".join(lines)
-
-    def sheet(self, theme: str) -> Sheet:
-        """Draws the recommendation, and below it a bar for each method."""
-        drawn = {}
-        for name in self.timing.seconds:
-            ratio = self.timing.ratio(name, PACKED)
-            fill = HATCHED if name in self.inexact else _colour(name)
-            whisker = (ratio.low, ratio.high)
-            bold = name == self.recommended
-            drawn[name] = bars.Bar([(ratio.value, fill)], f"{ratio.value:.3g}", whisker, bold)
-        key = [(HATCHED, "results differ from packing")] if self.inexact else []
-        notes = [f"Times as long as {PACKED}, with quartiles.", *self._notes]
-        return bars.rows(self.verdict, {"": drawn}, theme, key=key, line=1, notes=notes)
+        for name, milliseconds, ratio in self.timing.against(PACKED):
+            if name in self.inexact:
+                ratio += "; its results differ from packing"
+            rows.append([name, milliseconds, ratio])
+        for name, why in self.timing.missing.items():
+            rows.append([name, why])
+        batches = text.count(self.sample, "batch", "batches")
+        return "\n".join(
+            [
+                self.verdict,
+                "",
+                *text.table(rows, "<  >  <"),
+                "",
+                f"{self.what}. A time is that of {batches}, and of the RNN alone.",
+                RATIOS,
+                f"Measured on {self.timing.caption}.",
+            ]
+        )
 
     @property
     def _exact(self) -> list[str]:
         return [name for name in self.timing.seconds if name not in self.inexact]
-
-    @property
-    def _notes(self) -> list[str]:
-        batches = text.count(self.sample, "batch", "batches")
-        return [
-            f"{self.what}. A time is that of {batches}, and of the RNN alone.",
-            RATIOS,
-            f"Measured on {self.timing.caption}.",
-        ]
 
 
 def advise(
@@ -298,13 +288,11 @@ def advise(
             )
     which = "forward and backward" if rnn.training else "forward alone"
     sequences = text.count(n.size, "sequence")
-    return Advice(
-        replace(timing, missing=missing),
-        sample,
-        (PADDED,) if n.min() < n.max() and PADDED in kept else (),
-        f"{rnn}, {which}; {sequences} of {n.min()} to {n.max()} steps, in batches of {batch_size}",
-        rnn.mode == "LSTM",
-    )
+    steps = f"{n.min()} to {n.max()} steps"
+    what = f"{rnn}, {which}; {sequences} of {steps}, in batches of {batch_size}"
+    inexact = (PADDED,) if n.min() < n.max() and PADDED in kept else ()
+    timing = replace(timing, missing=missing)
+    return Advice(timing, sample, inexact, what, rnn.mode == "LSTM")
 
 
 def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]]:
@@ -372,16 +360,5 @@ def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
     """Ranks batches by number of cells, cuts them into equal groups, and returns the middle batch of each group."""
     cells = [n.size * n.max() for n in groups]
     ranked = np.argsort(cells, kind="stable")
-    return [groups[part[part.size // 2]] for part in np.array_split(ranked, sample)]
-
-
-def _colour(name: str) -> str:
-    """Returns the colour of a method. `pv.run, packed` runs torch's kernel between packviz's pack and pad."""
-    colours = {
-        PADDED: "padded",
-        PACKED: "packed",
-        "pv.run, auto": "run",
-        "pv.run, packed": "drop-in",
-    }
-    method = colours.get(name, name.partition("pv.run, ")[2])
-    return palette.METHODS.get(method, bars.SOLID)
+    parts = np.array_split(ranked, sample)
+    return [groups[part[part.size // 2]] for part in parts]

@@ -29,6 +29,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from packviz.core.has_text import HasText
 from packviz.draw import quantities, text
 from packviz.measure.machine import (
@@ -214,23 +216,21 @@ class Timing(HasText):
         Raises:
             ValueError: there is no call of this name, or it was left out.
         """
-        return statistics.median(self._times(name))
+        return self.spread(name)[1]
 
     def spread(self, name: str) -> tuple[float, float, float]:
         """Returns the three quartiles in seconds; the second is the median.
 
         Raises the same errors as `median`.
         """
-        low, high = _quartiles(self._times(name))
-        return low, self.median(name), high
+        return _quartiles(self._times(name))
 
     def ratio(self, name: str, to: str) -> Ratio:
         """Returns the time of `name` as a multiple of the time of `to`. Raises the same errors as `median`."""
         pairs = zip(self._times(name), self._times(to), strict=True)
         ratios = [max(dividend, _TICK) / max(divisor, _TICK) for dividend, divisor in pairs]
-        low, high = _quartiles(ratios)
-        interval = median_interval(ratios)
-        return Ratio(name, to, statistics.median(ratios), low, high, len(ratios), interval)
+        low, middle, high = _quartiles(ratios)
+        return Ratio(name, to, middle, low, high, len(ratios), median_interval(ratios))
 
     def is_narrow(self, to: str | None = None) -> bool:
         """Returns whether the ratios of all calls to `to`, by default the first call, are known to
@@ -393,7 +393,7 @@ def measure(
                     break
                 look += max(1, look // 4)
     place["load_average"] = load_average()
-    typical_faults = {name: int(statistics.median(counts)) for name, counts in faults.items()}
+    typical_faults = {name: statistics.median_low(faults[name]) for name in calls}
     times = {name: tuple(seconds[name]) for name in calls}
     return Timing(times, warmup, place, peaks, typical_faults)
 
@@ -417,12 +417,10 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the first and the third quartile, by linear interpolation between the values."""
-    if len(values) == 1:
-        return values[0], values[0]
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, high
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the three quartiles, by linear interpolation between the values."""
+    low, middle, high = np.percentile(values, [25, 50, 75]).tolist()
+    return low, middle, high
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:

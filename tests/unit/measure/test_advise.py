@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from clocks import Clock
-from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -14,7 +13,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.core.batches import batches
-from packviz.draw import palette
 from packviz.measure import advise, timing
 from packviz.measure.advise import PACKED, PADDED, SAMPLE, Advice
 from packviz.measure.timing import Timing
@@ -61,16 +59,6 @@ def test_the_text_says_what_it_could_not_tell():
     assert "No clear difference from it: " in unclear.verdict
     once = given_times({PACKED: 4.0, AUTO: 2.0}, rounds=1)
     assert once.verdict.startswith(f"{AUTO} measured fastest, but 1 round cannot show a difference")
-
-
-def test_the_picture_has_a_bar_for_each_method():
-    medians = {PADDED: 1.0, PACKED: 4.0, AUTO: 3.0, STAIRCASE: 2.0}
-    drawing = ParsedSvg(given_times(medians).to_svg())
-    texts = [text.said for text in sorted(drawing.texts, key=lambda text: text.y)]
-    assert [name for name in texts if name in medians] == [*medians]
-    hatched = [box for box in drawing.boxes if box.fill == palette.THEMES["light"].padding]
-    assert len(hatched) == 2  # torch's padded run, and the key
-    assert not drawing.outside()
 
 
 @pytest.mark.parametrize("best", [PADDED, PACKED, AUTO, STAIRCASE])
