@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from packviz.check.command import add_check, add_diagnose, add_patched, patched_arguments
 from packviz.core import lengths
@@ -130,4 +131,6 @@ def _show(options: argparse.Namespace) -> None:
     try:
         picture.save(options.out)
     except OSError as error:
-        raise ValueError(f"cannot write {options.out}: {error.strerror}") from None
+        folder = Path(options.out).parent
+        reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"cannot write {options.out}: {reason}") from None

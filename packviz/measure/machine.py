@@ -9,7 +9,6 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
@@ -207,29 +206,26 @@ def check_device(device: Any) -> str:
     """
     import torch
 
-    chosen = None
-    with suppress(RuntimeError):  # its message lists twenty types of device
+    unknown = f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1"
+    try:
         chosen = torch.device(device)
-    known = chosen is not None and chosen.type in ("cpu", "cuda")
-    if not known or (chosen.type == "cpu" and chosen.index):
-        raise ValueError(
-            f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1"
-        )
-    if chosen.type == "cuda":
-        if why := no_cuda():
-            raise ValueError(f"device is {device!r}, but {why}; or use the device cpu")
-        gpus = torch.cuda.device_count()
-        if (chosen.index or 0) >= gpus:
-            raise ValueError(f"device is {device!r}, but the last GPU here is cuda:{gpus - 1}")
+    except RuntimeError:  # its message lists twenty types of device
+        raise ValueError(unknown) from None
+    if chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
+        raise ValueError(unknown)
+    if chosen.type == "cpu":
+        return str(chosen)
+    version = torch.version.cuda
+    gpus = torch.cuda.device_count()
+    reason = ""
+    if version is None:
+        build = "is built without CUDA: install a build with it (https://pytorch.org)"
+        reason = f"torch {torch.__version__} {build}"
+    elif not torch.cuda.is_available():
+        check = "finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+        reason = f"torch for CUDA {version} {check}"
+    elif (chosen.index or 0) >= gpus:
+        reason = f"the last GPU here is cuda:{gpus - 1}"
+    if reason:
+        raise ValueError(f"device is {device!r}, but {reason}; or use the device cpu")
     return str(chosen)
-
-
-def no_cuda() -> str:
-    """Returns the reason why CUDA cannot be used here, with advice, or an empty string if it can be used."""
-    import torch
-
-    if torch.cuda.is_available():
-        return ""
-    if torch.version.cuda is None:
-        return f"torch {torch.__version__} is built without CUDA: install a build with it (https://pytorch.org)"
-    return f"torch for CUDA {torch.version.cuda} finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES"

@@ -166,7 +166,7 @@ class Results(HasText, Generic[P, V]):
         return "\n".join([*lines, f"Measured on {self.caption}."])
 
 
-TimedPoints: TypeAlias = Results[Point, Mapping[str, Timing]]
+TimedPoints: TypeAlias = Results[Point, dict[str, Timing]]
 """The results of a study whose points are an RNN and a batch, with timings by pass."""
 
 
@@ -446,7 +446,7 @@ class Study(Generic[P, V, R]):
         settings = {**self.parameters, **changed}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
             if name in changed and not self.parameters:
-                raise ValueError(f"the study {self.name} does no timing, so {name} does not apply")
+                raise ValueError(f"the study {self.name} does no timing, so --{name} does not apply")
             if name in changed and other not in changed:
                 settings.pop(other, None)
         return settings

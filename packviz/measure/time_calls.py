@@ -103,7 +103,7 @@ def time_calls(
         tolerance = share("tolerance", tolerance)
     if device is not None:
         device = check_device(device)
-    cuda_in_use = torch.cuda.is_initialized  # tells whether this process has used CUDA
+    cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # in this process
     gpus = range(torch.cuda.device_count()) if cuda_in_use() else ()
     parts: dict[str, dict[str, Tensor]] = {}
     with torch.random.fork_rng(gpus):

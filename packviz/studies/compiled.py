@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ class CompiledPoint:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Drawing, Results[CompiledPoint, Mapping[str, Timing]]):
+class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
     """The times of one training step (forward and backward) with each of the `models`, by name."""
 
     def to_text(self) -> str:

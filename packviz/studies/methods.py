@@ -165,23 +165,23 @@ def chart(results: TimedPoints) -> Chart:
     ]
     lines = [title]
     for name, methods in ratios.items():
-        values = [f"{method} {ratio.value:.2g}" for method, ratio in methods.items()]
-        lines.append(f"{name}: {', '.join(values)}")
+        multiples = [f"{method} {ratio.value:.2g}" for method, ratio in methods.items()]
+        lines.append(f"{name}: {', '.join(multiples)}")
     x = "times as long as torch padded (dashed: 1)"
     text = "\n".join([*lines, "", *below])
     rows = [*ratios]
     chart = axes(title, text, x=x, rows=rows, tall=22 * len(rows), below=below)
     for method, symbol in _SYMBOLS.items():
-        there = {name: own[method] for name, own in ratios.items() if method in own}
-        values = [ratio.value for ratio in there.values()]
-        up = [_digits(ratio.high - ratio.value) for ratio in there.values()]
-        down = [_digits(ratio.value - ratio.low) for ratio in there.values()]
+        timed = {name: own[method] for name, own in ratios.items() if method in own}
+        values = [ratio.value for ratio in timed.values()]
+        up = [_digits(ratio.high - ratio.value) for ratio in timed.values()]
+        down = [_digits(ratio.value - ratio.low) for ratio in timed.values()]
         whiskers = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
         colour = palette.METHODS[_COLOURS.get(method, method)]
         marker: dict[str, Any] = {"symbol": symbol, "color": colour}
         if method == AUTO:  # a ring around the method that it chose
             marker |= {"size": 15, "line": {"width": 2.5}}
-        chart.points(values, [*there], method, marker=marker, error_x=whiskers)
+        chart.points(values, [*timed], method, marker=marker, error_x=whiskers)
     line = {"width": 1, "dash": "dash", "color": palette.LIGHT.muted}
     chart.figure.add_vline(x=1, line=line, layer="below")
     chart.figure.update_xaxes(type="log", dtick="D2")

@@ -50,7 +50,7 @@ def test_a_budget_replaces_the_rounds():
     assert STUDY.run(budget=1e-9).timing(Point(1)).rounds == 6
     assert STUDY.run(budget=60).timing(Point(1)).rounds == 25
     silent = Study("silent", Point, lambda point, how: {}, toys.Results, quick=[Point(1)])
-    with pytest.raises(ValueError, match="the study silent does no timing, so rounds does not"):
+    with pytest.raises(ValueError, match="the study silent does no timing, so --rounds does not"):
         silent.run(rounds=3)
 
 
