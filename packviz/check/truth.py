@@ -10,7 +10,7 @@ from itertools import product
 import torch
 from torch import nn
 
-from packviz.check.states import DIRECTIONS, Run, run
+from packviz.check.compare import DIRECTIONS, Run, run
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
 from packviz.core.validation import one_of

@@ -30,7 +30,7 @@ import packviz as pv
 from packviz import cli, panels
 from packviz.check import errors
 from packviz.check.findings import Finding, Findings
-from packviz.check.states import RESULTS
+from packviz.check.compare import RESULTS
 from packviz.check.truth import truth_table
 from packviz.cli import main
 from packviz.core.cuts import rectangles

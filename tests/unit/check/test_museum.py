@@ -25,15 +25,15 @@ from torch.utils.data import DataLoader
 
 import packviz as pv
 from packviz.check import museum
-from packviz.check.museum import EXHIBITS, NOTHING, SECTIONS, named
+from packviz.check.museum import ENTRIES, NOTHING, SECTIONS, named
 
 SOURCES = {
     path.name[:2]: path.read_text(encoding="utf-8")
     for name in ("15_error_museum.py", "14_beyond_rnns.py")
     for path in [Path(__file__).parents[3] / "notebooks" / "source" / name]
 }
-NAMES = [one.name for one in EXHIBITS]
-TEXTS = [(one.name, said) for one in EXHIBITS for said in one.texts]
+NAMES = [one.name for one in ENTRIES]
+TEXTS = [(one.name, said) for one in ENTRIES for said in one.texts]
 TRACEBACKS = {  # of texts that many mistakes give, the line that says which it is
     "Lengths greater than T": "  in pad_packed_sequence",
     "Too few lengths": "  in pack_padded_sequence",
@@ -48,7 +48,7 @@ TRACEBACKS = {  # of texts that many mistakes give, the line that says which it 
 
 
 def shown_in(notebook):
-    return [one for one in EXHIBITS if one.notebook == notebook]
+    return [one for one in ENTRIES if one.notebook == notebook]
 
 
 def cells(notebook):
@@ -136,12 +136,12 @@ IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
 
 @pytest.fixture(scope="module")
 def shown():
-    """What each exhibit has said just now, and what else went wrong in its cell."""
+    """What each entry has said just now, and what else went wrong in its cell."""
     said, broken = {}, {}
     patch = pytest.MonkeyPatch()
     patch.delenv("PACKVIZ_STRICT", raising=False)
     patch.setattr(
-        museum.Exhibit,
+        museum.Entry,
         "card",
         lambda one, texts=(): str(texts and said.setdefault(one.name, texts)),
     )
@@ -153,13 +153,13 @@ def shown():
         )  # older compilers import what they compile
         for kind, code in cells(number):
             if kind != "markdown":
-                here = re.search(r'museum\.exhibit\("(.*?)"\)', code)
+                here = re.search(r'museum\.entry\("(.*?)"\)', code)
                 try:
                     exec(compile(code, f"notebook {number}", "exec"), vars(notebook))
                 except Exception as error:
                     broken[here[1] if here else code] = error
     for name, mistakes in IN_NO_NOTEBOOK.items():
-        with museum.exhibit(name) as attempt:
+        with museum.entry(name) as attempt:
             for mistake in mistakes:
                 attempt(mistake)
     patch.undo()
@@ -167,7 +167,7 @@ def shown():
     return said, broken
 
 
-def test_every_exhibit_is_shown_and_no_cell_of_the_notebooks_fails(shown):
+def test_every_entry_is_shown_and_no_cell_of_the_notebooks_fails(shown):
     assert set(shown[0]) == set(NAMES)
     assert not shown[1]
 
@@ -176,7 +176,7 @@ def test_every_exhibit_is_shown_and_no_cell_of_the_notebooks_fails(shown):
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_says_what_is_recorded(name, shown):
     assert list(named(name).says) == shown[0][name], (
-        "look at the exhibit again, then renew it in museum.toml"
+        "look at the entry again, then renew it in museum.toml"
     )
 
 
@@ -241,15 +241,15 @@ def test_an_export_with_dynamic_axes_takes_another_batch():
 # The collection, and the notebooks' walk through it.
 
 
-def test_every_exhibit_is_in_order():
+def test_every_entry_is_in_order():
     assert (
-        len(EXHIBITS)
+        len(ENTRIES)
         == len(set(NAMES))
         == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
     )
     assert [one.name for one in shown_in("")] == list(IN_NO_NOTEBOOK)
-    assert all(one.rules if one.texts else one.words for one in EXHIBITS)
-    assert all(set(one.says) == {NOTHING} for one in EXHIBITS if one.section != "error")
+    assert all(one.rules if one.texts else one.words for one in ENTRIES)
+    assert all(set(one.says) == {NOTHING} for one in ENTRIES if one.section != "error")
 
 
 @pytest.mark.parametrize("notebook", SOURCES)
@@ -262,20 +262,20 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
     assert re.findall(r"(?m)^### (\d+)\. (.*)$", markdown) == [
         (str(one.number), one.name) for one in here
     ]
-    assert re.findall(r'with museum\.exhibit\("(.*?)"\)', SOURCES[notebook]) == [
+    assert re.findall(r'with museum\.entry\("(.*?)"\)', SOURCES[notebook]) == [
         one.name for one in here
     ]
     for (kind, code), (after, claims) in pairwise(cells(notebook)):
-        if kind == "code" and "museum.exhibit(" in code:
+        if kind == "code" and "museum.entry(" in code:
             assert after == "claims", f"nothing is checked behind\n{code}"
             assert "assert" in claims
 
 
-def test_the_plan_leads_to_every_exhibit():
+def test_the_plan_leads_to_every_entry():
     (plan,) = [
         text
         for kind, text in cells("15")
-        if kind == "markdown" and "# The exhibits on this page" in text
+        if kind == "markdown" and "# The entries on this page" in text
     ]
     links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
     assert sorted(links, key=lambda link: int(link[0])) == [
@@ -343,7 +343,7 @@ def test_an_explanation_says_why_and_what_to_do():
     said = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)[0]
     found, one = pv.explain(said), named("Lengths on the GPU")
     assert found.sure
-    assert found.summary == "Sure: Lengths on the GPU, exhibit 12 of notebook 15."
+    assert found.summary == "Sure: Lengths on the GPU, entry 12 of notebook 15."
     assert found.to_text() == repr(found) == f"{found.summary}\n\n{one.to_text()}"
     assert one.to_html() in found._repr_html_()
     with pytest.raises(RuntimeError) as raised:
@@ -358,7 +358,7 @@ def test_an_explanation_says_why_and_what_to_do():
 # Cards, and what happens behind them.
 
 
-@pytest.mark.parametrize("one", EXHIBITS, ids=NAMES)
+@pytest.mark.parametrize("one", ENTRIES, ids=NAMES)
 def test_cards(one):
     said, html = one.to_text(), ElementTree.fromstring(one.to_html())
     assert max(len(line) for line in said.splitlines() if "https" not in line) <= 100
@@ -368,12 +368,12 @@ def test_cards(one):
     assert {link.get("href") for link in html.iter("a")} >= set(one.asked)
 
 
-def test_an_exhibit_lets_it_happen(capsys):
+def test_an_entry_lets_it_happen(capsys):
     def warn():
         warnings.warn("not for the page", stacklevel=1)
         return 3
 
-    with museum.exhibit("Lengths not sorted") as attempt:
+    with museum.entry("Lengths not sorted") as attempt:
         assert attempt(warn) == 3
         assert attempt(int, "x", base=10) is None
         raise RuntimeError("(3, j17, 4)\nsecond line")
@@ -386,15 +386,15 @@ def test_an_exhibit_lets_it_happen(capsys):
     assert lines[3].startswith("recorded    torch 2.13 said: RuntimeError: `lengths` array")
 
 
-def test_an_exhibit_that_shows_nothing(capsys):
-    with museum.exhibit("Lengths too short"):
+def test_an_entry_that_shows_nothing(capsys):
+    with museum.entry("Lengths too short"):
         pass
     assert (
         f"3. Lengths too short\n{capsys.readouterr().out}"
         == named("Lengths too short").to_text() + "\n"
     )
     for kind in (AssertionError, KeyboardInterrupt):
-        with pytest.raises(kind), museum.exhibit("Lengths too short"):
+        with pytest.raises(kind), museum.entry("Lengths too short"):
             raise kind
     with pytest.raises(ValueError, match="name is 'Dinosaurs'; choose one of 'Batch and"):
         named("Dinosaurs")
