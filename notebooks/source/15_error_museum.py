@@ -40,8 +40,8 @@ for text in seen:
     print(f"{text}\n    {found[0].heading} (sure: {found.sure})")
 
 # %% tags=["claims"]
-assert search.found[0].name == "Lengths on the GPU"
-assert search.found.sure
+assert search.matches[0].name == "Lengths on the GPU"
+assert search.matches.sure
 assert not pv.explain("IndexError: index out of range in self").sure
 assert not pv.explain("KeyError: 'foo'")
 assert pv.explain("is h_n in my order?")[0].name == "Outputs and h_n are in your order"

@@ -349,10 +349,12 @@ def _by_words(text: str) -> Matches:
     """
     titles = {entry: _words(f"{entry.name} {entry.words}") for entry in ENTRIES}
     bodies = {entry: _words(f"{entry.why} {entry.fix} {entry.texts}") for entry in ENTRIES}
-    frequency = Counter(word for entry in ENTRIES for word in titles[entry] | bodies[entry])
+    in_titles = Counter(word for words in titles.values() for word in words)
+    in_bodies = Counter(word for words in bodies.values() for word in words)
     weights = {}
     for word in _words(text):
-        weights[word] = max(0.0, math.log(len(ENTRIES) / (frequency[word] or 5) / 3))
+        frequency = in_titles[word] or in_bodies[word] or 5
+        weights[word] = max(0.0, math.log(len(ENTRIES) / frequency / 3))
     scores = {}
     for entry in ENTRIES:
         in_title = sum(weights.get(word, 0) for word in titles[entry])

@@ -189,6 +189,7 @@ def test_the_fixes_of_explained_errors(one):
         "b": 0,
     }
     own["full"] = torch.tensor(lengths) > 0
+    own["mask"] = pv.real_mask(lengths)
     own |= {
         "packed_output": packed,
         "lstm": nn.LSTM(2, 2),
