@@ -90,7 +90,7 @@ def make(lengths):
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
-# If packing raises an error, `pv.explain_errors` adds a note to it, with the arguments, the cause and the fix:
+# If packing raises an error, `pv.explain_errors` adds a note to it, with the cause and the fix:
 
 # %%
 try:

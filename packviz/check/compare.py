@@ -362,7 +362,9 @@ class StatesComparison(Drawing):
         gradients = {f"gradient to x, loss on {k}": d["x"] for k, d in self.gradients.items()}
         over_time = []
         for title, d in (outputs | gradients).items():
-            over_time.append(grids.Grid(title, rows, steps, d.absolute, d.differs, d.scale, padding))
+            over_time.append(
+                grids.Grid(title, rows, steps, d.absolute, d.differs, d.scale, padding)
+            )
         arrows = ["→", "←"] if len(outputs) > 1 else [""]
         columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
         by_layer = []
@@ -574,9 +576,7 @@ def _gradients(
     return gradients
 
 
-def _difference(
-    axis: int | None, tolerance: float, padded: Tensor, packed: Tensor
-) -> Difference:
+def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
     """Compares two tensors cell by cell. The last dimension of each is that of the features."""
     p = padded.detach().to("cpu", torch.float64).numpy()
     q = packed.detach().to("cpu", torch.float64).numpy()

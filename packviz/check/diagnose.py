@@ -200,6 +200,17 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
         return
     yield from judge(batch)
     padding = ~batch.mask
+    if x.dtype == torch.int64 and padding.any():
+        cells = batch.x[torch.from_numpy(padding)]
+        value = cells.amax().item()
+        if value < 0 and cells.amin().item() == value:  # such as -100, which a loss ignores
+            message = (
+                f"The padding is {value}. pad_packed_sequence fills the padding with 0"
+                " instead, which a loss takes for a class."
+            )
+            first = "batch_first=True, " if batch.batch_first else ""
+            fix = f"pad_packed_sequence(packed, {first}padding_value={value})"
+            yield Finding("info", "padding not restored", message, fix=fix)
     hidden = batch.nan & padding
     if not hidden.any():
         return
@@ -249,7 +260,9 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
     if (sort is None) != (back is None) or (
         back is not None and back.tolist() != layout.unsorted_indices.tolist()
     ):
-        shown = ["None" if index is None else numbers(index.cpu().numpy()) for index in (sort, back)]
+        shown = [
+            "None" if index is None else numbers(index.cpu().numpy()) for index in (sort, back)
+        ]
         message = (
             f"sorted_indices is {shown[0]} and unsorted_indices {shown[1]}; one must undo the"
             " other. The RNN sorts h_0 by the first, and unpacking restores the order by the"

@@ -290,15 +290,9 @@ def judge(batch: Batch) -> Iterator[Finding]:
         chances = [reading.chance(batch) for reading in readings]
         best = int(np.argmin(chances))
         clue = _clue(batch, readings[best], chances[best])
-    if clue and batch.padding is None:
-        pattern = _pattern(batch, clue.rule)
-        if pattern:  # the cells in the padding are not data
-            clue = undecided(*pattern)
-    if clue:
-        yield clue
-    unjudged = _unjudged(batch, clue)
-    if unjudged:
-        yield unjudged
+    if clue and batch.padding is None and _has_pattern(batch, clue.rule):
+        clue = undecided(*_UNEVEN)  # the cells in the padding are not data
+    yield from filter(None, [clue, _unjudged(batch, clue)])
 
 
 def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
@@ -339,7 +333,12 @@ def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
     """
     full = bool(batch.mask.all())
     if batch.padding is None:
-        return None if clue and clue.level != "info" else undecided(*_uneven(batch))
+        if clue and clue.level != "info":
+            return None
+        if batch.filled.sum() == 1:
+            why = "the padding is a single cell, which is not zero"
+            return undecided(why, "pass a batch with more padding")
+        return undecided(*_UNEVEN)
     if batch.padding.all() and not full:
         why = "x is the same everywhere, so its padding looks like data"
         return undecided(why, "pass a batch with data in it")
@@ -374,52 +373,29 @@ def undecided(why: str, fix: str) -> Finding:
     return Finding("warning", UNDECIDED, message, fix=f"{fix}, and the same lengths")
 
 
-_UNEVEN = "the padding is not constant"
+_UNEVEN = (
+    "the padding is not constant, as after dropout, adding positions, normalising each sequence, or"
+    " padding with its last step, or after a convolution, attention, or an RNN over padded data",
+    "pass a tensor from before this operation, ideally x as it was padded",
+)
 
 
-def _uneven(batch: Batch) -> tuple[str, str]:
-    """Returns a possible reason why the padding is not constant, and a fix that names the tensor to
-    pass instead.
-    """
-    if batch.filled.sum() == 1:
-        return "the padding is a single cell, which is not zero", "pass a batch with more padding"
-    pattern = _pattern(batch, AFTER)
-    if pattern:
-        return pattern
-    why = (
-        "as after a convolution, attention, or an RNN over padded data, or dropout on top of"
-        " another layer"
-    )
-    fix = (
-        "pass a tensor from before the first layer that mixes steps or drops values, ideally x as"
-        " it was padded"
-    )
-    return f"{_UNEVEN}, {why}", fix
+def _has_pattern(batch: Batch, rule: str) -> bool:
+    """Returns whether padding that is not constant has a pattern that data do not have.
 
-
-def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
-    """Returns a likely reason why the padding is not constant, and a fix, if it has a pattern that
-    real data do not.
+    Either numbers in it are zero at random, or, if the data would contradict the lengths, each step
+    or each sequence has a value of its own.
     """
     cells = batch.x[torch.from_numpy(batch.filled)]
     if not cells.is_complex():
         cells = cells.double()
-    b, t = np.nonzero(batch.filled)
     if batch.x.is_floating_point() and _dropped(cells):
-        why = "numbers in it are zero at random, as after dropout"
-        return f"{_UNEVEN}: {why}", "pass what went into the dropout"
-    if rule == AFTER and _alike(cells, t):
-        why = "it depends on the step alone, as after adding positions"
-        return f"{_UNEVEN}: {why}", "pass what the positions were added to"
-    last = batch.x[np.arange(batch.size), batch.n - 1].to(cells.dtype)
-    repeated = len(cells) > 1 and _close(cells, last[b])
-    if (rule in (AFTER, TOO_LONG) and repeated) or (rule == AFTER and _alike(cells, b)):
-        why = (
-            "each sequence has its own value, as after padding with its last step, or normalising"
-            " it"
-        )
-        return f"{_UNEVEN}: {why}", "pass the tensor from before that operation"
-    return None
+        return True
+    b, t = np.nonzero(batch.filled)
+    if rule == AFTER and (_alike(cells, t) or _alike(cells, b)):
+        return True
+    last = batch.x[b, batch.n[b] - 1].to(cells.dtype)
+    return rule in (AFTER, TOO_LONG) and len(cells) > 1 and _close(cells, last)
 
 
 def _close(cells: Tensor, others: Tensor) -> bool:
@@ -593,7 +569,9 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
     shortened = np.array_equal(np.maximum(read - by, 1), n)
     if shortened and (late.sum() > 1 or by == 1):
         steps = count(by, "step")
-        return f"every sequence is cut by {steps} on purpose, as captions often lose their last word"
+        return (
+            f"every sequence is cut by {steps} on purpose, as captions often lose their last word"
+        )
     longest = n.max()
     if (late.sum() > 1 or longest == 1) and (n[late] == longest).all():
         return f"long sequences are cut at {count(int(longest), 'step')} on purpose"
@@ -630,7 +608,7 @@ def turned(batch: Batch) -> str:
     return f"pass batch_first={not batch.batch_first}, or transpose x"
 
 
-def about(rows: BoolArray, level: str, rule: str, message: str, fix: str) -> Finding:
+def about(rows: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str) -> Finding:
     """Returns a finding about some sequences, which contains their names and indices."""
     indices = np.flatnonzero(rows).tolist()
     names = ", ".join(map(sequence_name, indices[:8]))

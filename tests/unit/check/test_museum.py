@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
-import onnxruntime
 import pytest
 import torch
 from habits import habit_of
@@ -137,7 +136,9 @@ IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
         lambda: GRU(packed()._replace(data=packed().data[:, 0])),
         lambda: LSTM(X[..., None]),
     ],
-    "Last step read at lengths": [lambda: X.transpose(0, 1)[torch.arange(3), torch.tensor([5, 3, 2])]],
+    "Last step read at lengths": [
+        lambda: X.transpose(0, 1)[torch.arange(3), torch.tensor([5, 3, 2])]
+    ],
     "A length that becomes a constant": [lambda: torch.jit.trace(steps, X)],
     "A number of steps that an export fixes": [onnx],
     "FlexAttention on a CPU": [onnx],
@@ -241,16 +242,6 @@ def test_the_fixes_that_no_notebook_shows():
     assert packed().to("meta").batch_sizes.device.type == "cpu"
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_an_export_with_dynamic_axes_takes_another_batch():
-    session = onnxruntime.InferenceSession(
-        onnx(dynamic_axes={"x": {0: "T", 1: "B"}, "lengths": {0: "B"}})
-    )
-    x, lengths = torch.randn(6, 4, 4), torch.tensor([6, 3, 2, 1])
-    (output,) = session.run(None, {"x": x.numpy(), "lengths": lengths.numpy()})
-    torch.testing.assert_close(torch.from_numpy(output), PADS(x, lengths).detach())
-
-
 # The collection, and the notebooks' walk through it.
 
 
@@ -282,19 +273,6 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
         if kind == "code" and "museum.entry(" in code:
             assert after == "claims", f"nothing is checked behind\n{code}"
             assert "assert" in claims
-
-
-def test_the_plan_leads_to_every_entry():
-    (plan,) = [
-        text
-        for kind, text in cells("15")
-        if kind == "markdown" and "# The entries on this page" in text
-    ]
-    links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
-    assert sorted(links, key=lambda link: int(link[0])) == [
-        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-"))
-        for one in shown_in("15")
-    ]
 
 
 # Search. What it says of real messages is in test_messages.py.

@@ -20,9 +20,7 @@ def drawn(panel):
 def test_it_starts_empty_handed():
     panel = MuseumPanel()
     assert not panel.matches
-    assert words(panel.summary).startswith(
-        f"{len(museum.ENTRIES)} entries. Paste an error text, "
-    )
+    assert words(panel.summary).startswith(f"{len(museum.ENTRIES)} entries. Paste an error text, ")
     assert panel.error.value == ""
     assert panel.to_text() == words(panel.summary)
     assert not list(drawn(panel))
