@@ -17,13 +17,13 @@ from packviz.measure.terminal import STOPPED, writing
 from packviz.studies import command as benchmark
 
 STUDIES = {
-    "packviz.studies.savings": "time that packing saves at equal FLOPs, with few and many distinct lengths",
+    "packviz.studies.savings": "time that packing saves, with few and many distinct lengths",
     "packviz.studies.compiled": "compiling and packing, together and separately",
-    "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
+    "packviz.studies.methods_benchmark": "torch and every method of pv.run (--points untuned)",
     "packviz.studies.parts": "parts of a packed training step, replaced one after another",
     "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
-    "packviz.studies.benchmark": "the network from a forum question, padded and packed, for growing lengths",
-    "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
+    "packviz.studies.benchmark": "the model from a forum question, for growing lengths",
+    "packviz.studies.compilers": "tracing, export, compile and ONNX on models that pack",
 }
 """The studies that `packviz study` offers: a description of each, by the name of its module."""
 

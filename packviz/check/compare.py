@@ -21,6 +21,7 @@ from packviz.draw import grids, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
+from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.tolerance import of_states
 
@@ -67,8 +68,9 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """The difference between a padded and a packed result. A cell is one vector of features, or one
-    weight tensor.
+    """The difference between a padded and a packed result.
+
+    A cell is one vector of features, or one weight tensor.
 
     Attributes:
         axis: the axis along which the sequences lie in the arrays below; `None` if there is no such
@@ -102,21 +104,18 @@ class Agreement(HasText):
     right.
     """
 
-    def __init__(self, results: Mapping[str, bool], rnn: str) -> None:
-        """Stores the answers. `rnn` is the module as text, for error messages."""
+    def __init__(self, results: Mapping[str, bool]) -> None:
+        """Stores the answers."""
         vars(self).update(results)
-        self._rnn = rnn
 
     def __getattr__(self, name: str) -> bool:
         if name not in RESULTS:
             names = ", ".join(map(repr, RESULTS))
             raise AttributeError(f"there is no result {name!r}; choose one of {names}")
-        why = "call compare with gradients=True"
-        if name == "c_n":
-            why = f"only an LSTM has a cell state, and this is {self._rnn}"
-        if name == "outputs_reverse":
-            why = f"{self._rnn} has one direction"
-        raise AttributeError(f"this comparison has no {name}; {why}")
+        raise AttributeError(
+            f"this comparison has no {name}; c_n needs an LSTM, a reverse half needs two"
+            " directions, and gradients need gradients=True"
+        )
 
     def to_text(self) -> str:
         """Returns a line for each result."""
@@ -192,7 +191,7 @@ def _line(
 
 
 def _merged(lines: list[_Line], every: list[_Line]) -> str:
-    """Returns the names of lines as text. If all parts of a result are there, it is named instead."""
+    """Returns the names of lines, or of a result if all its parts are among them."""
     split = {line.whole for line in every if line not in lines}
     names = [line.name if line.whole in split else line.whole for line in lines]
     return listed(list(dict.fromkeys(names)))
@@ -200,8 +199,7 @@ def _merged(lines: list[_Line], every: list[_Line]) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StatesComparison(Drawing):
-    """A comparison of an RNN's results on a padded batch with its results on the same batch,
-    packed.
+    """A comparison of an RNN's results on a padded batch with those on the same batch, packed.
 
     The RNN has `L` layers and `D` directions.
 
@@ -243,11 +241,12 @@ class StatesComparison(Drawing):
         """A record of which results agree between the two runs, as in `comparison.agrees.h_n`."""
         results = {name for line in self._lines for name in line.results}
         wrong = {name for line in self._lines if line.differing for name in line.results}
-        return Agreement({name: name not in wrong for name in results}, self.rnn)
+        return Agreement({name: name not in wrong for name in results})
 
     def needs_packing(self, name: str) -> bool:
-        """Returns whether a result differs between the padded and the packed run, and so needs
-        packing to be right.
+        """Returns whether a result differs between the two runs, and so needs packing.
+
+        If both runs have NaN in the same places, this is no difference; `verdict` says so.
 
         Args:
             name: one of `RESULTS`.
@@ -310,7 +309,7 @@ class StatesComparison(Drawing):
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws grids of the differences in the outputs, the states and the gradients with respect to `x`."""
+        """Draws grids of the differences in the outputs, the states and the gradients to `x`."""
         return grids.draw(self.panels(), self.verdict, theme)
 
     @property
@@ -352,9 +351,7 @@ class StatesComparison(Drawing):
         return lines
 
     def panels(self) -> list[grids.Grid]:
-        """Returns grids of the outputs of each direction, of each kind of state, and of each
-        gradient with respect to `x`.
-        """
+        """Returns grids of the outputs of each direction, the states and the gradients to `x`."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
         padding = ~self.layout.mask
@@ -398,7 +395,7 @@ def compare(
             `proj_size`, dtype and device.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
         lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of
-            each sequence.
+            each sequence; or a mask `(B, T)`, True at real cells.
         hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
         gradients: whether to compare the gradients of two losses, too: a weighted sum of the
@@ -492,7 +489,7 @@ def _layout(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layo
             raise ValueError(
                 f"x has {kind} {ours}, but the module has {theirs}; call x.to({theirs!r})"
             )
-    return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
+    return require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), batch_first))
 
 
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
@@ -552,9 +549,7 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
 def _gradients(
     rnn: nn.RNNBase, x: Tensor, layout: Layout, result: Run
 ) -> dict[str, dict[str, Tensor]]:
-    """Returns each loss's gradients with respect to `"x"`, `(B, T, I)`, and to each trainable
-    parameter, flattened.
-    """
+    """Returns each loss's gradients: to `"x"`, `(B, T, I)`, and to each weight, flattened."""
     weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
     mask = torch.tensor(layout.mask, device=x.device)
     if not rnn.batch_first:

@@ -1,4 +1,4 @@
-"""Finds mistakes in the lengths and the data of packed sequences, including those that torch does not report."""
+"""Finds mistakes in lengths and data, including those that torch does not report."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def diagnose(
     lengths, `diagnose` computes how likely this is to happen by chance, and the finding says how
     certain the mistake is. Three sequences are usually enough to detect a mistake if the padding's
     value never occurs in the data. A mistake that is almost certain is reported as an error. In a
-    checkout, `python -m pytest -s tests/unit/check/test_evidence.py` computes, for every kind of data
-    in the tests, how many correct batches cause a false alarm, and how many mistakes are found.
+    checkout, `python -m pytest -s tests/unit/check/test_evidence.py` computes, for every kind of
+    data in the tests, how many correct batches
+    cause a false alarm, and how many mistakes are found.
 
     Some data look the same with and without a mistake:
 
@@ -112,7 +113,10 @@ def diagnose(
 def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
     device = getattr(lengths, "device", "cpu")
     if str(device) != "cpu" and batch.values.ndim == 1:
-        message = f"lengths are on {device}. torch reads them on the CPU, to plan the steps, and only there."
+        message = (
+            f"lengths are on {device}. torch reads them on the CPU, to plan the steps, and only"
+            " there."
+        )
         fix = "pass lengths.cpu() or, better, never move them; only x goes to the device"
         yield Finding("error", "lengths not on the CPU", message, fix=fix)
     finite = np.isfinite(batch.values)
@@ -134,9 +138,7 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
 def _entries(
     batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str
 ) -> Iterator[Finding]:
-    """Yields an error if any lengths are wrong. `message` completes the sentence that quotes the
-    first of them.
-    """
+    """Yields an error if any lengths are wrong. `message` goes on after the first of them."""
     if not wrong.any():
         return
     b = int(np.argmax(wrong))
@@ -201,9 +203,9 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
     yield from judge(batch)
     padding = ~batch.mask
     if x.dtype == torch.int64 and padding.any():
-        cells = batch.x[torch.from_numpy(padding)]
-        value = cells.amax().item()
-        if value < 0 and cells.amin().item() == value:  # such as -100, which a loss ignores
+        tags = batch.x[torch.from_numpy(padding)]
+        value = tags.amax().item()
+        if value < 0 and tags.amin().item() == value:  # such as -100, which a loss ignores
             message = (
                 f"The padding is {value}. pad_packed_sequence fills the padding with 0"
                 " instead, which a loss takes for a class."
@@ -246,9 +248,7 @@ def _width(batch: Batch) -> Iterator[Finding]:
 
 
 def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
-    """Yields a finding if a packed batch is broken, does not match the lengths, or unpacks in the
-    wrong order.
-    """
+    """Yields a finding if `packed` is broken, or does not match the lengths or their order."""
     try:
         layout = Layout.from_packed(packed)
     except ValueError as error:
@@ -284,8 +284,7 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
 
 
 def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Finding]:
-    """Yields a finding if packed data are in the wrong order, or if unpacking puts sequences in the
-    wrong rows.
+    """Yields a finding if unpacking does not put each sequence into its own row.
 
     `_moved` compares the data if they come from `x`, and otherwise the lengths.
     """
@@ -386,5 +385,8 @@ def _states(batch: Batch, hx: object) -> Iterator[Finding]:
             )
             fix = f"pass {name}[:, :{batch.size}] if its first rows belong to this batch"
         if state.shape[0] == batch.size:
-            fix = f"pass {name}.transpose(0, 1); states are never batch first, whatever batch_first says"
+            fix = (
+                f"pass {name}.transpose(0, 1); states are never batch first, whatever batch_first"
+                " says"
+            )
         yield Finding("error", "rows of the state", message, fix=fix)

@@ -24,14 +24,13 @@ from packviz.ops.arguments import require_padded
 SURE = 0.1
 """A mistake is reported if the probability that the data look wrong by chance is below this value.
 With a larger value, more than 1 % of small batches whose data are sometimes zero would cause a
-false alarm. The test `tests/unit/check/test_evidence.py` prints the rate of false alarms for every kind
-of data."""
+false alarm. The test `tests/unit/check/test_evidence.py` prints how often."""
 
 RARE = 0.1
 """The assumed probability that the padding of a correct batch is not constant."""
 
 CERTAIN = 1e-6
-"""The probability, for data that look wrong by chance, below which a mistake is almost certain and thus an error."""
+"""A mistake is an error if the data look wrong by chance with a probability below this value."""
 
 TOO_LONG = "padding inside the length"
 AFTER = "data after the length"
@@ -81,9 +80,7 @@ class Batch:
 
     @property
     def fits(self) -> bool:
-        """True if `x` is not empty and has one length for each sequence, so that both can be
-        compared.
-        """
+        """True if `x` is not empty, and has one length for each sequence."""
         return len(self.n) == self.size and self.x.numel() > 0
 
     @cached_property
@@ -116,8 +113,7 @@ class Batch:
 
     @cached_property
     def padding(self) -> BoolArray | None:
-        """`(B, T)` true where a cell has the padding's value; `None` if this value cannot be
-        determined.
+        """`(B, T)` true where a cell has the padding's value; `None` if the value is unknown.
 
         If there is no padding, zero counts as its value. If all cells of the padding contain NaN,
         the value is NaN. The value cannot be determined if the padding is not constant, or if it is
@@ -183,8 +179,7 @@ def _numbers(lengths: object) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Another way to read the batch: different cells are data, and all remaining cells have the
-    padding's value.
+    """Another way to read the batch: different cells are data, and all others are padding.
 
     Attributes:
         finding: the finding to report if this reading is right.
@@ -212,9 +207,7 @@ class _Reading:
         return self.real & self.same
 
     def are_marks(self, batch: Batch) -> bool:
-        """Returns whether the data are plausible if every sequence ends in the same number of end
-        marks.
-        """
+        """Returns whether every sequence may end in the same number of end marks."""
         end = self.real.sum(axis=1)
         blank = self.same.all(axis=1)
         marks = int((batch.n - end)[~blank].min(initial=batch.steps))
@@ -225,8 +218,7 @@ class _Reading:
         return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: Batch, marks: int = 0) -> float:
-        """Returns the probability that data have the padding's value by chance where this reading
-        sees padding.
+        """Returns the probability that what this reading takes for padding is data, by chance.
 
         The estimate assumes that data take the padding's value at one rate, and keep it at another.
         By Laplace's rule of succession, what happened at `k` of `n` steps happens at the next step
@@ -274,9 +266,7 @@ class _Reading:
 
 
 def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
-    """Returns the log probability, by Laplace's rule of succession, that the next `more` cells are
-    all hits.
-    """
+    """Returns the log probability, by Laplace's rule, that the next `more` cells are all hits."""
     k = int(hits.sum()) + 1
     n = int(tried.sum()) + 2
     return math.lgamma(k + more) - math.lgamma(k) - math.lgamma(n + more) + math.lgamma(n)
@@ -296,9 +286,7 @@ def judge(batch: Batch) -> Iterator[Finding]:
 
 
 def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
-    """Returns a reading's finding, whose message says how certain it is; `None` if chance explains
-    the data.
-    """
+    """Returns a reading's finding and how certain it is; `None` if chance explains the data."""
     finding = reading.finding
     inside = int(reading.inside.sum())
     others = count(int(reading.real.sum()), "other step")
@@ -403,9 +391,7 @@ def _close(cells: Tensor, others: Tensor) -> bool:
 
 
 def _alike(cells: Tensor, group: IntArray) -> bool:
-    """Returns whether cells are equal within each group but not across groups. Groups of one cell
-    do not count.
-    """
+    """Returns whether cells are equal within groups of two or more, but not across groups."""
     _, first, which, size = np.unique(
         group, return_index=True, return_inverse=True, return_counts=True
     )
@@ -416,9 +402,7 @@ def _alike(cells: Tensor, group: IntArray) -> bool:
 
 
 def _dropped(cells: Tensor) -> bool:
-    """Returns whether the cells look like copies of one vector after dropout, with each feature
-    kept or set to zero.
-    """
+    """Returns whether the cells look like copies of one vector after dropout."""
     highest = cells.amax(0)
     vector = highest.where(highest > 0, cells.amin(0))
     kept = cells[:, vector != 0] != 0
@@ -461,9 +445,7 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
 def _lying(
     batch: Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1
 ) -> Iterator[_Reading]:
-    """Yields a reading in which the data are the cells in `real`, if all other cells have the same
-    value.
-    """
+    """Yields a reading whose data are the cells in `real`, if all others have the same value."""
     same, cell = batch.value(*_last_of(~real))
     if same[~real].all():
         astray = real & ~batch.mask
@@ -476,8 +458,7 @@ def _lying(
 
 
 def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Reading]:
-    """Yields readings in which sequences end elsewhere, because the cells that `same` marks at
-    their ends are padding.
+    """Yields readings in which the cells at the ends of sequences that `same` marks are padding.
 
     In the first reading, every sequence ends where its data end. In the second, only the sequences
     whose data continue beyond their lengths end elsewhere.
@@ -559,7 +540,7 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
 
 
 def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
-    """Returns a legitimate reason why data may continue beyond the lengths; empty if there is none."""
+    """Returns a good reason for data beyond the lengths; empty if there is none."""
     n = batch.n
     late = read > n
     by = int((read - n).max())
@@ -579,9 +560,7 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
 
 
 def _choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> float:
-    """Returns the logarithm of the number of possible mistakes of the kind in `n`, if the data end
-    at `read`.
-    """
+    """Returns the logarithm of the number of mistakes like `n`, if the data end at `read`."""
     wrong = read != n
     size = int(wrong.sum())
     other = max(batch.steps - 1, 1)

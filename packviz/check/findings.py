@@ -1,4 +1,4 @@
-"""Presents what a check of a model or a batch has found, as text and as a picture. This module does not need torch."""
+"""Presents what a check of a batch has found, as text and as a picture, without torch."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ class Finding(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Findings(Drawing, Sequence[Finding]):
-    """The findings of a check, most serious first. Findings of the same level keep the order in
-    which they were found.
+    """The findings of a check, most serious first, and otherwise as they were found.
 
     Attributes:
         title: the name of the model, or a description of the batch.
@@ -119,7 +118,7 @@ class Findings(Drawing, Sequence[Finding]):
 
     @property
     def headline(self) -> str:
-        """The title and the number of findings of each level, such as `✗ Network: 1 error, 2 warnings`."""
+        """The title and the number of findings of each level, as in `✗ x: 1 error, 2 warnings`."""
         mark = "✓"
         counts = ["undecided"] if self.undecided else []
         for level in LEVELS:

@@ -1,5 +1,4 @@
-"""Provides the entries of the error museum: mistakes with packed sequences, with their causes and
-fixes.
+"""Provides the entries of the error museum: mistakes with their causes and fixes.
 
 The texts are in museum.toml. Notebooks 14 and 15 demonstrate most of the mistakes that raise no
 error, all surprises, and some of the errors. `explain` finds the entry for an error text, and
@@ -179,8 +178,7 @@ Attempt = Callable[..., Any]
 
 @contextmanager
 def entry(name: str) -> Iterator[Attempt]:
-    """Runs a `with` block that makes a mistake, and then prints the entry's card with the messages
-    of this run.
+    """Runs a block that makes a mistake, and prints the entry's card with this run's messages.
 
     `entry` catches and shows every error, except for a failed assertion, which it raises again.
 
@@ -216,8 +214,9 @@ def entry(name: str) -> Iterator[Attempt]:
 
 
 def _message(error: Exception) -> str:
-    """Returns the type and the first line of an exception, without torch's numbers for ragged
-    sizes, which depend on how many jagged tensors were made before.
+    """Returns the type and the first line of an exception.
+
+    It omits torch's numbers for ragged sizes, which count the jagged tensors made before.
     """
     line = str(error).partition("\n")[0]
     message = f"{type(error).__name__}: {line}".rstrip(": ")
@@ -270,8 +269,7 @@ class Matches(HasText, Sequence[Entry]):
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains, given the text of an error with packed sequences, why it happens and what to do
-    about it.
+    """Explains why an error with packed sequences happens, given its text, and what to do.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D
         cuda:0 Long tensor")
@@ -344,9 +342,7 @@ _IDLE = " and are can does for from got how not the this two what why "
 
 
 def _by_words(text: str) -> Matches:
-    """Returns up to three entries that share words with a text. A word counts more if it is rare
-    in the museum.
-    """
+    """Returns up to three entries that share words with a text. Rare words count more."""
     titles = {entry: _words(f"{entry.name} {entry.words}") for entry in ENTRIES}
     bodies = {entry: _words(f"{entry.why} {entry.fix} {entry.texts}") for entry in ENTRIES}
     in_titles = Counter(word for words in titles.values() for word in words)

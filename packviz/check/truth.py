@@ -1,4 +1,4 @@
-"""Finds out which padded and which packed results of an RNN are right, by running each sequence alone."""
+"""Finds out which padded and packed results are right, by running each sequence alone."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from packviz.draw.text import count
 
 @dataclass(frozen=True)
 class Answer:
-    """A record of which results of an RNN are right when the RNN runs on padded data, or on packed
-    data.
+    """A record of which results of an RNN are right on padded data, or on packed data.
 
     Attributes:
         layers: number of layers, 1 or 2.
@@ -44,14 +43,14 @@ class Answer:
 
 
 QUESTIONS = {
-    "outputs, forward": "the forward half of the outputs at real steps; with one direction, all of them",
+    "outputs, forward": "the forward half of the outputs at real steps, or all of them",
     "outputs, reverse": "the reverse half of the outputs at real steps",
     "h_n": "the final hidden states of every layer and direction",
     "c_n": "the final cell states of every layer and direction",
-    "output at len-1, forward": "the forward half of output at each last real step, as the last layer's forward h_n",
-    "output at len-1, reverse": "the reverse half of output at these steps, as the last layer's reverse h_n",
-    "output[:, -1], forward": "the forward half of output at the batch's last step, as the last layer's forward h_n",
-    "output[:, 0], reverse": "the reverse half of output at step 0, as the last layer's reverse h_n",
+    "output at len-1, forward": "its forward half at each last real step, as the last layer's forward h_n",
+    "output at len-1, reverse": "its reverse half at these steps, as the last layer's reverse h_n",
+    "output[:, -1], forward": "its forward half at the last step, as the last layer's forward h_n",
+    "output[:, 0], reverse": "its reverse half at step 0, as the last layer's reverse h_n",
 }
 """The questions that a truth table answers for padded and for packed data, each with its meaning.
 An RNN without a cell state has no `c_n`."""
@@ -74,9 +73,7 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table, with a mark and a word for each question, method and RNN, followed by the
-        conclusions.
-        """
+        """The table: a mark for each question, method and RNN, followed by the conclusions."""
         methods = {
             method: [answer for answer in self.answers if answer.method == method]
             for method in ("padded", "packed")
@@ -123,8 +120,7 @@ _CONCLUSIONS = {
 
 
 def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
-    """Runs small RNNs on a padded and a packed batch of 5, 3 and 2 steps, and reports which results
-    are right.
+    """Reports which results of small RNNs are right on a batch of 5, 3 and 2 steps.
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
@@ -156,7 +152,7 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
 def _right(
     result: Run, alone: list[Run], layout: Layout, directions: int
 ) -> dict[str, bool | None]:
-    """Returns which results of a batch-first run equal the results of running each sequence alone."""
+    """Returns which results of a batch-first run equal those of running each sequence alone."""
     equal = partial(torch.allclose, atol=1e-5)
     output = result.output
     real = output[torch.tensor(layout.mask)]

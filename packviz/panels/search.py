@@ -1,4 +1,4 @@
-"""Shows the error museum in a panel: paste an error message, and see the entries that explain it."""
+"""Shows the error museum in a panel: paste an error message, and see what explains it."""
 
 from __future__ import annotations
 
