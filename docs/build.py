@@ -36,7 +36,7 @@ from packviz.draw import palette
 DOCS = Path(__file__).resolve().parent
 REPO = DOCS.parent
 RINGS = {
-    "The library": ("core.", "draw.", "count.flops.", "check.states.", "ops.masks."),
+    "The library": ("core.", "draw.", "count.flops.", "check.compare.", "ops.masks."),
     "Fast execution": ("ops.",),
     "Judging and measuring": ("check.", "measure."),
     "Panels": ("panels.",),

@@ -12,7 +12,7 @@ from packviz.panels.lengths import MOST_CELLS, lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
 
 if TYPE_CHECKING:
-    from packviz.check.states import StatesComparison
+    from packviz.check.compare import StatesComparison
 
 HIDDEN, INPUT = 4, 3
 WHOLE = "distance from packed"
@@ -96,7 +96,7 @@ class StatesPanel(Panel):
     def _both(self, layout: Layout) -> Any:
         import torch
 
-        from packviz.check.states import compare
+        from packviz.check.compare import compare
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)

@@ -297,6 +297,25 @@ def test_nan_in_the_padding():
     assert not pv.diagnose(x, [5, 3, 2], True)
 
 
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+@pytest.mark.parametrize("dtype", [bool, int])
+def test_a_mask_in_place_of_lengths(kind, dtype):
+    x = batch([5, 3, 2])
+    mask = kind(pv.real_mask([5, 2, 2], 5).numpy().astype(dtype))
+    assert repr(pv.diagnose(x, mask, True)) == repr(pv.diagnose(x, [5, 2, 2], True))
+
+
+def test_tags_whose_padding_comes_back_as_zero():
+    tags = torch.randint(0, 4, (3, 5)).masked_fill(~pv.real_mask([5, 3, 2]), -100)
+    (found,) = [f for f in pv.diagnose(tags, [5, 3, 2], True) if f.rule == "padding not restored"]
+    assert found.level == "info"
+    packed = pack_padded_sequence(tags, [5, 3, 2], True)
+    assert not torch.equal(pad_packed_sequence(packed, True)[0], tags)
+    names = {"pad_packed_sequence": pad_packed_sequence, "packed": packed}
+    assert torch.equal(eval(found.fix, names)[0], tags)
+    assert "padding not restored" not in rules(batch([5, 3, 2]).long(), [5, 3, 2], True)
+
+
 # Width.
 
 
@@ -305,7 +324,7 @@ def test_a_width_that_unpacking_does_not_keep():
     (found,) = pv.diagnose(x, [5, 3, 2], True)
     assert (found.level, found.rule) == ("info", "narrower when unpacked")
     output, _ = pad_packed_sequence(pack_padded_sequence(x, [5, 3, 2], True), True)
-    assert f"returns {output.shape[1]} steps or, on" in found.message
+    assert f"returns {output.shape[1]} steps or, in" in found.message
 
 
 # A packed sequence, and the order in which it comes back.
@@ -454,25 +473,14 @@ def test_a_state_with_other_rows():
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        (([1, 2], [1, 2]), TypeError, "x is a list; give the padded batch as a tensor (T, B, …)"),
-        (
-            (pack_padded_sequence(X, [3, 3]), [3, 3]),
-            TypeError,
-            "x is a PackedSequence; give the padded batch as a",
-        ),
+        (([1, 2], [1, 2]), TypeError, "x must be a tensor, got list"),
+        ((pack_padded_sequence(X, [3, 3]), [3, 3]), TypeError, "x is a PackedSequence: unpack it"),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
         ((X.to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give a dense one"),
-        ((X, "ab"), ValueError, "lengths must be a list or a tensor of numbers, got 'ab'"),
-        (
-            (X, [[3, 2]]),
-            ValueError,
-            "lengths must hold one number per sequence, got torch.int64 of",
-        ),
-        (
-            (X, torch.ones(2).bool()),
-            ValueError,
-            "lengths must hold one number per sequence, got torch",
-        ),
+        ((X, "ab"), ValueError, "lengths must hold one number per sequence, got 'ab'"),
+        ((X, [[3, 2]]), ValueError, "lengths must hold one number per sequence, got [[3, 2]]"),
+        ((X, torch.ones(2).bool()), ValueError, "lengths must hold one number per sequence, got"),
+        ((X, torch.tensor([[0, 1, 1], [1, 1, 1]])), ValueError, "mask row 0 has padding at"),
         ((X, [3, 2], False, X), TypeError, "packed has no 'batch_sizes'"),
     ],
 )
