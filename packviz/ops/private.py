@@ -43,22 +43,19 @@ def kernel(mode: str) -> Callable[..., Any]:
 LSTM = 2
 
 
-def fused_lstm(taken: Sequence[Tensor], trains: bool) -> Sequence[Tensor]:
+def fused_lstm(taken: Sequence[Tensor]) -> Sequence[Tensor]:
     """Runs one direction of an LSTM layer with oneDNN.
 
     Args:
         taken: the input `(t, n, I)`, the weights of the input and of the state, both biases, `h`
             and `c`. All are contiguous.
-        trains: whether to keep a workspace for the backward pass.
 
     Returns:
-        The output, both final states and the workspace.
+        The output, both final states, and a workspace for the backward pass.
     """
-    size = taken[-1].shape[1]
-    with torch.set_grad_enabled(trains):  # without gradients, the operator keeps no workspace
-        return torch.mkldnn_rnn_layer(  # type: ignore[no-any-return]
-            *taken, False, [], LSTM, size, 1, True, False, False, trains
-        )
+    options = False, [], LSTM, taken[-1].shape[1], 1, True, False, False, True  # type: ignore[var-annotated]
+    with torch.enable_grad():  # otherwise the operator keeps no workspace
+        return torch.mkldnn_rnn_layer(*taken, *options)  # type: ignore[no-any-return]
 
 
 def fused_lstm_backward(

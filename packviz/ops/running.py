@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.cuts import best_cuts, predict
+from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_dense, require_values
-from packviz.ops import original, packing
-from packviz.ops import rectangles as stairs
-from packviz.ops import split
+from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import falling_sizes, is_at_hand, placed
@@ -35,6 +33,7 @@ from packviz.ops.private import (
     may_have_hooks,
     storage,
 )
+from packviz.ops.rectangles import Grid, can_freeze
 from packviz.ops.torch_kernels import flat_weights, is_fused, layers
 
 METHODS = ("auto", "packed", "frozen", "split", "staircase")
@@ -293,11 +292,11 @@ def _run(
     ):  # the caller's tensor may be a buffer for the next states, or have any strides
         own_hx = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
         batch = batch._replace(hx=_as_state(own_hx))
-    if plan.method == "split":
-        return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)))
-    if len(plan.cuts) == 2 and max(n) == min(n):
+    by_step = plan.method == "split"
+    if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
         return _as_it_is(batch)
-    return _through(batch, functools.partial(stairs.run, grid=_grid(n, plan.cuts, x.device)))
+    cuts = every_cut(n) if by_step else plan.cuts
+    return _through(batch, _grid(n, cuts, x.device), by_step)
 
 
 def _run_packed(
@@ -368,7 +367,7 @@ def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
             method = "split"  # oneDNN has no LSTM with projections
         elif wasted and rnn.mode == "RNN_RELU":
             method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
-        elif wasted and rnn.mode == "LSTM" and not stairs.can_freeze(weights):
+        elif wasted and rnn.mode == "LSTM" and not can_freeze(weights):
             method = "packed"
     return Plan(method, cuts, "")
 
@@ -395,7 +394,7 @@ def _planned(
     fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
     plan = _chosen(rnn, n, training, device, fused)
     freezes = fused and plan.method in ("frozen", "staircase") and max(n) > min(n)
-    if freezes and not stairs.can_freeze(weights):
+    if freezes and not can_freeze(weights):
         return Plan("packed", uncut, "some weights are too large, or not finite, to freeze a state")
     return plan
 
@@ -493,28 +492,30 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     return h, like.new_zeros(rows, batch, rnn.hidden_size) if rnn.proj_size else h
 
 
-def _through(batch: _Batch, run_layer: Callable[..., Any]) -> tuple[Tensor, State]:
+def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     """Runs all layers in turn."""
     rnn = batch.rnn
     states = batch.states or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    h_0 = states[0]
+    c_0 = states[1] if len(states) > 1 else None
     directions = 2 if rnn.bidirectional else 1
     source = batch.source
     out = batch.x
-    finals = []
+    h_n = []
+    c_n = []
     for i, layer in enumerate(layers(rnn, batch.weights)):
         is_last = i == rnn.num_layers - 1
         target = batch.source._replace(steps=batch.width if is_last else max(batch.n))
-        h, c = (*(s[i * directions : (i + 1) * directions] for s in states), None)[:2]
-        out, *final = run_layer(
-            layer, out, h, c, source=source, target=target, padding_value=batch.padding_value
-        )
-        finals.append(final)
+        task = one_layer.Task(layer, grid, by_step, source, target, batch.padding_value)
+        own = slice(i * directions, (i + 1) * directions)
+        out, h, c = one_layer.run(task, out, h_0[own], None if c_0 is None else c_0[own])
+        h_n.append(h)
+        if c is not None:
+            c_n.append(c)
         if rnn.dropout and not is_last:
             out = nn.functional.dropout(out, rnn.dropout, rnn.training)
         source = target
-    h_n, c_n = zip(*finals, strict=True)
-    results = [torch.cat(h_n)] if c_n[0] is None else [torch.cat(h_n), torch.cat(c_n)]
-    return out, _as_state(results)
+    return out, _as_state([torch.cat(s) for s in (h_n, c_n) if s])
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
@@ -537,18 +538,13 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
 
 
 @functools.lru_cache(maxsize=4)
-def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> stairs.Grid:
-    return stairs.Grid(n, cuts, device)
-
-
-@functools.lru_cache(maxsize=4)
-def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
-    return split.Steps(n, device)
+def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> Grid:
+    return Grid(n, cuts, device)
 
 
 def forget() -> None:
     """Clears the caches for earlier lengths, so that a measurement includes the cost of new lengths."""
-    for cached in (_grid, _steps, choose):
+    for cached in (_grid, choose):
         cached.cache_clear()
 
 

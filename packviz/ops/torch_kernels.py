@@ -11,9 +11,6 @@ from torch import Tensor, nn
 
 from packviz.ops import private
 
-Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's padded output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None` without one, in the caller's order."""
-
 
 class Layer(NamedTuple):
     """One layer of an RNN, with all of its directions.
