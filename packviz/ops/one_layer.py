@@ -102,10 +102,8 @@ class _Layer(torch.autograd.Function):
     ) -> Result:
         ctx.set_materialize_grads(False)
         ctx.task = task
-        *results, kept = _forward(task, x, h, c, weights, True)
-        if any(ctx.needs_input_grad):
-            ctx.save_for_backward(x, h, c, *weights, *kept)
-        out, h_n, c_n = results
+        out, h_n, c_n, kept = _forward(task, x, h, c, weights, True)
+        ctx.save_for_backward(x, h, c, *weights, *kept)
         return out, h_n, c_n
 
     @staticmethod

@@ -19,10 +19,10 @@ from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.core.validation import require_dense
 from packviz.ops.arguments import require_padded, require_rnn
-from packviz.ops.torch_kernels import flat_names
 from packviz.ops.masks import Lengths, lengths_tensor
 from packviz.ops.private import parameters, recorded, share_names, storage
 from packviz.ops.running import State, check_method, is_plain, run
+from packviz.ops.torch_kernels import flat_names
 
 _TAKEN = (
     "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"

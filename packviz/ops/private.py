@@ -54,8 +54,10 @@ def fused_lstm(taken: Sequence[Tensor]) -> Sequence[Tensor]:
         The output, both final states, and a workspace for the backward pass.
     """
     options = False, [], LSTM, taken[-1].shape[1], 1, True, False, False, True  # type: ignore[var-annotated]
+    run: Any = torch.mkldnn_rnn_layer
     with torch.enable_grad():  # otherwise the operator keeps no workspace
-        return torch.mkldnn_rnn_layer(*taken, *options)  # type: ignore[no-any-return]
+        results: Sequence[Tensor] = run(*taken, *options)
+    return results
 
 
 def fused_lstm_backward(

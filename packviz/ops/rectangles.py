@@ -139,7 +139,8 @@ class Grid:
         step = self._step
         if direction:
             step = np.where(self._is_real, self._last_step - step, step)
-        return shape.rows(self._sequence, step)
+        rows: IntArray = shape.rows(self._sequence, step)
+        return rows
 
     def _source(self, shape: Padded, direction: int) -> Tensor:
         (rows,) = placed(self._device, self._rows(shape, direction))
@@ -212,10 +213,11 @@ def backward_fused(
     weights: Sequence[Tensor],
     kept: Sequence[Tensor],
     d_cells: Tensor,
-    d_ended: Tensor,
+    d_ended: Tensor | None,
     needs_input: bool,
 ) -> Backward:
     """Computes the gradients of what `forward_fused` takes."""
+    assert d_ended is not None
     features = weights[0].shape[1]
     d_h = d_c = d_ended[:0]
     d_parts: list[Tensor] = []

@@ -12,7 +12,7 @@ computed for all steps at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -59,7 +59,7 @@ def backward(
     dh = torch.zeros_like(h)
     of_input, of_state = weights[:2]
     inner = None  # the gradient of the state's share of the last gate, if that differs
-    last = []
+    last: list[Tensor] = []
     if d_ended is not None:
         projection = weights[-1] if layer.is_projected else None
         c, y, *saved = saved
@@ -89,15 +89,10 @@ def _before(grid: Grid, first: Tensor, states: Tensor) -> Tensor:
     return torch.cat([first, states.index_select(0, grid.before)])
 
 
-def _along(grid: Grid, *tensors: Tensor) -> Iterator[Any]:
-    """Yields, for each time step, the number of running sequences and each tensor's rows."""
+def _along(grid: Grid, *tensors: Tensor) -> list[Any]:
+    """Returns, for each time step, the number of running sequences and each tensor's rows."""
     sizes = grid.batch_sizes
-    return zip(sizes, *(t.split(sizes) for t in tensors), strict=True)  # type: ignore[no-untyped-call]
-
-
-def _back(grid: Grid, *tensors: Tensor) -> Iterator[Any]:
-    """Yields what `_along` yields, from the last step to the first."""
-    return reversed(list(_along(grid, *tensors)))
+    return list(zip(sizes, *(t.split(sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
 
 
 def _rnn(
@@ -120,7 +115,7 @@ def _rnn_back(
     grid: Grid, of_state: Tensor, y: Tensor, dy: Tensor, dh: Tensor, is_relu: bool
 ) -> Tensor:
     d_gates = (y > 0).to(y.dtype) if is_relu else 1 - y * y
-    for n, gate, g in _back(grid, d_gates, dy):
+    for n, gate, g in reversed(_along(grid, d_gates, dy)):
         running = dh[:n]
         torch.mm(gate.mul_(g.add_(running)), of_state, out=running)
     return d_gates
@@ -163,7 +158,7 @@ def _gru_back(
     torch.mul(factor, r, out=d_n)
     sigmoid_backward(_before(grid, h, y) - n_gate, z, grad_input=d_z)
     sigmoid_backward(factor * inner, r, grad_input=d_r)
-    for n, gate, step, g, through in _back(grid, three, d_gates, dy, z):
+    for n, gate, step, g, through in reversed(_along(grid, three, d_gates, dy, z)):
         running = dh[:n]
         gate.mul_(g.add_(running).unsqueeze(1))
         torch.mm(step, of_state, out=running).addcmul_(g, through)
@@ -218,9 +213,8 @@ def _lstm_back(
     tanh_backward(i, n_gate, grad_input=d_n)
     sigmoid_backward(bent, o, grad_input=d_o)
     through = tanh_backward(o, bent, grad_input=torch.empty_like(bent))
-    for n, by_c, by_h, step, g, into_c, keep in _back(
-        grid, four[:, :3], d_o, d_gates, dy, through, f
-    ):
+    steps = _along(grid, four[:, :3], d_o, d_gates, dy, through, f)
+    for n, by_c, by_h, step, g, into_c, keep in reversed(steps):
         running = dh[:n]
         cell = dc[:n]
         g.add_(running)

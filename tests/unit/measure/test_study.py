@@ -15,7 +15,7 @@ from packviz.measure import provenance, rnn_calls
 from packviz.measure import study as form
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Timing
-from packviz.ops.tolerance import multiplies_in_tf32
+from packviz.ops.agreement import multiplies_in_tf32
 from packviz.studies import savings
 
 seen = []

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from packviz.ops import agreement, tolerance
-from packviz.ops.agreement import relative_difference
-from packviz.ops.tolerance import (
+from packviz.ops import agreement
+from packviz.ops.agreement import (
     TOLERANCE,
     full_precision,
     multiplies_in_tf32,
     of_gradients,
     of_states,
+    relative_difference,
 )
 
 
@@ -84,13 +84,13 @@ def test_every_torch_is_asked_in_its_own_way(monkeypatch, kind):
 def test_the_relative_error_is_that_of_the_first_results_that_are_too_far_off():
     right = [torch.ones(2), torch.ones(3), torch.ones(1)]
     near, far = [one * (1 + 1e-6) for one in right], [right[0], right[1] * 1.5, right[2] * 3]
-    error, wrong = agreement.relative_error(near, right, tolerance.of_gradients)
+    error, wrong = agreement.relative_error(near, right, agreement.of_gradients)
     assert (error, wrong) == (pytest.approx(1e-6, rel=0.1), None)
-    assert agreement.relative_error(far, right, tolerance.of_gradients) == (2.0, 1)
-    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], tolerance.of_gradients) == (
+    assert agreement.relative_error(far, right, agreement.of_gradients) == (2.0, 1)
+    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], agreement.of_gradients) == (
         math.inf,
         0,
     )
-    assert agreement.relative_error([], [], tolerance.of_gradients) == (0.0, None)
+    assert agreement.relative_error([], [], agreement.of_gradients) == (0.0, None)
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        agreement.relative_error([], right, tolerance.of_gradients)
+        agreement.relative_error([], right, agreement.of_gradients)
