@@ -207,8 +207,9 @@ def plan(
     if kind not in (None, "cpu", "cuda"):
         return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
-        fused = kind != "cuda" and rnn.mode == "LSTM" and not rnn.proj_size
-        return _chosen(rnn, n, training, kind or "cpu", fused)
+        projected = bool(rnn.proj_size)
+        fused = kind != "cuda" and rnn.mode == "LSTM" and not projected
+        return choose(rnn.mode, n, training, kind or "cpu", fused, projected)
     require_rnn(rnn)
     x: Any = rnn.weight_ih_l0
     if kind:  # on the CPU, because a GPU need not be here
@@ -294,7 +295,7 @@ def _run(
         batch = batch._replace(hx=_as_state(own_hx))
     by_step = plan.method == "split"
     if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
-        return _as_it_is(batch)
+        return _as_it_is(batch) if _is_direct(rnn, batch.weights) else _packed(batch, list(n))
     cuts = every_cut(n) if by_step else plan.cuts
     return _through(batch, _grid(n, cuts, x.device), by_step)
 
@@ -340,10 +341,9 @@ def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, Sta
     how = source.batch_first, max(1, width), batch.padding_value
     out, final = _run(batch.rnn, x, n, hx, method, *how)
     out = out.index_fill(at, empty, batch.padding_value).narrow(time, 0, width)
-    if hx is None:
-        return out, _as_state([s.index_fill(1, empty, 0) for s in _as_tuple(final)])
+    states = batch.states or _as_tuple(_zeros(batch.rnn, batch.x, source.batch))
     finals = []
-    for s, h in zip(_as_tuple(final), batch.states, strict=True):
+    for s, h in zip(_as_tuple(final), states, strict=True):
         finals.append(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)))
     return out, _as_state(finals)
 
@@ -392,19 +392,10 @@ def _planned(
         like = torch.empty(0, dtype=like.dtype, device="cpu")
     device = device or ("cpu" if like.is_cpu else "cuda")
     fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
-    plan = _chosen(rnn, n, training, device, fused)
+    plan = choose(rnn.mode, n, training, device, fused, bool(rnn.proj_size))
     freezes = fused and plan.method in ("frozen", "staircase") and max(n) > min(n)
     if freezes and not can_freeze(weights):
         return Plan("packed", uncut, "some weights are too large, or not finite, to freeze a state")
-    return plan
-
-
-def _chosen(
-    rnn: nn.RNNBase | Spec, n: tuple[int, ...], training: bool, device: str, fused: bool
-) -> Plan:
-    plan = choose(rnn.mode, n, training, device, fused)
-    if rnn.proj_size and device == "cpu" and plan.method == "frozen":
-        return Plan("packed", plan.cuts, "oneDNN has no LSTM with projections")
     return plan
 
 
@@ -524,13 +515,8 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     time = 1 if source.batch_first else 0
     steps = max(n)
     x = x.narrow(time, 0, steps)
-    if _is_direct(rnn, weights):
-        hx = _zeros(rnn, x, source.batch) if hx is None else hx
-        out, final = _kernel(rnn, weights, x, hx, source.batch_first)
-    else:
-        is_other = source.batch_first != rnn.batch_first
-        out, final = getattr(rnn, "_plain", rnn)(x.transpose(0, 1) if is_other else x, hx)
-        out = out.transpose(0, 1) if is_other else out
+    hx = _zeros(rnn, x, source.batch) if hx is None else hx
+    out, final = _kernel(rnn, weights, x, hx, source.batch_first)
     if width > steps:
         out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
     # The kernel keeps its output for the backward pass, so the caller may change only a copy.
@@ -599,9 +585,8 @@ def _checked(
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
-    if x.layout is not torch.strided or x.is_nested or x.is_meta:
-        require_dense("x", x)
-        require_values("x", x)
+    require_dense("x", x)
+    require_values("x", x)
     shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
     require_features(rnn, shape, batch_first)
     whole = lengths_tensor(lengths)
