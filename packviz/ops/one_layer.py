@@ -75,10 +75,9 @@ def _forward(
     outs: list[Tensor] = []
     c_n = []
     kept = []
-    for direction, own in enumerate(layer.holding(weights).weights):
+    for direction, own in enumerate(layer.holding(weights)):
         cells = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(task.source, direction))
-        if len(grid.waste):
-            cells = cells.index_fill_(0, grid.waste, 0)
+        cells = cells.index_fill_(0, grid.waste, 0)
         first = [s[direction].index_select(0, grid.order) for s in (h, c) if s is not None]
         own_outs, ended, own_kept = forward(layer, grid, own, cells, *first)
         outs += own_outs
@@ -136,7 +135,7 @@ def _backward(
     d_c_0 = []
     d_weights: list[Tensor | None] = []
     each = len(kept) // layer.directions
-    for direction, own in enumerate(layer.holding(weights).weights):
+    for direction, own in enumerate(layer.holding(weights)):
         d_cells = x.new_zeros(grid.n_cells, layer.output_size)
         if d_out is not None:
             d_own = d_out.view(-1, layer.directions, layer.output_size)[:, direction]

@@ -134,13 +134,12 @@ def may_derive_otherwise() -> bool:
 def is_batched(tensor: Tensor | None) -> bool:
     """Returns whether a tensor stands for many, because `vmap` is active.
 
-    If torch lacks a private name used here, the result is False, so a vectorised Jacobian of `run`
-    raises an error.
+    If torch lacks a private name used here, this function raises an error.
     """
-    functorch = getattr(torch._C, "_functorch", None)
-    kinds = ("is_batchedtensor", "is_legacy_batchedtensor")
-    known = [getattr(functorch, kind) for kind in kinds if hasattr(functorch, kind)]
-    return tensor is not None and any(is_kind(tensor) for is_kind in known)
+    if tensor is None:
+        return False
+    functorch = torch._C._functorch
+    return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
 VERSION = "_version"

@@ -16,7 +16,8 @@ final states are still exact, for three reasons:
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -34,9 +35,6 @@ FREEZE = 1e38
 
 LARGEST = 1e15
 """The largest norm of a weight for which `FREEZE` outweighs everything else that a gate receives."""
-
-FREEZE_IN_HALF, LARGEST_IN_HALF = 6e4, 100.0
-"""The same in float16, whose largest number is 65,504."""
 
 MOST_SHAPES = 8
 """The largest number of padded shapes for which the indices of one batch are kept."""
@@ -58,14 +56,15 @@ def can_freeze(weights: Sequence[Tensor]) -> bool:
 
     In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
     that a projection computes from such numbers. With weights whose norm is at most `LARGEST`, all
-    of this is less than `FREEZE`. On a GPU, the norms are not checked, because the processor would
+    of this is less than `FREEZE`, which float16 cannot hold. On a GPU, the norms are not checked, because the processor would
     have to wait for them.
     """
+    if weights[0].dtype == torch.float16:
+        return False
     if not weights[0].is_cpu:
         return True
-    largest = LARGEST_IN_HALF if weights[0].dtype == torch.float16 else LARGEST
     with torch.no_grad():  # a comparison with NaN is false
-        return all(float(torch.linalg.vector_norm(weight)) <= largest for weight in weights)
+        return all(float(torch.linalg.vector_norm(weight)) <= LARGEST for weight in weights)
 
 
 class Grid:
@@ -168,18 +167,13 @@ def forward(
     if not cells.is_cpu:
         weights = in_one_piece(weights)
     options = layer.bias, 1, 0.0, torch.is_grad_enabled(), False, False
-    outs = []
-    ended = []
-    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
-    for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
+
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
         hx = h[None] if c is None else (h[None], c[None])
-        out, *final = kernel(layer.mode)(part.view(*size, -1), hx, weights, *options)
-        outs.append(out.flatten(0, 1))
-        h = final[0][0][:left]
-        if c is not None:
-            ended.append(final[1][0][left:])
-            c = final[1][0][:left]
-    return outs, torch.cat(ended[::-1]) if ended else None, []
+        out, *final = kernel(layer.mode)(x, hx, weights, *options)
+        return out, *(state[0] for state in final)
+
+    return *_each(grid, cells, h, c, call), []
 
 
 def forward_fused(
@@ -190,21 +184,39 @@ def forward_fused(
     if len(weights) == 2:
         zeros = weights[0].new_zeros(len(weights[0]))
         weights = [*weights, zeros, zeros]
-    outs = []
-    ended = []
     kept: list[Tensor] = []
-    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
-    for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
-        every = (part.view(*size, -1), *weights, h, c)
+
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+        every = (x, *weights, h, cast(Tensor, c))
         taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
         results = fused_lstm(taken)
-        kept += [*taken, *results]
-        out, h_n, c_n, _ = results
+        kept.extend([*taken, *results])
+        return results[:3]
+
+    return *_each(grid, cells, h, c, call), kept
+
+
+def _each(
+    grid: Grid,
+    cells: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    call: Callable[[Tensor, Tensor, Tensor | None], Sequence[Tensor]],
+) -> tuple[list[Tensor], Tensor | None]:
+    """Calls a kernel for each rectangle. It takes a rectangle `(t, n, I)`, `h` and `c`, and returns
+    the output and the final states.
+    """
+    outs = []
+    ended = []
+    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
+        out, h, *rest = call(part.view(*size, -1), h, c)
         outs.append(out.flatten(0, 1))
-        ended.append(c_n[left:])
-        h = h_n[:left]
-        c = c_n[:left]
-    return outs, torch.cat(ended[::-1]), kept
+        h = h[:left]
+        for state in rest:
+            ended.append(state[left:])
+            c = state[:left]
+    return outs, torch.cat(ended[::-1]) if ended else None
 
 
 def backward_fused(
@@ -245,11 +257,10 @@ def _freezing(
     """Returns the weights and the cells of an LSTM with the column that freezes its state in the padding."""
     if c is None or not len(grid.waste):
         return weights, cells
-    freeze = FREEZE_IN_HALF if cells.dtype == torch.float16 else FREEZE
     column = cells.new_zeros(len(weights[0]), 1)
     input_gate, forget_gate, *_ = column.chunk(4)
-    input_gate.fill_(-freeze)
-    forget_gate.fill_(freeze)
+    input_gate.fill_(-FREEZE)
+    forget_gate.fill_(FREEZE)
     marks = cells.new_zeros(len(cells), 1).index_fill_(0, grid.waste, 1)
     frozen = torch.cat([weights[0], column], 1)
     return [frozen, *weights[1:]], torch.cat([cells, marks], 1)

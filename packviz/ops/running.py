@@ -89,8 +89,8 @@ def run(
     Some cases need another method than the one that you name. The state of an `nn.RNN` with ReLU
     could grow without bound in the padding, and oneDNN has no LSTM with projections, so `"split"`
     replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are too large to
-    freeze its state exactly (with a norm above 1e15), or not finite, `"packed"` does. On a GPU, such
-    weights are not looked for, because `run` never waits for a GPU.
+    freeze its state exactly (with a norm above 1e15), not finite, or in float16, `"packed"` does. On
+    a GPU, such norms are not looked for, because `run` never waits for a GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
     `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
@@ -155,6 +155,8 @@ def run(
         raise TypeError(
             "x is packed, so it has its own lengths and stays packed; pass only hx and method with it"
         )
+    if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
+        raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     return _runner()(*arguments)
 
@@ -214,7 +216,7 @@ def plan(
     x: Any = rnn.weight_ih_l0
     if kind:  # on the CPU, because a GPU need not be here
         x = torch.empty(0, dtype=x.dtype, device="cpu")
-    return _planned(rnn, _weights(rnn, x), n, training, kind)
+    return _planned(rnn, _weights(rnn, x), n, training, x, kind)
 
 
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
@@ -354,7 +356,7 @@ def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
     if method == "auto" or not weights:
         leaves = (batch.x, *batch.states, *weights)
         training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
-        return _planned(rnn, weights, n, training)
+        return _planned(rnn, weights, n, training, batch.x)
     cuts: tuple[int, ...] = (0, max(n))
     if method == "staircase":
         cuts = best_cuts(n, CALL)
@@ -377,9 +379,13 @@ def _planned(
     weights: Sequence[Tensor],
     n: tuple[int, ...],
     training: bool,
+    like: Tensor,
     device: str | None = None,
 ) -> Plan:
-    """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree."""
+    """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree.
+
+    The batch will have the dtype of `like`, and its device unless another one is given.
+    """
     uncut = (0, max(n))
     if not IS_TESTED:
         return Plan("packed", uncut, f"packviz has not been tested on torch {torch.__version__}")
@@ -387,9 +393,6 @@ def _planned(
         return Plan(
             "packed", uncut, "only this method calls the module itself, as this RNN requires"
         )
-    like = weights[0]
-    if device:
-        like = torch.empty(0, dtype=like.dtype, device="cpu")
     device = device or ("cpu" if like.is_cpu else "cuda")
     fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
     plan = choose(rnn.mode, n, training, device, fused, bool(rnn.proj_size))
@@ -523,9 +526,7 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     return out.clone(memory_format=torch.contiguous_format), final
 
 
-@functools.lru_cache(maxsize=4)
-def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> Grid:
-    return Grid(n, cuts, device)
+_grid = functools.lru_cache(maxsize=4)(Grid)
 
 
 def forget() -> None:
