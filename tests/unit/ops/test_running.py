@@ -287,20 +287,6 @@ def test_second_derivatives_are_those_of_torchs_packed_rnn(sample, tolerance, me
     same(second(sample.run(method)), second(sample.expected()), tolerance)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("cell", CELLS)
-def test_frozen_weights_and_inputs(cell, method):
-    batch = case(cell, num_layers=2)
-    for parameter in list(batch.rnn.parameters())[::2]:
-        parameter.requires_grad_(False)
-    same(batch.gradients(batch.run(method)), batch.gradients(batch.expected()))
-    batch.x.requires_grad_(False)
-    same(batch.gradients(batch.run(method)), batch.gradients(batch.expected()))
-    for parameter in batch.rnn.parameters():
-        parameter.requires_grad_(False)
-    assert not batch.run(method)[0].requires_grad
-
-
 # Extreme weights, bfloat16, batched gradients.
 
 HUGE = st.sampled_from([1.0, -1.0, 1e4, -1e4, -4e4, 1e5, 1e13, 1e30, -1e30, math.inf, math.nan])
