@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from packviz.ops import agreement, tolerance
-from packviz.ops.agreement import relative_difference
-from packviz.ops.tolerance import (
+from packviz.ops import agreement
+from packviz.ops.agreement import (
     TOLERANCE,
     full_precision,
     multiplies_in_tf32,
     of_gradients,
     of_states,
+    relative_difference,
 )
 
 
@@ -23,9 +23,9 @@ def test_rounding_passes_and_more_does_not(dtype):
     torch.manual_seed(0)
     lstm, x = nn.LSTM(8, 16), torch.randn(20, 4, 8)
     wanted = lstm(x)[0]
-    found = lstm.to(dtype)(x.to(dtype))[0]
+    rounded = lstm.to(dtype)(x.to(dtype))[0]
     if dtype != torch.float64:  # the reference is float32
-        assert relative_difference(found, wanted) <= of_states(dtype, "cpu")
+        assert relative_difference(rounded, wanted) <= of_states(dtype, "cpu")
     assert relative_difference(
         wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted
     ) > of_states(dtype, "cpu")
@@ -43,12 +43,20 @@ def test_tf32_is_coarse_where_it_is_on():
 
 
 def test_how_far_apart():
-    one = torch.tensor([2.0, -4.0])
-    assert relative_difference(one + 1, one) == 0.25  # relative to the largest
+    values = torch.tensor([2.0, -4.0])
+    assert relative_difference(values + 1, values) == 0.25  # relative to the largest
     assert of_gradients(torch.int64) == 0
-    assert relative_difference(one, one) == relative_difference(torch.zeros(2), torch.zeros(2)) == 0
+    assert (
+        relative_difference(values, values)
+        == relative_difference(torch.zeros(2), torch.zeros(2))
+        == 0
+    )
     assert relative_difference(torch.ones(2), torch.zeros(2)) > 1e9
-    assert relative_difference(one * math.nan, one) == relative_difference(one, one / 0) == math.inf
+    assert (
+        relative_difference(values * math.nan, values)
+        == relative_difference(values, values / 0)
+        == math.inf
+    )
     assert relative_difference(torch.zeros(0), torch.zeros(0)) == 0
     masked = torch.tensor([2.0, -4.0, -math.inf])
     assert relative_difference(masked, masked) == 0
@@ -83,14 +91,15 @@ def test_every_torch_is_asked_in_its_own_way(monkeypatch, kind):
 
 def test_the_relative_error_is_that_of_the_first_results_that_are_too_far_off():
     right = [torch.ones(2), torch.ones(3), torch.ones(1)]
-    near, far = [one * (1 + 1e-6) for one in right], [right[0], right[1] * 1.5, right[2] * 3]
-    error, wrong = agreement.relative_error(near, right, tolerance.of_gradients)
+    near = [values * (1 + 1e-6) for values in right]
+    far = [right[0], right[1] * 1.5, right[2] * 3]
+    error, wrong = agreement.relative_error(near, right, agreement.of_gradients)
     assert (error, wrong) == (pytest.approx(1e-6, rel=0.1), None)
-    assert agreement.relative_error(far, right, tolerance.of_gradients) == (2.0, 1)
-    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], tolerance.of_gradients) == (
+    assert agreement.relative_error(far, right, agreement.of_gradients) == (2.0, 1)
+    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], agreement.of_gradients) == (
         math.inf,
         0,
     )
-    assert agreement.relative_error([], [], tolerance.of_gradients) == (0.0, None)
+    assert agreement.relative_error([], [], agreement.of_gradients) == (0.0, None)
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        agreement.relative_error([], right, tolerance.of_gradients)
+        agreement.relative_error([], right, agreement.of_gradients)
