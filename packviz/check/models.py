@@ -23,7 +23,7 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 Three = tuple[Tensor, Tensor, Tensor]
 
 
-class Network(nn.Module):
+class ExampleModel(nn.Module):
     """A time-first LSTM between two linear layers, for `x` of shape `(T, B, 3)`. Subclasses add `forward`."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Network(nn.Module):
         self.before, self.lstm, self.after = nn.Linear(3, 3), nn.LSTM(3, 7), nn.Linear(7, 2)
 
 
-class FixedLength(Network):
+class FixedLength(ExampleModel):
     """A network that runs its LSTM on all time steps, including the padding, without packing."""
 
     def forward(self, x: Tensor) -> Three:
@@ -40,7 +40,7 @@ class FixedLength(Network):
         return output, h_n, c_n
 
 
-class Sorted(Network):
+class Sorted(ExampleModel):
     """A network that packs a batch sorted by length, runs its LSTM, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
@@ -50,7 +50,7 @@ class Sorted(Network):
         return output, h_n, c_n
 
 
-class Unsorted(Network):
+class Unsorted(ExampleModel):
     """A network that packs a batch in any order (torch sorts it by length), runs its LSTM, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
@@ -60,7 +60,7 @@ class Unsorted(Network):
         return output, h_n, c_n
 
 
-class FinalStates(Network):
+class FinalStates(ExampleModel):
     """A network that packs, and returns only the final states of its LSTM."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ class FinalStates(Network):
         return h_n, c_n
 
 
-class Returned(Network):
+class Returned(ExampleModel):
     """A network that returns the data of a `PackedSequence`."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
@@ -78,7 +78,7 @@ class Returned(Network):
         return result.data, h_n, c_n
 
 
-class UsedByMax(Network):
+class UsedByMax(ExampleModel):
     """A network that passes the data of a `PackedSequence` to an operator that is not an RNN."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class UsedByMax(Network):
         return torch.max(result.data)
 
 
-class MaxOfPadded(Network):
+class MaxOfPadded(ExampleModel):
     """A network that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
 """The networks of the guide: four that its compiler accepts, then two that it rejects."""
 
 
-class ConditionalTagger(Network):
+class ConditionalTagger(ExampleModel):
     """A tagger that packs only if the lengths differ, to save time."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class ConditionalTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PaddedTagger(Network):
+class _PaddedTagger(ExampleModel):
     """A tagger that never packs. It calls its LSTM in `forward`, where `torch.compile` stops."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class _PaddedTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PackedTagger(Network):
+class _PackedTagger(ExampleModel):
     """A tagger that packs, and pads again before the next layer or, if `escaped`, passes on the data of the result."""
 
     def __init__(
@@ -144,7 +144,7 @@ class _PackedTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _MaximumTagger(Network):
+class _MaximumTagger(ExampleModel):
     """A tagger that takes the maximum of negative outputs over time, so zeros in the padding would exceed it."""
 
     def __init__(self, masked: bool) -> None:
@@ -169,7 +169,7 @@ class _MaximumTagger(Network):
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
-class _WholeTagger(Network):
+class _WholeTagger(ExampleModel):
     """A tagger that runs its LSTM in one call, which may pack and pad. A compiler keeps it or leaves it out."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
@@ -192,7 +192,7 @@ def _island(lstm: nn.LSTM) -> Any:
     return torch.compiler.disable(run)  # type: ignore[no-untyped-call]
 
 
-TAGGERS: dict[str, Callable[[], Network]] = {
+TAGGERS: dict[str, Callable[[], ExampleModel]] = {
     "padded": _PaddedTagger,
     "packed, padded again": _PackedTagger,
     "… no total_length": partial(_PackedTagger, full_width=False),
