@@ -171,8 +171,7 @@ def check_static(
         one_of("backends", name, BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
         raise TypeError("an input is a PackedSequence; check a module that packs, with its lengths")
-    with _evaluating(model):
-        model.eval()
+    with _evaluating(model), _seeded():
         record = _Sizes(model, inputs)
         with quiet():
             if message := difference(record.outputs, _run(model, inputs)):
@@ -228,7 +227,7 @@ def _readings(leaf: Any) -> Iterator[_Reading]:
     if not isinstance(leaf, (Tensor, np.ndarray)) and not is_list(leaf):
         return
     values = torch.as_tensor(leaf).detach().cpu()
-    if not values.numel() or (values != values.round()).any():
+    if not values.numel() or values.double().frac().any():
         return
     if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0 < values.max():
         yield _Reading(leaf, tuple(values.long().tolist()))
@@ -283,7 +282,7 @@ class _Example:
 class _Case:
     """Other inputs: rows of the example, a number of time steps, and the lengths of these rows.
 
-    Its question is one of `QUESTIONS`, or `"longer"` if both the lengths and the steps are new.
+    Its question is one of `QUESTIONS`, or `"both"` if both the lengths and the steps are new.
     """
 
     question: str
@@ -308,13 +307,13 @@ def _cases(example: _Example) -> Iterator[_Case]:
     fewer = max(1, steps - 1)
     for width in (steps + 3, steps + 4):
         yield _Case("steps", rows, width, lengths)
-    yield _Case("steps", rows, fewer, np.minimum(n, fewer).tolist())
+    if max(lengths) <= fewer:
+        yield _Case("steps", rows, fewer, lengths)
     top = int(longest.argmax())
     for chosen in ([top], [top, *rows], sorted(rows * 2)):
         yield _Case("batch", chosen, steps, n[chosen].tolist())
     if not example.readings:
         return
-    yield _Case("longer", rows, steps + 3, (n + 3).tolist())
     generator = np.random.default_rng(0)
     # Most of these keep the order of the lengths, for models that expect sorted ones.
     others = [n - 1, (n + 1) // 2, np.where(longest, n, 1), np.linspace(n.max(), 1, len(n)).astype(int)]
@@ -323,8 +322,11 @@ def _cases(example: _Example) -> Iterator[_Case]:
     for other in others:
         yield _Case("lengths", rows, steps, np.maximum(1, other).tolist())
     yield _Case("lengths", rows[::-1], steps, lengths[::-1])
-    n[::-1][n[::-1].argmin()] = 0  # the last of the shortest
-    yield _Case("lengths", rows, steps, n.tolist())
+    emptied = n.copy()
+    emptied[::-1][n[::-1].argmin()] = 0  # the last of the shortest
+    yield _Case("lengths", rows, steps, emptied.tolist())
+    yield _Case("both", rows, steps + 3, (n + 3).tolist())
+    yield _Case("both", rows, fewer, np.minimum(n, fewer).tolist())
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
@@ -333,9 +335,11 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     tensors = {place: leaf for place, leaf in enumerate(flat) if isinstance(leaf, Tensor)}
     wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
     shape = max(wide, key=Tensor.is_floating_point).shape if wide else ()
+    floats = [place for place, leaf in tensors.items() if leaf.is_floating_point()]
     readings: dict[tuple[int, ...], dict[int, _Reading]] = {}
-    for place, leaf in enumerate(flat):
-        for reading in _readings(leaf):
+    # Floating-point tensors come last, because features may look like a mask.
+    for place in sorted(range(len(flat)), key=lambda place: place in floats):
+        for reading in _readings(flat[place]):
             readings.setdefault(reading.lengths, {}).setdefault(place, reading)
     rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     if not readings and rnns and len(shape) == 3:
@@ -346,14 +350,14 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
             if shape[batch] == len(lengths) and shape[time] >= max(lengths):
                 axes = {}
                 for place, tensor in tensors.items():
-                    first = _axis(tensor.shape, shape[batch], batch)
-                    second = _axis(tensor.shape, shape[time], time)
-                    axes[place] = (first, None if second == first else second)
+                    first = _batch_axis(tensor.shape, shape[batch], batch)
+                    has_time = time < tensor.dim() and tensor.shape[time] == shape[time]
+                    axes[place] = (first, time if has_time and time != first else None)
                 yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
     yield _Example(inputs)
 
 
-def _axis(shape: Sequence[int], size: int, preferred: int) -> int | None:
+def _batch_axis(shape: Sequence[int], size: int, preferred: int) -> int | None:
     """Returns the preferred axis if it has this size, or else the only axis that has it."""
     places = [axis for axis, other in enumerate(shape) if other == size]
     if preferred in places:
@@ -396,6 +400,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
+        model.eval()
         yield
     finally:
         for module, training in modes:
@@ -445,8 +450,10 @@ def _judged(
     answers = {question: Answer(NOT_TRIED, reason) for question, reason in reasons.items()}
     for case, inputs, expected in tries:
         question = case.question
-        if question == "longer":  # this is about the lengths, unless the number of steps is fixed
-            question = "lengths" if answers["steps"].mark == RIGHT else "steps"
+        if question == "both":
+            if answers["lengths"].mark in (WRONG, REFUSED):
+                continue
+            question = "steps"  # the lengths alone have done no harm
         answer = Answer(RIGHT)
         try:
             with _seeded(), torch.jit.optimized_execution(False):  # type: ignore[no-untyped-call]
