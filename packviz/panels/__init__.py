@@ -25,6 +25,5 @@ from packviz.panels.padding import PaddingPanel as PaddingPanel
 from packviz.panels.rows import RowPanel as RowPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
 from packviz.panels.states import StatesPanel as StatesPanel
-from packviz.panels.static import StaticPanel as StaticPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))
