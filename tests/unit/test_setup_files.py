@@ -252,7 +252,7 @@ def test_make_installs_what_is_needed_and_nothing_twice(checkout):
     assert not any("run_tests" in line for line in checkout.asked)
     checkout.make("test")  # a failed install is tried again
     assert checkout.installs() == ["-e .[test]"]
-    for target in ("test", "test-full", "lab", "lint", "notebooks", "check-notebooks", "bench-ui"):
+    for target in ("test", "test-full", "lab", "lint", "notebooks", "check-notebooks"):
         assert "install.sh" not in checkout.make("-n", target)[1], target
     for name in ("pyproject.toml", "constraints.txt"):
         checkout.make("lab")
