@@ -1,10 +1,8 @@
-"""Writes, checks, tests and runs the notebooks.
+"""Writes, checks and tests the notebooks.
 
-python tools/notebooks.py write [NAME…]              run the sources and write notebooks/ (`make
-notebooks`) python tools/notebooks.py check [NAME…]              find defects without running
-anything (`make check-notebooks`) python tools/notebooks.py test [NAME…]               check the
-notebooks, run them again, and compare every output python tools/notebooks.py run NAME OUT [-p k=v]…
-    run one notebook with papermill, without JupyterLab
+    python tools/notebooks.py write [NAME…]   run the sources and write notebooks/ (`make notebooks`)
+    python tools/notebooks.py check [NAME…]   find defects without running anything
+    python tools/notebooks.py test [NAME…]    check the notebooks, and run them and compare every output
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="notebooks.py", description="Writes, checks, tests and runs the notebooks."
+        prog="notebooks.py", description="Writes, checks and tests the notebooks."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, function, words in (
@@ -56,20 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     write.add_argument(
         "--redraw", action="store_true", help="draw every chart again, even if it did not change"
     )
-    run = commands.add_parser("run", help="run one notebook with papermill, without JupyterLab")
-    run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
-    run.add_argument(
-        "out", metavar="OUT", type=Path, help="the notebook file to write, or a folder"
-    )
-    run.add_argument(
-        "-p",
-        dest="pairs",
-        metavar="key=value",
-        action="append",
-        default=[],
-        help="a JSON or YAML value",
-    )
-    run.set_defaults(run=_run)
     for command in commands.choices.values():
         command.add_argument(
             "--root", type=Path, default=ROOT, help="the folder that contains notebooks/"
@@ -141,21 +125,6 @@ def _test(options: argparse.Namespace) -> int:
     for failure in failures:
         print(failure, file=sys.stderr)
     return bool(failures)
-
-
-def _run(options: argparse.Namespace) -> int:
-    from nbtools.headless import parse_parameters, run
-
-    (source,) = source_files(options.root, [options.name])
-    notebook = source.parent.parent / f"{source.stem}.ipynb"
-    out = options.out / notebook.name if options.out.is_dir() else options.out
-    try:
-        run(notebook, out, parse_parameters(options.pairs))
-    except RunError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"ran {notebook.relative_to(options.root)}; the result is in {out}")
-    return 0
 
 
 if __name__ == "__main__":

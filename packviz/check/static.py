@@ -11,6 +11,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import reprlib
 import sys
 import traceback
 import warnings
@@ -40,7 +41,6 @@ from packviz.check.captures import (
 from packviz.core.quiet import quiet
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
-from packviz.draw.text import count as count_of
 from packviz.ops.masks import real_mask
 
 RIGHT, WRONG, REFUSED, NOT_TRIED = "✓", "✗ wrong", "✗ refused", "–"
@@ -291,8 +291,7 @@ class _Case:
     lengths: list[int]
 
     def __str__(self) -> str:
-        lengths = str(self.lengths) if len(self.rows) < 9 else f"{self.lengths[:6]}…"
-        return f"lengths {lengths} in {count_of(self.steps, 'time step')}"
+        return f"lengths {reprlib.repr(self.lengths)} in {self.steps} time steps"
 
 
 def _cases(example: _Example) -> Iterator[_Case]:
@@ -305,10 +304,8 @@ def _cases(example: _Example) -> Iterator[_Case]:
     n = np.array(lengths)
     longest = n == n.max()
     fewer = max(1, steps - 1)
-    for width in (steps + 3, steps + 4):
+    for width in (steps + 3, steps + 4, max(lengths)):
         yield _Case("steps", rows, width, lengths)
-    if max(lengths) <= fewer:
-        yield _Case("steps", rows, fewer, lengths)
     top = int(longest.argmax())
     for chosen in ([top], [top, *rows], sorted(rows * 2)):
         yield _Case("batch", chosen, steps, n[chosen].tolist())
@@ -316,17 +313,16 @@ def _cases(example: _Example) -> Iterator[_Case]:
         return
     generator = np.random.default_rng(0)
     # Most of these keep the order of the lengths, for models that expect sorted ones.
-    others = [n - 1, (n + 1) // 2, np.where(longest, n, 1), np.linspace(n.max(), 1, len(n)).astype(int)]
-    others += [n * 0 + n.max() - 1, n * 0 + steps, n * 0, n[::-1]]
-    others += [generator.integers(1, n.max() + 1, len(n)) for _ in range(3)]
+    others = [n - 1, (n + 1) // 2, n * 0 + n.max() - 1, n * 0 + steps, n * 0, np.where(longest, n, 1)]
+    others += [np.linspace(n.max(), 1, len(n)).astype(int), n[::-1]]
+    others += list(generator.integers(1, n.max() + 1, (3, len(n))))
     for other in others:
         yield _Case("lengths", rows, steps, np.maximum(1, other).tolist())
     yield _Case("lengths", rows[::-1], steps, lengths[::-1])
-    emptied = n.copy()
-    emptied[::-1][n[::-1].argmin()] = 0  # the last of the shortest
-    yield _Case("lengths", rows, steps, emptied.tolist())
-    yield _Case("both", rows, steps + 3, (n + 3).tolist())
-    yield _Case("both", rows, fewer, np.minimum(n, fewer).tolist())
+    n[::-1][n[::-1].argmin()] = 0  # the last of the shortest
+    yield _Case("lengths", rows, steps, n.tolist())
+    yield _Case("both", rows, steps + 3, [length + 3 for length in lengths])
+    yield _Case("both", rows, fewer, [min(length, fewer) for length in lengths])
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
@@ -469,15 +465,13 @@ def _judged(
 
 def _refusal(error: Exception) -> Answer:
     """Returns the answer of a backend that rejects the model, with the user's line that it names."""
-    text = str(error)
-    places = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
-    named = re.findall(r'File "([^"]+)", line (\d+)', text)
-    places += [(path, int(line)) for path, line in named]
-    where = next((_site(*place) for place in reversed(places) if _is_users(place[0])), "")
+    text = "".join(traceback.format_exception(error))
+    places = re.findall(r'File "([^"]+)", line (\d+)', text)
+    lines = [_site(path, int(line)) for path, line in places if _is_users(path)]
     fix = _TENSORS if re.search("[Dd]ata-dependent", text) else ""
-    if "pack_pad" in text or any(path.endswith("nn/utils/rnn.py") for path, _ in places):
+    if "nn/utils/rnn.py" in text or "pack_padded_sequence or" in text:
         fix = _OPERATOR
-    return Answer(REFUSED, f"it raises {first_line(error)}", where, fix)
+    return Answer(REFUSED, f"it raises {first_line(error)}", lines[-1] if lines else "", fix)
 
 
 def _is_users(path: str) -> bool:
