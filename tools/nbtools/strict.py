@@ -15,14 +15,11 @@ from workers import workers
 from nbtools.canonical import loads
 from nbtools.check import exercises, stored_notebooks
 from nbtools.execute import CELL_SECONDS, kernel_env
-from nbtools.kernels import PEAK
-
-MAX_MEMORY = 1.5e9  # bytes; Binder gives 2 GB
 
 _INI = Path(__file__).with_name("nbval.ini")
 
 
-def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMORY) -> list[str]:
+def strict_failures(root: Path, paths: list[Path]) -> list[str]:
     """Runs notebooks under nbval, and lists the failures. nbval's own report goes to standard
     output.
 
@@ -34,7 +31,6 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
     Args:
         root: The folder that contains `notebooks/`.
         paths: The notebook files.
-        max_memory: The largest amount of memory that a kernel may use, in bytes.
     """
     if not paths:
         return [f"there are no notebooks in {root / 'notebooks'}"]
@@ -46,29 +42,18 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
         status = subprocess.run(command, cwd=root, env=env, check=False).returncode
         cases = [*ElementTree.parse(report).iter("testcase")] if report.is_file() else []
     cells: Counter[str] = Counter()
-    seconds: Counter[str] = Counter()
-    memory: Counter[str] = Counter()
     problems = []
     for case in cases:
         name = case.get("file", "?").replace("\\", "/")
         cells[name] += 1
-        seconds[name] += round(float(case.get("time", 0)))
         if any(child.tag in {"failure", "error"} for child in case):
             problems.append(f"{name}, {case.get('name')}: failed")
-        for measured in case.iter("property"):
-            if measured.get("name") == PEAK:
-                memory[name] += int(measured.get("value", 0))
     for path in paths:
         name = path.relative_to(root).as_posix()
-        ran = f"{name}: {cells[name]} cells run and compared"
-        megabytes = memory[name] / 1e6
-        print(f"{ran}, {seconds[name]} s, {megabytes:.0f} MB", flush=True)
+        print(f"{name}: {cells[name]} cells run and compared", flush=True)
         expected = _code_cells(path)
         if cells[name] != expected:
             problems.append(f"{name}: {cells[name]} of its {expected} code cells were run and compared")
-        if memory[name] > max_memory:
-            limit = max_memory / 1e6
-            problems.append(f"{name}: its kernel used {megabytes:.0f} MB of memory, over {limit:.0f} MB")
     if status and not problems:
         problems.append(f"nbval ended with exit status {status}")
     return problems
