@@ -261,7 +261,9 @@ class Site:
     def panel(self, frames: Frames, key: str) -> str:
         """Returns a panel at its first frame, with HTML controls."""
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
-        controls = "".join(control(widget, values, frames) for widget, values in frames.controls.items())
+        controls = "".join(
+            control(widget, values, frames) for widget, values in frames.controls.items()
+        )
         picture, summary, error, words = frames.frames[0]
         parts = [
             f'<div class="pv-controls">{controls}</div>',

@@ -1,8 +1,8 @@
 """Writes, checks and tests the notebooks.
 
-    python tools/notebooks.py write [NAME…]   run the sources and write notebooks/ (`make notebooks`)
-    python tools/notebooks.py check [NAME…]   find defects without running anything
-    python tools/notebooks.py test [NAME…]    check the notebooks, and run them and compare every output
+python tools/notebooks.py write [NAME…]   run the sources and write notebooks/ (`make notebooks`)
+python tools/notebooks.py check [NAME…]   find defects without running anything
+python tools/notebooks.py test [NAME…]    check the notebooks, and run them and compare every output
 """
 
 from __future__ import annotations

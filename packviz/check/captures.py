@@ -140,7 +140,9 @@ def _onnx(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Grap
 
     def run(*other: Tensor) -> Sequence[Any]:
         named = zip(names, other, strict=True)
-        result: Sequence[Any] = session.run(None, {k: x.cpu().numpy() for k, x in named if k in known})
+        result: Sequence[Any] = session.run(
+            None, {k: x.cpu().numpy() for k, x in named if k in known}
+        )
         return result
 
     return run
@@ -154,7 +156,9 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
     for i, (first, second) in enumerate(zip(expected, result, strict=True), 1):
-        a, b = (torch.as_tensor(leaf).detach().cpu().to(torch.complex128) for leaf in (first, second))
+        a, b = (
+            torch.as_tensor(leaf).detach().cpu().to(torch.complex128) for leaf in (first, second)
+        )
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0

@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, permutations, product
 from types import FrameType
 from typing import Any
@@ -55,7 +55,12 @@ _BETTER = {RIGHT: NOT_TRIED, REFUSED: NOT_TRIED + RIGHT, WRONG: NOT_TRIED + RIGH
 _TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
 _OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
 _HERE = os.path.dirname(os.path.dirname(__file__))
-_LIBRARIES = (os.path.dirname(torch.__file__), f"{os.path.dirname(os.__file__)}/contextlib", _HERE, "<")
+_LIBRARIES = (
+    os.path.dirname(torch.__file__),
+    f"{os.path.dirname(os.__file__)}/contextlib",
+    _HERE,
+    "<",
+)
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,9 @@ def check_static(
                 reason = f"run again on the example, the model {message}"
                 row = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
                 return StaticCheck(type(model).__name__, dict.fromkeys(names, row))
-            understood = [(example, *_tries(model, example)) for example in _examples(model, inputs)]
+            understood = [
+                (example, *_tries(model, example)) for example in _examples(model, inputs)
+            ]
             example, tries, reasons = max(understood, key=lambda each: len(each[1]))
             answers = {name: _judged(name, model, example, tries, reasons) for name in names}
             size = _varying_size(model, record, example)
@@ -313,7 +320,14 @@ def _cases(example: _Example) -> Iterator[_Case]:
         return
     generator = np.random.default_rng(0)
     # Most of these keep the order of the lengths, for models that expect sorted ones.
-    others = [n - 1, (n + 1) // 2, n * 0 + n.max() - 1, n * 0 + steps, n * 0, np.where(longest, n, 1)]
+    others = [
+        n - 1,
+        (n + 1) // 2,
+        n * 0 + n.max() - 1,
+        n * 0 + steps,
+        n * 0,
+        np.where(longest, n, 1),
+    ]
     others += [np.linspace(n.max(), 1, len(n)).astype(int), n[::-1]]
     others += list(generator.integers(1, n.max() + 1, (3, len(n))))
     for other in others:
@@ -426,7 +440,9 @@ def _judged(
     backend: str, model: nn.Module, example: _Example, tries: Any, reasons: Mapping[str, str]
 ) -> dict[str, Answer]:
     """Captures the model on the example, and returns the answer to each question."""
-    kept = [leaf for leaf in leaves(example.inputs) if is_list(leaf) or isinstance(leaf, np.ndarray)]
+    kept = [
+        leaf for leaf in leaves(example.inputs) if is_list(leaf) or isinstance(leaf, np.ndarray)
+    ]
     if kept and backend != "compile":
         reason = f"it takes only tensors, but an input is {kind_of(kept[0])}; give a tensor"
         return dict.fromkeys(QUESTIONS, Answer(REFUSED, reason))

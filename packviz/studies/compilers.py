@@ -162,11 +162,14 @@ def _outcome(point: CompilerPoint) -> Outcome:
         if backend == "compile":
             torch.compiler.reset()
             fullgraph = point.compiler.endswith("fullgraph")
-            capture: Any = torch.compile(model, backend=count_operators, fullgraph=fullgraph)
+            capture = torch.compile(model, backend=count_operators, fullgraph=fullgraph)
             capture(*inputs)
         else:
             graph = captured(backend, model, inputs, {})
-            capture = lambda *other: graph(other)
+
+            def capture(*other: Any) -> Any:
+                return graph(other)
+
         # A graph for other lengths has the same operators, so it is not counted.
         compiled = sum(counts) if backend == "compile" else None
         tolerance = 1e-4 if "onnx" in backend else 1e-5
@@ -187,7 +190,9 @@ STUDY = Study(
     compile_and_compare,
     Outcomes,
     full=[CompilerPoint(name, compiler) for name in models.TAGGERS for compiler in COMPILERS],
-    quick=[CompilerPoint(name, compiler) for name in ("padded", "Ragged") for compiler in COMPILERS],
+    quick=[
+        CompilerPoint(name, compiler) for name in ("padded", "Ragged") for compiler in COMPILERS
+    ],
     read=lambda point, entry: Outcome(entry["outcome"], entry["message"], entry["compiled"]),
     write=asdict,
     version=2,

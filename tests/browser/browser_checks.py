@@ -98,9 +98,9 @@ class Walk:
             self._mode(*found)
 
     def _slider(self, slider: Control) -> None:
-        if not moves(self.notebook, self.panel, slider):
-            if not self.notebook.error_text(self.panel):
-                self._complain(slider, "leaves the picture as it is")
+        moved = moves(self.notebook, self.panel, slider)
+        if not moved and not self.notebook.error_text(self.panel):
+            self._complain(slider, "leaves the picture as it is")
 
     def _text(self, field: Control) -> None:
         if self.panel.kind != "panel":

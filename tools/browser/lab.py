@@ -1,8 +1,9 @@
 """Drives a real JupyterLab in a browser that pytest-playwright has started.
 
-    with Server(Path("notebooks")) as server, Lab(server, browser).open("01_why_pack.ipynb") as notebook:
-        notebook.run_all()
-        assert notebook.problems() == []
+    with Server(Path("notebooks")) as server:
+        with Lab(server, browser).open("01_why_pack.ipynb") as notebook:
+            notebook.run_all()
+            assert notebook.problems() == []
 
 JupyterLab runs on the loopback interface with a free port, a token and its own temporary settings.
 It serves a *copy* of the notebooks, so that the checkout stays as it is. Any request to a different
@@ -396,7 +397,7 @@ class Notebook:
         self.page.set_viewport_size({"width": 1280, "height": height + BARS_HEIGHT})
         self.settle(quiet=0.3)
         bottom = int(max(end for _, end in self.call("cellSpans")))
-        paths = []
+        paths: list[Path] = []
         for top in range(0, bottom, height):
             place = self.call("scrollTo", top)
             visible = min(bottom - top, height, place["bottom"] - place["top"])

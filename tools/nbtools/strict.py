@@ -53,7 +53,9 @@ def strict_failures(root: Path, paths: list[Path]) -> list[str]:
         print(f"{name}: {cells[name]} cells run and compared", flush=True)
         expected = _code_cells(path)
         if cells[name] != expected:
-            problems.append(f"{name}: {cells[name]} of its {expected} code cells were run and compared")
+            problems.append(
+                f"{name}: {cells[name]} of its {expected} code cells were run and compared"
+            )
     if status and not problems:
         problems.append(f"nbval ended with exit status {status}")
     return problems

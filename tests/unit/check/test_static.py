@@ -54,7 +54,9 @@ def other_lengths():
     """20 lists of other lengths, half of them all equal."""
     drawn = random.Random(0)
     for i in range(20):
-        yield torch.tensor([drawn.randint(1, T)] * B if i % 2 else drawn.choices(range(1, T + 1), k=B))
+        yield torch.tensor(
+            [drawn.randint(1, T)] * B if i % 2 else drawn.choices(range(1, T + 1), k=B)
+        )
 
 
 # Ways to use a value of the lengths, for `x` of shape (B, T).
@@ -168,7 +170,9 @@ UNNAMED = ("caught", "range", "branch on equal", "membership")
 
 @pytest.mark.parametrize("use", USES)
 def test_the_answer_about_lengths_is_torchs_own(use):
-    module = model_of(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5)))
+    module = model_of(
+        lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5))
+    )
     for lengths in ([5, 3, 6, 2], [6, 6, 6, 6]):
         inputs = (torch.randn(B, T), torch.tensor(lengths))
         right = is_right(module, inputs, [(inputs[0], n) for n in other_lengths()])
@@ -250,9 +254,13 @@ class Several(nn.Module):
         self.top = nn.GRU(8, 2, batch_first=True)
 
     def forward(self, x, n):
-        index = (n[:, None] - 1 - torch.arange(x.shape[1])).clamp(min=0)[..., None].expand(-1, -1, 3)
+        index = (
+            (n[:, None] - 1 - torch.arange(x.shape[1])).clamp(min=0)[..., None].expand(-1, -1, 3)
+        )
         both = [self.forwards(x, n)[0], self.backwards(x.gather(1, index), n)[0]]
-        packed = pack_padded_sequence(torch.cat(both, -1), n, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            torch.cat(both, -1), n, batch_first=True, enforce_sorted=False
+        )
         return self.top(packed)[1]
 
 
@@ -356,7 +364,9 @@ def test_lengths_are_found_in_any_form(form, nest):
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 3), (4, 5, 4), (4, 5, 5), (1, 4, 4), (3, 3, 1)])
+@pytest.mark.parametrize(
+    "sizes", [(4, 4, 4), (4, 4, 3), (4, 5, 4), (4, 5, 5), (1, 4, 4), (3, 3, 1)]
+)
 @pytest.mark.parametrize("own", [[], ["h"], ["label"]])
 def test_equal_sizes_are_not_mistaken(batch_first, sizes, own):
     batch, steps, features = sizes
@@ -370,7 +380,10 @@ def test_equal_sizes_are_not_mistaken(batch_first, sizes, own):
         padded, _ = pad_packed_sequence(output, batch_first)
         return (padded, states) if own != ["label"] else (padded, states * other[:, None])
 
-    inputs = (x if batch_first else x.transpose(0, 1), torch.arange(steps, steps - batch, -1).clamp(1))
+    inputs = (
+        x if batch_first else x.transpose(0, 1),
+        torch.arange(steps, steps - batch, -1).clamp(1),
+    )
     checked = check(forward, *inputs, *(others[name] for name in own), rnn=rnn)
     assert marks(checked) == [RIGHT] * 3
 
@@ -581,7 +594,12 @@ def test_it_leaves_everything_as_it_was(capfd):
         (models.Sorted, (LENGTHS,), TypeError, "model is a type; give the nn.Module itself"),
         (models.Sorted(), LENGTHS, TypeError, "inputs is a Tensor; give a tuple"),
         (models.Sorted(), (LENGTHS,), TypeError, "missing 1 required positional argument"),
-        (nn.GRU(2, 2), (pack_padded_sequence(torch.ones(2, 1, 2), [2]),), TypeError, "PackedSequence"),
+        (
+            nn.GRU(2, 2),
+            (pack_padded_sequence(torch.ones(2, 1, 2), [2]),),
+            TypeError,
+            "PackedSequence",
+        ),
     ],
 )
 def test_wrong_calls(module, inputs, error, message):

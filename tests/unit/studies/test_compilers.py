@@ -89,7 +89,9 @@ def test_it_is_quiet_and_leaves_things_as_they_were(capfd):
 def test_the_text_is_about_the_torch_that_was_recorded():
     assert not compilers.recorded().moved
     assert "trust the table" in fake().moved
-    values = {CompilerPoint("padded", "ONNX, new"): Outcome(ERROR, "not run: onnx is not installed")}
+    values = {
+        CompilerPoint("padded", "ONNX, new"): Outcome(ERROR, "not run: onnx is not installed")
+    }
     missing = Outcomes({"torch": f"{compilers.WRITTEN_FOR}.0"}, values)
     assert "Compilers whose package is not installed were not run." in missing.to_text()
 
