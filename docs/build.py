@@ -83,6 +83,10 @@ def box(kind: str, html: str) -> str:
     return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
 
 
+def _is_exercise(cell: dict[str, Any]) -> bool:
+    return "exercise" in cell["metadata"].get("tags", ())
+
+
 class Site:
     """The folder of source files for Sphinx.
 
@@ -140,16 +144,14 @@ class Site:
         """
 
         def to(match: re.Match[str]) -> str:
-            words, target, fragment = match[1], normpath(folder / match[2]), match[3] or ""
+            words, relative, fragment = match.groups("")
+            target = normpath(folder / relative)
             if target in self.pages:
-                return f"[{words}]({match[2].rpartition('.')[0]}.md{fragment})"
+                return f"[{words}]({relative.rpartition('.')[0]}.md{fragment})"
             if not (REPO / target).exists():
                 return match[0]
-            return (
-                f"[{words}](https://github.com/{self.repository}/blob/HEAD/{target})"
-                if self.repository
-                else words
-            )
+            address = f"https://github.com/{self.repository}/blob/HEAD/{target}"
+            return f"[{words}]({address})" if self.repository else words
 
         return _LINK.sub(to, text)
 
@@ -161,30 +163,26 @@ class Site:
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
         """Yields a stored notebook as Markdown, in parts."""
-        solved = json.loads(
-            (REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8")
-        )["cells"]
-        solutions = iter(
-            [cell for cell in solved if "exercise" in cell["metadata"].get("tags", ())]
-        )
+        solved = (REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8")
+        solutions = filter(_is_exercise, json.loads(solved)["cells"])
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                source = re.sub(
-                    r"(?<=\d) (?=%|min )", "\u00a0", source
-                )  # a number and its unit stay on one line
-                opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
-                yield opening.replace("# ", f"# {path.stem[:2]} · ", 1) if i == 0 else opening
+                # A number and its unit stay on one line.
+                source = re.sub(r"(?<=\d) (?=%|min )", "\u00a0", source)
                 if i == 0:
+                    opening, section, rest = source.partition("\n## ")
+                    yield opening.replace("# ", f"# {path.stem[:2]} · ", 1)
                     yield raw(self.opened(path.name))
-                yield section + rest
+                    source = section + rest
+                yield source
                 continue
-                asked = _ASK.findall(source)
+            asked = _ASK.findall(source)
             code = _ASK.sub("", source).strip("\n")
             if code:
                 yield f"```python\n{code}\n```"
             yield from (raw(self.quiz(name)) for name in asked)
-            if "exercise" in cell["metadata"].get("tags", ()):
+            if _is_exercise(cell):
                 yield from self.solution(next(solutions))
             elif not asked and cell["outputs"]:
                 html = "".join(self.output(output, cell["id"]) for output in cell["outputs"])
@@ -192,32 +190,32 @@ class Site:
 
     def opened(self, name: str) -> str:
         """Returns a line that explains how to run this page."""
-        binder = (
-            f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
+        how = (
+            f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>"
         )
-        how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
-        return f'<p class="pv-open">{how}</p>'
+        if self.repository:
+            how += f' or <a href="{self.binder(name)}">open it on Binder</a>'
+        return f'<p class="pv-open">{how}.</p>'
 
     def quiz(self, name: str) -> str:
-        """Returns a question as a form. The feedback on each choice is hidden until the button is pressed."""
-        quiz, group = self.quizzes[name], escape(re.sub(r"\W+", "-", name))
-        choices = "".join(
-            f'<label data-why="{escape(why)}"{" data-right" * (choice == quiz["answer"])}>'
-            f'<input type="radio" name="{group}"> {escape(choice)}</label>'
-            for choice, why in quiz["choices"].items()
-        )
+        """Returns a question as a form, whose feedback is hidden until the button is pressed."""
+        quiz = self.quizzes[name]
+        group = re.sub(r"\W+", "-", name)
+        parts = [f"<legend>{escape(quiz['question'])}</legend>"]
+        for choice, why in quiz["choices"].items():
+            right = " data-right" if choice == quiz["answer"] else ""
+            field = f'<input type="radio" name="{group}"> {escape(choice)}'
+            parts.append(f'<label data-why="{escape(why)}"{right}>{field}</label>')
         check = '<button type="button" disabled>Check my answer</button><p role="status"></p>'
-        asked = f"<fieldset><legend>{escape(quiz['question'])}</legend>{choices}</fieldset>"
-        return f'<form class="pv-quiz packviz">{asked}{check}</form>'
+        fields = f"<fieldset>{''.join(parts)}</fieldset>"
+        return f'<form class="pv-quiz packviz">{fields}{check}</form>'
 
     def solution(self, cell: dict[str, Any]) -> Iterator[str]:
         """Yields a solved exercise, which is folded at first."""
         yield raw('<details class="pv-solution"><summary>A solution</summary>')
         yield f"```python\n{''.join(cell['source'])}\n```"
-        yield raw(
-            "".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"])
-            + "</details>"
-        )
+        html = [self.output(output, f"{cell['id']}-solved") for output in cell["outputs"]]
+        yield raw(f"{''.join(html)}</details>")
 
     def output(self, output: dict[str, Any], key: str) -> str:
         """Returns a stored output as HTML."""
@@ -280,17 +278,17 @@ def control(widget: Any, values: list[Any], frames: Frames) -> str:
     """Returns the HTML control that replaces a widget."""
     at = values.index(frames.start[widget])
     if all(type(value) is int for value in values):
-        spec = f'min="0" max="{len(values) - 1}" value="{at}" data-values="{" ".join(map(str, values))}"'
-        inner = f'<input type="range" {spec} aria-valuetext="{values[at]}"><output>{values[at]}</output>'
+        last = len(values) - 1
+        data = f'data-values="{" ".join(map(str, values))}" aria-valuetext="{values[at]}"'
+        inner = f'<input type="range" min="0" max="{last}" value="{at}" {data}>'
+        inner += f"<output>{values[at]}</output>"
     elif values == [False, True]:
         inner = f'<input type="checkbox"{" checked" * at}>'
     else:
-        inner = "".join(
-            f"<option{' selected' * (i == at)}>{escape(value)}</option>"
-            for i, value in enumerate(values)
-        )
-        inner = f"<select>{inner}</select>"
-    hidden = " hidden" * (widget not in frames.offered)
+        options = [f"<option>{escape(value)}</option>" for value in values]
+        options[at] = options[at].replace("<option", "<option selected")
+        inner = f"<select>{''.join(options)}</select>"
+    hidden = "" if widget in frames.offered else " hidden"
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
 
 

@@ -213,7 +213,6 @@
       options,
       usable: visible(node) && enabled(node) && !(kind === 'slider' && low === high),
       value: valueOf(node, kind),
-      at_minimum: kind === 'slider' && now <= low,
       at_maximum: kind === 'slider' && now >= high,
     };
   });

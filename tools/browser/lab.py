@@ -81,7 +81,6 @@ class Control:
         options: the choices of a dropdown.
         usable: True if it is visible and enabled and, for a slider, can move.
         value: the value in the DOM; ``on`` or ``off`` for a switch.
-        at_minimum: True for a slider that cannot go down.
         at_maximum: True for a slider that cannot go up.
     """
 
@@ -91,7 +90,6 @@ class Control:
     options: list[str]
     usable: bool
     value: str
-    at_minimum: bool
     at_maximum: bool
 
 
