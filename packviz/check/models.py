@@ -1,7 +1,7 @@
-"""Defines small example networks around an LSTM, written the way users write them.
+"""Defines small example models around an LSTM, written the way users write them.
 
-The networks in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for
-fixed shapes. That compiler accepts the first four of them and rejects the last two. The networks in
+The models in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for
+fixed shapes. That compiler accepts the first four of them and rejects the last two. The models in
 `TAGGERS` are for torch's own compilers.
 """
 
@@ -21,6 +21,7 @@ from packviz.ops.operator import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Three = tuple[Tensor, Tensor, Tensor]
+_disabled: Callable[[Any], Any] = torch.compiler.disable
 
 
 class ExampleModel(nn.Module):
@@ -33,7 +34,7 @@ class ExampleModel(nn.Module):
 
 
 class FixedLength(ExampleModel):
-    """A network that runs its LSTM on all time steps, including the padding, without packing."""
+    """A model that runs its LSTM on all time steps, including the padding, without packing."""
 
     def forward(self, x: Tensor) -> Three:
         output, (h_n, c_n) = self.lstm(x)
@@ -41,7 +42,7 @@ class FixedLength(ExampleModel):
 
 
 class Sorted(ExampleModel):
-    """A network that packs a batch sorted by length, runs its LSTM, and pads the output."""
+    """A model that packs a batch sorted by length, runs its LSTM, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
@@ -51,7 +52,7 @@ class Sorted(ExampleModel):
 
 
 class Unsorted(ExampleModel):
-    """A network that packs a batch in any order (torch sorts it by length), runs its LSTM, and pads the output."""
+    """A model that packs a batch in any order, which torch sorts by length, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -61,7 +62,7 @@ class Unsorted(ExampleModel):
 
 
 class FinalStates(ExampleModel):
-    """A network that packs, and returns only the final states of its LSTM."""
+    """A model that packs, and returns only the final states of its LSTM."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths)
@@ -70,7 +71,7 @@ class FinalStates(ExampleModel):
 
 
 class Returned(ExampleModel):
-    """A network that returns the data of a `PackedSequence`."""
+    """A model that returns the data of a `PackedSequence`."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths)
@@ -79,7 +80,7 @@ class Returned(ExampleModel):
 
 
 class UsedByMax(ExampleModel):
-    """A network that passes the data of a `PackedSequence` to an operator that is not an RNN."""
+    """A model that passes the data of a `PackedSequence` to an operator that is not an RNN."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -88,7 +89,7 @@ class UsedByMax(ExampleModel):
 
 
 class MaxOfPadded(ExampleModel):
-    """A network that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
+    """A model that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -99,7 +100,7 @@ class MaxOfPadded(ExampleModel):
 
 
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
-"""The networks of the guide: four that its compiler accepts, then two that it rejects."""
+"""The models of the guide: four that its compiler accepts, then two that it rejects."""
 
 
 class ConditionalTagger(ExampleModel):
@@ -126,22 +127,28 @@ class _PaddedTagger(ExampleModel):
 
 
 class _PackedTagger(ExampleModel):
-    """A tagger that packs, and pads again before the next layer or, if `escaped`, passes on the data of the result."""
+    """A tagger that packs, and pads again before the next layer."""
 
-    def __init__(
-        self, pack: Any = pack_padded_sequence, full_width: bool = True, escaped: bool = False
-    ) -> None:
-        """Stores the function that packs, and whether to pad to the width of `x` rather than to the longest length."""
+    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
+        """Stores the function that packs, and whether to pad to the width of `x`."""
         super().__init__()
-        self.pack, self.full_width, self.escaped = pack, full_width, escaped
+        self.pack = pack
+        self.full_width = full_width
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = self.pack(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
-        if self.escaped:
-            return torch.tanh(self.after(torch.relu(result.data)))
         output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
         return torch.tanh(self.after(torch.relu(output)))
+
+
+class _EscapedTagger(ExampleModel):
+    """A tagger that packs, and passes the packed data on to the next layer."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        return torch.tanh(self.after(torch.relu(result.data)))
 
 
 class _MaximumTagger(ExampleModel):
@@ -189,7 +196,7 @@ def _island(lstm: nn.LSTM) -> Any:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         return pad_packed_sequence(lstm(packed)[0], total_length=total_length)
 
-    return torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+    return _disabled(run)
 
 
 TAGGERS: dict[str, Callable[[], ExampleModel]] = {
@@ -198,23 +205,23 @@ TAGGERS: dict[str, Callable[[], ExampleModel]] = {
     "… no total_length": partial(_PackedTagger, full_width=False),
     "maximum, padded with −inf": partial(_MaximumTagger, masked=False),
     "maximum, masked": partial(_MaximumTagger, masked=True),
-    "packed, escaped": partial(_PackedTagger, escaped=True),
+    "packed, escaped": _EscapedTagger,
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": lambda: _PackedTagger(torch.compiler.disable(pack_padded_sequence)),  # type: ignore[no-untyped-call]
+    "only pack disabled": partial(_PackedTagger, _disabled(pack_padded_sequence)),
     "disabled island": partial(_WholeTagger, _island),
     "Ragged": partial(_WholeTagger, Ragged),
 }
 """The functions that make the taggers, by the names that tables show."""
 
 
-def source(network: type[nn.Module]) -> str:
-    """Returns the code of a network's `forward`, without annotations."""
-    code = dedent(inspect.getsource(network.forward))
-    names = ", ".join(inspect.signature(network.forward).parameters)
+def source(model: type[nn.Module]) -> str:
+    """Returns the code of a model's `forward`, without annotations."""
+    code = dedent(inspect.getsource(model.forward))
+    names = ", ".join(inspect.signature(model.forward).parameters)
     return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
 
 
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns inputs for a network: a random `x` of shape `(steps, B, 3)`, drawn from `seed`, and the lengths."""
+    """Returns inputs for a model: a random `x` of shape `(steps, B, 3)`, drawn from `seed`, and the lengths."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)

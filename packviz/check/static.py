@@ -52,6 +52,7 @@ QUESTIONS = {
 """The three questions about each backend, with the headings of their columns."""
 
 _BETTER = {RIGHT: NOT_TRIED, REFUSED: NOT_TRIED + RIGHT, WRONG: NOT_TRIED + RIGHT + REFUSED}
+_jit: Any = torch.jit  # whose names are not typed
 _TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
 _OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
 _HERE = os.path.dirname(os.path.dirname(__file__))
@@ -238,7 +239,8 @@ def _readings(leaf: Any) -> Iterator[_Reading]:
         return
     if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0 < values.max():
         yield _Reading(leaf, tuple(values.long().tolist()))
-    if values.dim() != 2 or (values.is_floating_point() and values.unique().numel() > 2):
+    is_binary = ((values == 0) | (values == 1)).all()
+    if values.dim() != 2 or (values.is_floating_point() and not is_binary):
         return
     for time_first, padding in product((False, True), (0, 1)):
         is_real = (values.T if time_first else values) != padding
@@ -455,7 +457,7 @@ def _judged(
         return dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, str(error)))
     except Exception as error:
         return dict.fromkeys(QUESTIONS, _refusal(error))
-    read = [w for w in warned if issubclass(w.category, torch.jit.TracerWarning)]
+    read = [w for w in warned if issubclass(w.category, _jit.TracerWarning)]
     lines = [_site(w.filename, w.lineno) for w in read if _is_users(w.filename)]
     place = (lines[0], _TENSORS) if lines else ()
     tolerance = 1e-4 if "onnx" in backend else 1e-5
@@ -468,7 +470,7 @@ def _judged(
             question = "steps"  # the lengths alone have done no harm
         answer = Answer(RIGHT)
         try:
-            with _seeded(), torch.jit.optimized_execution(False):  # type: ignore[no-untyped-call]
+            with _seeded(), _jit.optimized_execution(False):
                 result = capture(_copied(inputs))
             if message := difference(expected, result, tolerance):
                 answer = Answer(WRONG, f"for {case}, it {message}", *place)

@@ -95,7 +95,7 @@ def _environment(folder: str) -> dict[str, str]:
 def _code_cells(path: Path) -> int:
     """Counts the code cells to run. For a solutions notebook, these include the reader's exercise cells."""
     notebook = loads(path.read_text(encoding="utf-8"))
-    number = sum(cell.cell_type == "code" for cell in notebook.cells)
+    number: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     reader = path.parent.parent / path.name
     if path.parent.name == "solutions" and reader.is_file():
         number += len(exercises(loads(reader.read_text(encoding="utf-8")), notebook))
