@@ -24,6 +24,5 @@ from packviz.panels.rows import RowPanel as RowPanel
 from packviz.panels.search import MuseumPanel as MuseumPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
 from packviz.panels.states import StatesPanel as StatesPanel
-from packviz.panels.static import StaticPanel as StaticPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))

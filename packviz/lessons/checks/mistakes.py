@@ -9,7 +9,7 @@ from packviz.draw.picture import show
 from packviz.lessons.exercise import Comparison, Verdict, answering, exercise
 
 if TYPE_CHECKING:
-    from packviz.check.networks import Network
+    from packviz.check.models import ExampleModel
 
 
 # For each batch to try, the number of time steps and the lengths.
@@ -17,35 +17,33 @@ _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 
 
 @exercise
-def repaired_network(answer: type[Network]) -> Verdict:
+def repaired_network(answer: type[ExampleModel]) -> Verdict:
     """Checks that a network returns its packed output as a padded tensor over all time steps (notebook 13)."""
     import torch
 
-    from packviz.check import networks
+    from packviz.check import models
     from packviz.check.static import check_static
     from packviz.ops.running import run
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         yours = answer()
-        inputs = {str(lengths): networks.example(steps, lengths) for steps, lengths in _CASES}
+        inputs = {str(lengths): models.example(steps, lengths) for steps, lengths in _CASES}
         made = {name: answering(yours)(*given) for name, given in inputs.items()}
         expected = {
             name: run(yours.lstm, *given, total_length=len(given[0]))[0]
             for name, given in inputs.items()
         }
-    found = check_static(yours, networks.example())
-    if not found.ok or "size" in found.rules:
-        hint = (
-            "Which function pads the output again?"
-            if "size" in found.rules
-            else "Look at the line named below."
-        )
-        return Verdict(
-            False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found]
-        )
+    found = check_static(yours, models.example())
+    if found.size:
+        problem = f"A size depends on the lengths: {found.size}. Which function pads again?"
+        return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {problem}")
+    answer_to_lengths = found.answers["trace"]["lengths"]
+    if answer_to_lengths.mark != "✓":
+        problem = f"a trace of your model is not right: {answer_to_lengths.reason}"
+        return Verdict(False, f"Not yet: {problem}.")
     if odd := [kind_of(one) for one in made.values() if not isinstance(one, torch.Tensor)]:
-        return Verdict(False, f"Return the padded output alone; yours is {odd[0]}.", [found])
+        return Verdict(False, f"Return the padded output alone; yours is {odd[0]}.")
     steps, all_steps = (
         [one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, expected)
     )
@@ -58,18 +56,15 @@ def repaired_network(answer: type[Network]) -> Verdict:
             one.dim() == 3 and one.shape[1] == n
             for one, n in zip(made.values(), all_steps, strict=True)
         ):
-            hint = "Batch and time have changed places: this network is time first, (T, B, …)."
-        return Verdict(False, f"Not yet. {hint}", [found, rows])
+            hint = "Batch and time have changed places: this model is time first, (T, B, …)."
+        return Verdict(False, f"Not yet. {hint}", [rows])
     for lengths in made:
         if made[lengths].shape != expected[lengths].shape or not torch.allclose(
             made[lengths], expected[lengths]
         ):
-            return Verdict(
-                False,
-                f"The output for lengths {lengths} is not the LSTM's output, then zeros.",
-                [found],
-            )
-    return Verdict(True, "Every size is fixed, and no number has changed.", [found, rows])
+            problem = f"The output for lengths {lengths} is not the LSTM's output, then zeros."
+            return Verdict(False, problem)
+    return Verdict(True, "Every size is fixed, and no number has changed.", [rows])
 
 
 _LENGTHS = [6, 2, 4, 1, 5, 3]

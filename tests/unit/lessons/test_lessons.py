@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.nn.utils.rnn import pad_packed_sequence as pad
 
-from packviz.check import networks
+from packviz.check import models
 from packviz.draw import palette
 from packviz.draw.picture import show
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
@@ -194,7 +194,7 @@ def a_network(use):
     def forward(self, x, lengths):
         return use(self.lstm(pack_padded_sequence(x, lengths))[0], x, lengths)
 
-    return type("MyNetwork", (networks.Network,), {"forward": forward})
+    return type("MyNetwork", (models.ExampleModel,), {"forward": forward})
 
 
 FIRST_BATCH = "Not yet for 128 sequences of at most 64 steps, 8 distinct lengths, 32 features"
@@ -427,7 +427,7 @@ CHECKS = {
         [
             (
                 a_network(lambda packed, x, n: packed.data),
-                "Not yet: a compiler with fixed shapes refuses this. Which",
+                "Not yet: a compiler with fixed shapes refuses this. A size depends on the lengths",
             ),
             (
                 a_network(lambda packed, x, n: pad(packed, False, 0, 5)),

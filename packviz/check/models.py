@@ -1,7 +1,7 @@
-"""Defines small example networks around an LSTM, written the way users write them.
+"""Defines small example models around an LSTM, written the way users write them.
 
-The networks in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for
-fixed shapes. That compiler accepts the first four of them and rejects the last two. The networks in
+The models in `GUIDE` follow the LSTM page in the guide to PyTorch Neuron (Inf1), a compiler for
+fixed shapes. That compiler accepts the first four of them and rejects the last two. The models in
 `TAGGERS` are for torch's own compilers.
 """
 
@@ -21,9 +21,10 @@ from packviz.ops.rnn import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Three = tuple[Tensor, Tensor, Tensor]
+_disabled: Callable[[Any], Any] = torch.compiler.disable
 
 
-class Network(nn.Module):
+class ExampleModel(nn.Module):
     """A time-first LSTM between two linear layers, for `x` of shape `(T, B, 3)`. Subclasses add `forward`."""
 
     def __init__(self) -> None:
@@ -32,16 +33,16 @@ class Network(nn.Module):
         self.before, self.lstm, self.after = nn.Linear(3, 3), nn.LSTM(3, 7), nn.Linear(7, 2)
 
 
-class FixedLength(Network):
-    """A network that runs its LSTM on all time steps, including the padding, without packing."""
+class FixedLength(ExampleModel):
+    """A model that runs its LSTM on all time steps, including the padding, without packing."""
 
     def forward(self, x: Tensor) -> Three:
         output, (h_n, c_n) = self.lstm(x)
         return output, h_n, c_n
 
 
-class Sorted(Network):
-    """A network that packs a batch sorted by length, runs its LSTM, and pads the output."""
+class Sorted(ExampleModel):
+    """A model that packs a batch sorted by length, runs its LSTM, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
@@ -50,8 +51,8 @@ class Sorted(Network):
         return output, h_n, c_n
 
 
-class Unsorted(Network):
-    """A network that packs a batch in any order (torch sorts it by length), runs its LSTM, and pads the output."""
+class Unsorted(ExampleModel):
+    """A model that packs a batch in any order, which torch sorts by length, and pads the output."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -60,8 +61,8 @@ class Unsorted(Network):
         return output, h_n, c_n
 
 
-class FinalStates(Network):
-    """A network that packs, and returns only the final states of its LSTM."""
+class FinalStates(ExampleModel):
+    """A model that packs, and returns only the final states of its LSTM."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths)
@@ -69,8 +70,8 @@ class FinalStates(Network):
         return h_n, c_n
 
 
-class Returned(Network):
-    """A network that returns the data of a `PackedSequence`."""
+class Returned(ExampleModel):
+    """A model that returns the data of a `PackedSequence`."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths)
@@ -78,8 +79,8 @@ class Returned(Network):
         return result.data, h_n, c_n
 
 
-class UsedByMax(Network):
-    """A network that passes the data of a `PackedSequence` to an operator that is not an RNN."""
+class UsedByMax(ExampleModel):
+    """A model that passes the data of a `PackedSequence` to an operator that is not an RNN."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -87,8 +88,8 @@ class UsedByMax(Network):
         return torch.max(result.data)
 
 
-class MaxOfPadded(Network):
-    """A network that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
+class MaxOfPadded(ExampleModel):
+    """A model that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -99,10 +100,10 @@ class MaxOfPadded(Network):
 
 
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
-"""The networks of the guide: four that its compiler accepts, then two that it rejects."""
+"""The models of the guide: four that its compiler accepts, then two that it rejects."""
 
 
-class ConditionalTagger(Network):
+class ConditionalTagger(ExampleModel):
     """A tagger that packs only if the lengths differ, to save time."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ class ConditionalTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PaddedTagger(Network):
+class _PaddedTagger(ExampleModel):
     """A tagger that never packs. It calls its LSTM in `forward`, where `torch.compile` stops."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -125,26 +126,32 @@ class _PaddedTagger(Network):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PackedTagger(Network):
-    """A tagger that packs, and pads again before the next layer or, if `escaped`, passes on the data of the result."""
+class _PackedTagger(ExampleModel):
+    """A tagger that packs, and pads again before the next layer."""
 
-    def __init__(
-        self, pack: Any = pack_padded_sequence, full_width: bool = True, escaped: bool = False
-    ) -> None:
-        """Stores the function that packs, and whether to pad to the width of `x` rather than to the longest length."""
+    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
+        """Stores the function that packs, and whether to pad to the width of `x`."""
         super().__init__()
-        self.pack, self.full_width, self.escaped = pack, full_width, escaped
+        self.pack = pack
+        self.full_width = full_width
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = self.pack(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
-        if self.escaped:
-            return torch.tanh(self.after(torch.relu(result.data)))
         output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _MaximumTagger(Network):
+class _EscapedTagger(ExampleModel):
+    """A tagger that packs, and passes the packed data on to the next layer."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        return torch.tanh(self.after(torch.relu(result.data)))
+
+
+class _MaximumTagger(ExampleModel):
     """A tagger that takes the maximum of negative outputs over time, so zeros in the padding would exceed it."""
 
     def __init__(self, masked: bool) -> None:
@@ -169,7 +176,7 @@ class _MaximumTagger(Network):
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
-class _WholeTagger(Network):
+class _WholeTagger(ExampleModel):
     """A tagger that runs its LSTM in one call, which may pack and pad. A compiler keeps it or leaves it out."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
@@ -189,32 +196,32 @@ def _island(lstm: nn.LSTM) -> Any:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         return pad_packed_sequence(lstm(packed)[0], total_length=total_length)
 
-    return torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+    return _disabled(run)
 
 
-TAGGERS: dict[str, Callable[[], Network]] = {
+TAGGERS: dict[str, Callable[[], ExampleModel]] = {
     "padded": _PaddedTagger,
     "packed, padded again": _PackedTagger,
     "… no total_length": partial(_PackedTagger, full_width=False),
     "maximum, padded with −inf": partial(_MaximumTagger, masked=False),
     "maximum, masked": partial(_MaximumTagger, masked=True),
-    "packed, escaped": partial(_PackedTagger, escaped=True),
+    "packed, escaped": _EscapedTagger,
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": lambda: _PackedTagger(torch.compiler.disable(pack_padded_sequence)),  # type: ignore[no-untyped-call]
+    "only pack disabled": partial(_PackedTagger, _disabled(pack_padded_sequence)),
     "disabled island": partial(_WholeTagger, _island),
     "Ragged": partial(_WholeTagger, Ragged),
 }
 """The functions that make the taggers, by the names that tables show."""
 
 
-def source(network: type[nn.Module]) -> str:
-    """Returns the code of a network's `forward`, without annotations."""
-    code = dedent(inspect.getsource(network.forward))
-    names = ", ".join(inspect.signature(network.forward).parameters)
+def source(model: type[nn.Module]) -> str:
+    """Returns the code of a model's `forward`, without annotations."""
+    code = dedent(inspect.getsource(model.forward))
+    names = ", ".join(inspect.signature(model.forward).parameters)
     return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
 
 
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns inputs for a network: a random `x` of shape `(steps, B, 3)`, drawn from `seed`, and the lengths."""
+    """Returns inputs for a model: a random `x` of shape `(steps, B, 3)`, drawn from `seed`, and the lengths."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)
