@@ -89,7 +89,7 @@ def test_distributions(kind):
 
 
 @pytest.mark.parametrize(
-    "panel",
+    "make",
     [
         partial(CostPanel, range(512, 0, -1), "LSTM", 128, 128),
         partial(BatchingPanel, many=2000, longest=512, batch_size=1),
@@ -100,8 +100,8 @@ def test_distributions(kind):
         ),
     ],
 )
-def test_a_large_picture_stays_light(panel):
-    assert len(panel().picture.value) < 80_000
+def test_a_large_picture_stays_light(make):
+    assert len(make().picture.value) < 80_000
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ WITH_LENGTHS = [
 ]
 
 
-@pytest.mark.parametrize("panel", WITH_LENGTHS)
-def test_bad_lengths_are_explained_and_the_last_good_picture_stays(panel):
-    panel = panel([4, 2])
+@pytest.mark.parametrize("make", WITH_LENGTHS)
+def test_bad_lengths_are_explained_and_the_last_good_picture_stays(make):
+    panel = make([4, 2])
     typed = getattr(panel, "picker", panel).typed
     before = panel.picture.value, panel.summary.value
     move(typed, "5, <script>alert(1)</script>")
@@ -139,7 +139,7 @@ def test_bad_lengths_are_explained_and_the_last_good_picture_stays(panel):
     assert (panel.picture.value, panel.summary.value) == before
     move(typed, "4, 2, 2")
     assert panel.error.value == ""
-    assert panel.picture.value == panel([4, 2, 2]).picture.value
+    assert panel.picture.value == make([4, 2, 2]).picture.value
 
 
 # Inside a packed sequence.
@@ -336,7 +336,7 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
 
 
 @pytest.mark.parametrize(
-    ("panel", "moves", "said"),
+    ("make", "moves", "said"),
     [
         (CostPanel, [("proj_size", 6), ("hidden_size", 4)], "proj_size went from 6 to 3 to fit."),
         (panels.GraphPanel, [("steps", 2)], "distinct lengths went from 3 to 2 to fit."),
@@ -361,8 +361,8 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
         (partial(PaddingPanel, kind="sentences"), [], ""),
     ],
 )
-def test_no_panel_moves_a_control_without_a_word(panel, moves, said):
-    panel = panel()
+def test_no_panel_moves_a_control_without_a_word(make, moves, said):
+    panel = make()
     for name, value in moves:
         move(attrgetter(name)(panel), value)
     assert words(panel.note) == said
@@ -392,9 +392,9 @@ def test_what_a_thread_draws_and_what_a_control_draws_wait_for_each_other():
     assert panel.picture.value == "<svg>(5, 1, False)</svg>"
 
 
-@pytest.mark.parametrize("panel", [PaddingPanel, BatchingPanel, RowPanel, StaircasePanel])
-def test_lengths_are_chosen_in_the_same_way_everywhere(panel):
-    panel = panel([3, 1, 2])
+@pytest.mark.parametrize("make", [PaddingPanel, BatchingPanel, RowPanel, StaircasePanel])
+def test_lengths_are_chosen_in_the_same_way_everywhere(make):
+    panel = make([3, 1, 2])
     picker = panel.picker
     assert picker.kind.options == KINDS
     for kind in KINDS:
@@ -418,13 +418,13 @@ def test_lengths_are_chosen_in_the_same_way_everywhere(panel):
         with pytest.raises(
             ValueError, match=f"longest is {wrong}; give a whole number from 1 to 512"
         ):
-            panel(longest=wrong)
+            make(longest=wrong)
 
 
-@pytest.mark.parametrize("panel", PANELS)
-def test_any_panel(panel):
+@pytest.mark.parametrize("make", PANELS)
+def test_any_panel(make):
     """The companion finds the parts that it names for a screen reader, and the stored output has an image."""
-    panel = panel()
+    panel = make()
     (companion,) = [part for part in parts(panel) if isinstance(part, Companion)]
     named = {"panel": panel, "summary": panel.summary, "error": panel.error, "note": panel.note}
     for found_by, part in named.items():
@@ -440,9 +440,9 @@ def test_any_panel(panel):
     bundle = panel._repr_mimebundle_()
     assert bundle["text/plain"] == panel.to_text()
     picture = bundle.get("image/svg+xml") or bundle["text/html"]
-    assert picture.startswith("<svg" if panel is not panels.MuseumPanel else "<")
+    assert picture.startswith("<svg" if make is not panels.MuseumPanel else "<")
     assert "var(" not in picture
-    assert {**panel()._repr_mimebundle_(), WIDGET: None} == {**bundle, WIDGET: None}
+    assert {**make()._repr_mimebundle_(), WIDGET: None} == {**bundle, WIDGET: None}
 
 
 def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
