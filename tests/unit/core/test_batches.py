@@ -1,4 +1,5 @@
-"""Tests of batches and shares: each sequence is in one, similar lengths meet, and a plain loop counts the same."""
+"""Tests of batches and shares: each sequence is in one, similar lengths meet, and a plain loop
+counts the same."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Tests of `Layout`: it agrees with torch's own packing and the worked examples, and rejects wrong input."""
+"""Tests of `Layout`: it agrees with torch's own packing and the worked examples, and rejects wrong
+input."""
 
 import copy
 import dataclasses
@@ -36,7 +37,8 @@ def pack(lengths, steps=None, enforce_sorted=False):
 
 
 def agrees_with_torch(layout, packed, lengths, steps):
-    """Asserts that every array of `layout` agrees with torch's `packed`, and with the result of padding it again."""
+    """Asserts that every array of `layout` agrees with torch's `packed`, and with the result of
+    padding it again."""
     B = len(lengths)
     assert layout.lengths.tolist() == list(lengths)
     assert layout.batch_sizes.tolist() == packed.batch_sizes.tolist()
@@ -134,6 +136,9 @@ def test_a_mask_and_its_layout_are_two_ways_to_say_the_same(lengths, extra):
         layout.mask.astype(float),
     ):
         assert Layout.from_mask(mask) == layout
+        if not isinstance(mask, list):
+            assert Layout(mask) == layout
+            assert Layout(mask, layout.max_len + 1).max_len == layout.max_len + 1
 
 
 @given(some_lengths, st.integers(0, 3))
@@ -163,7 +168,8 @@ def test_flat_rows_are_those_of_a_jagged_tensor(lengths):
 
 @given(some_lengths)
 def test_packing_is_transposing(lengths):
-    """Packed rows are jagged by time step. If steps become sequences, and again, the sorted lengths come back."""
+    """Packed rows are jagged by time step. If steps become sequences, and again, the sorted lengths
+    come back."""
     layout = Layout(lengths)
     by_step = Layout.from_offsets(layout.offsets)
     assert by_step.lengths.tolist() == layout.batch_sizes.tolist()
@@ -179,10 +185,11 @@ def test_packing_is_transposing(lengths):
     [
         (
             [5, 8, 10],
-            "offsets must begin with 0 and end with the number of rows, got [5, 8, 10]; from lengths, compute",
+            "offsets must begin with 0 and end with the number of rows, got "
+            "[5, 8, 10]; from lengths, compute",
         ),
         ([0], "offsets must begin with 0 and end with the number of rows, got [0]"),
-        ([0, 8, 5, 10], "offsets must not decrease, but go from 8 to 5 at entry 2"),
+        ([0, 8, 5, 10], "offsets[1:][1] is 5: less than the offset before it"),
         ([0, 2.5], "offsets[1] is 2.5: not a whole number"),
         ([], "offsets is empty: give the row at which each sequence begins"),
         ([[0, 5]], "offsets must be one-dimensional, got shape (1, 2)"),
@@ -241,7 +248,7 @@ NAN, INF = float("nan"), float("inf")
         ([3, 1e30], "lengths[1] is 1e+30: too large"),
         (np.array([3, 2**63], dtype=np.uint64), "lengths[1] is 9223372036854775808: too large"),
         ([3, MOST_STEPS + 1], "lengths[1] is 10000001: a Layout has at most 10,000,000 time steps"),
-        ([3, 2**70], "lengths[1] is 1.1805916207174113e+21: too large"),
+        ([3, 2**70], "lengths must contain whole numbers, got [3, 1180591620717411303424]"),
         ([[3, 2]], "lengths must be one-dimensional, got shape (1, 2)"),
         (5, "lengths is 5; list the number of real time steps of each sequence, as in [5, 3, 2]"),
         (torch.tensor(5), "lengths is tensor(5); list the number"),
@@ -256,7 +263,7 @@ NAN, INF = float("nan"), float("inf")
         (torch.tensor([]), "lengths is empty"),
         (
             [True, False],
-            "lengths contains booleans; for a mask (B, T) that is True at real cells, with the padding on the right",
+            "lengths contains booleans; give whole numbers, or a mask of two dimensions",
         ),
         (["3", "2"], "lengths must contain whole numbers, got ['3', '2']"),
         ([3, None], "lengths must contain whole numbers, got [3, None]"),
@@ -273,7 +280,7 @@ def test_wrong_lengths_are_refused(lengths, said):
     [
         (2, "lengths[0] is 3: longer than max_len=2; shorten it, or raise max_len"),
         (0, "lengths[0] is 3 (and 1 more): longer than max_len=0"),
-        (4.0, "max_len is 4.0; give a whole number of time steps, or leave it out"),
+        (4.0, "max_len is 4.0; give a whole number of at least 0"),
         (True, "max_len is True; give"),
         ("4", "max_len is '4'; give"),
         (MOST_STEPS + 1, "max_len is 10000001: a Layout has at most 10,000,000 time steps"),
@@ -293,8 +300,7 @@ def test_wrong_max_len_is_refused(max_len, said):
         ([-1, 0, 1], "sorted_indices must contain each of 0 … 2 exactly once"),
         (
             [1, 0, 2],
-            "sorted_indices must put longer sequences first, but entry 0 names sequence 1 of length 2 and the next one"
-            " sequence 0 of length 3",
+            "sorted_indices[1] is 0: this sequence is longer than the one before it",
         ),
         ([[0, 1, 2]], "sorted_indices must be one-dimensional"),
         ([0.5, 1, 2], "sorted_indices[0] is 0.5: not a whole number"),
@@ -307,7 +313,8 @@ def test_wrong_orders_are_refused(order, said):
 
 @dataclasses.dataclass
 class Claim:
-    """An object with the attributes of a packed sequence. torch's own class would reject some of these values."""
+    """An object with the attributes of a packed sequence. torch's own class would reject some of
+    these values."""
 
     data: object
     batch_sizes: object
@@ -317,10 +324,7 @@ class Claim:
 @pytest.mark.parametrize(
     ("packed", "said"),
     [
-        (
-            Claim(range(3), [1, 2]),
-            "packed.batch_sizes must never grow, but is 1 at time step 0 and 2 at the next",
-        ),
+        (Claim(range(3), [1, 2]), "packed.batch_sizes[1] is 2: more than at the time step before"),
         (Claim(range(4), [2, 1]), "packed.batch_sizes adds up to 3 but packed.data has 4 rows"),
         (
             Claim(range(2), [2, 0]),
@@ -353,34 +357,40 @@ def test_what_is_no_packed_sequence_is_refused(thing):
 
 
 @pytest.mark.parametrize(
-    ("mask", "said"),
+    ("mask", "message"),
     [
+        ([[1, 1], [0, 1]], "row 1 of the mask has padding at time step 0 before real cells; if"),
         (
-            [[1, 1], [0, 1]],
-            "mask row 1 has padding at time step 0 before real cells; if the mask is True at padding",
+            [[1, 0, 1], [1, 1, 1]],
+            "row 0 of the mask has padding at time step 1 before real cells; r",
         ),
-        ([[1, 0, 1], [1, 1, 1]], "mask row 0 has padding at time step 1 before real cells"),
-        ([[0, 0], [0, 0]], "mask has no real cell; if the mask is True at padding, pass ~mask"),
-        ([[1, 2]], "mask must contain only True and False"),
-        ([[1.0, NAN]], "mask must contain only True and False"),
-        ([1, 0], "mask must be two-dimensional (batch, time step) and not empty, got shape (2,)"),
-        (
-            [[1], [1, 0]],
-            "mask must be two-dimensional (batch, time step), got rows of unequal length",
-        ),
-        (
-            np.ones((0, 3)),
-            "mask must be two-dimensional (batch, time step) and not empty, got shape (0, 3)",
-        ),
-        (
-            np.ones((3, 0)),
-            "mask must be two-dimensional (batch, time step) and not empty, got shape (3, 0)",
-        ),
+        ([[0, 0], [0, 0]], "the mask has no real cell; if it is True at padding, pass ~mask"),
+        ([[1, 2]], "{} has shape (1, 2), but a mask contains only True and False"),
+        ([[1.0, NAN]], "{} has shape (1, 2), but a mask contains only True and False"),
+        (np.ones((0, 3)), "{} must be two-dimensional (batch, time step) and not empty"),
+        (np.ones((3, 0)), "{} must be two-dimensional (batch, time step) and not empty"),
     ],
 )
-def test_wrong_masks_are_refused(mask, said):
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
-        Layout.from_mask(mask)
+def test_wrong_masks_are_refused(mask, message):
+    for read, name in ((Layout.from_mask, "mask"), (Layout, "lengths")):
+        for array in (np.array(mask), torch.tensor(mask)):
+            with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}"):
+                read(array)
+
+
+def test_what_is_neither_lengths_nor_a_mask_is_refused():
+    for nested in ([[1, 1], [1, 0]], [[1], [1, 0]]):  # these could be sequences or batches
+        with pytest.raises(ValueError, match="^lengths must be one-dimensional"):
+            Layout(nested)
+    with pytest.raises(ValueError, match="^mask must be two-dimensional .*, got rows of unequal"):
+        Layout.from_mask([[1], [1, 0]])
+    for masked in (np.ma.array([3, 2]), np.ma.array([[1, 1]])):
+        with pytest.raises(TypeError, match="^lengths is a masked array of NumPy; give plain"):
+            Layout(masked)
+    with pytest.raises(TypeError, match="^lengths is a sparse tensor"):
+        Layout(torch.ones(2, 2).to_sparse())
+    with pytest.raises(ValueError, match="^lengths is on the meta device"):
+        Layout(torch.ones(2, 2, device="meta"))
 
 
 # A value: it cannot change, and equal ones are equal.

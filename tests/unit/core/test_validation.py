@@ -7,7 +7,8 @@ from torch import nn
 from packviz.core.validation import kind_of
 
 VALUES = {"an ndarray": np.zeros(1), "an int": 3, "a list": [], "a NoneType": None, "an LSTM": nn.LSTM(1, 1),
-          "an RNN": nn.RNN(1, 1), "a GRU": nn.GRU(1, 1), "an Embedding": nn.Embedding(1, 1)}  # fmt: skip
+          "an "
+          "RNN": nn.RNN(1, 1), "a GRU": nn.GRU(1, 1), "an Embedding": nn.Embedding(1, 1)}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", VALUES)
