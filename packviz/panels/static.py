@@ -12,7 +12,7 @@ import ipywidgets as widgets
 
 from packviz.core.layout import Layout
 from packviz.core.validation import one_of
-from packviz.panels.lengths import MOST_CELLS, lengths_field, read
+from packviz.panels.picker import MOST_CELLS, lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row
 
 if TYPE_CHECKING:
