@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -343,7 +344,10 @@ def host_array(values: Any) -> npt.NDArray[Any]:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
-    return np.asarray(values, order="C")  # torch takes no negative strides
+    array = np.asarray(values, order="C")  # torch takes no negative strides
+    if array.dtype == object and array.ndim == 1 and all(isinstance(n, Integral) for n in array):
+        return array.astype(float)  # NumPy stores integers of more than 64 bits as objects
+    return array
 
 
 def is_mask(values: object) -> bool:

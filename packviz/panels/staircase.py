@@ -99,12 +99,11 @@ class StaircasePanel(Panel):
         self.shown = stairs = Stairs(layout, stops[at])
         self.trade_off = trade_off = TradeOff(tuple(stops), wasted, costs, at)
         ratio = trade_off.ratios[trade_off.calls.index(at)]
-        cost = f"If a call costs as much as {text.count(call, 'cell')}, it costs {ratio:.2f} times"
-        summary = f"{stairs.summary()} {cost} as much as one rectangle."
+        price = f"a call costs as much as {text.count(call, 'cell')}"
         return View(
             draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=summary,
-            describe=lambda: f"{summary}\n\n{stairs.to_text()}\n\n{trade_off.to_text()}",
+            summary=f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one.",
+            describe=lambda: f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}",
         )
 
 
