@@ -163,7 +163,7 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
     # The free steps in all possible rows. There are never more rows than sequences.
     left = np.full(n.size, row_size)
     rows: list[list[int]] = []
-    for b in order:
+    for b in order.tolist():
         first = 0  # the first row that the strategy may use
         if strategy == PADDED:
             first = len(rows)

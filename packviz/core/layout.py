@@ -377,7 +377,8 @@ def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
         TypeError: the lengths are a nested or sparse tensor, or a masked array of NumPy.
     """
     if is_mask(lengths):
-        return _mask_array(lengths, "lengths").sum(axis=1)
+        counts: IntArray = _mask_array(lengths, "lengths").sum(axis=1)
+        return counts
     advice = "list the number of real time steps of each sequence"
     return _whole_numbers(lengths, "lengths", advice, empty)
 

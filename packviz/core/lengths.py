@@ -16,7 +16,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
@@ -25,15 +24,13 @@ from packviz.core.layout import IntArray, read_lengths
 from packviz.core.validation import kind_of
 
 
-def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> list[float]:
+def read(source: str | os.PathLike[str], column: str | None = None) -> list[float]:
     """Reads lengths from a file, or from typed or pasted text.
 
     Args:
-        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an
-            open text file; or the text itself. A string is a path if such a file exists, or if it
-            looks like the name of a file. The text may be a JSON list or object; numbers separated
-            by commas, semicolons, spaces or line breaks; or a table (CSV, or pasted from a
-            spreadsheet) whose first line names its columns. A NumPy file may also contain a mask.
+        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; or
+            the text itself (see `parse`). A string is a path if such a file exists, or if it looks
+            like the name of a file. A NumPy file may also contain a mask.
         column: the column of a table, or the key of a JSON object, that contains the lengths.
             Defaults to the column named `length` or `lengths`, or to the only column.
 
@@ -41,64 +38,76 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
         The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
 
     Raises:
-        ValueError: the file cannot be read, the text is empty, an entry is not a number, a row has
-            more or fewer fields than the first line, or the column does not exist.
+        ValueError: the file cannot be read, or `parse` rejects its text.
+        TypeError: `source` is neither a path nor text.
     """
-    name = _name_of(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"source is {kind_of(source)}; give a path, or text such as '5, 3, 2'")
+    name = os.fspath(source)
+    is_file = isinstance(source, os.PathLike) or _FILE_NAME.fullmatch(name) or name == "-"
+    if _number(name) is not None or not (is_file or os.path.exists(name[:255])):
+        return parse(name, column)
     try:
         if name.endswith(".npy"):
             return _numpy_lengths(name)
-        is_table = name.endswith(".csv") or column is not None
-        columns = _columns(_text_of(source, name).strip(), is_table)
-        values = columns[_column([*columns], column)]
-        if not isinstance(values, list) or not values:
-            raise ValueError("the column contains no lengths; give a list, as in [5, 3, 2]")
-        return [_number(str(value), i) for i, value in enumerate(values)]
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         advice = "give text or .npy; for Parquet, pass pandas.read_parquet(…)['column']"
         raise ValueError(f"cannot read {name}: {advice}") from None
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"{name}: {error}" if name else str(error)) from None
+    try:
+        return parse(text, column, is_table=name.endswith(".csv"))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 _FILE_NAME = re.compile(r"[^\s,;\[{]*[a-z][^\s,;\[{]*|.+\.(csv|json|npy|txt)", re.IGNORECASE)
 
 
-def _name_of(source: str | os.PathLike[str] | TextIO) -> str:
-    """Returns the path of a file, the name of an open file, or an empty string for text."""
-    if isinstance(source, os.PathLike):
-        return os.fspath(source)
-    if not isinstance(source, str):
-        if not hasattr(source, "read"):
-            raise TypeError(f"source is {kind_of(source)}; give a path, an open file, or text")
-        return str(getattr(source, "name", ""))
-    if source == "-":
-        return "standard input"
-    is_path = _FILE_NAME.fullmatch(source) and not _is_number(source)
-    return source if is_path or os.path.exists(source[:255]) else ""
-
-
-def _text_of(source: str | os.PathLike[str] | TextIO, name: str) -> str:
-    if not isinstance(source, (str, os.PathLike)):
-        return source.read()
-    if source == "-":
-        return sys.stdin.read()
-    return Path(name).read_text(encoding="utf-8-sig") if name else str(source)
-
-
-def _numpy_lengths(name: str) -> list[int]:
+def _numpy_lengths(name: str) -> list[float]:
     try:
-        values = np.load(name, allow_pickle=False)
-    except (ValueError, EOFError):
-        raise ValueError("it is not a NumPy file of numbers") from None
-    return read_lengths(values).tolist()
+        values: list[float] = read_lengths(np.load(name, allow_pickle=False)).tolist()
+        return values
+    except EOFError:
+        raise ValueError(f"{name}: the file is empty") from None
+    except ValueError as error:
+        reason = "it is not a NumPy file of numbers" if "pickle" in str(error) else error
+        raise ValueError(f"{name}: {reason}") from None
 
 
-def _columns(text: str, is_table: bool) -> dict[str, list[object]]:
-    """Returns the columns of a table or a JSON object by name. Numbers alone are one column without
-    a name.
+def parse(text: str, column: str | None = None, is_table: bool = False) -> list[float]:
+    """Reads lengths from text.
+
+    Args:
+        text: a JSON list or object; numbers separated by commas, semicolons, spaces or line breaks;
+            or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
+        column: the column of a table, or the key of a JSON object, as in `read`.
+        is_table: whether several columns need a first line that names them, as in a CSV file.
+
+    Returns:
+        The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
+
+    Raises:
+        ValueError: the text is empty, an entry is not a number, a row has more or fewer fields than
+            the first line, or the column does not exist.
+    """
+    columns = _columns(text.strip(), is_table or column is not None)
+    entries = columns[_column([*columns], column)]
+    if not isinstance(entries, list) or not entries:
+        raise ValueError("the column contains no lengths; give a list, as in [5, 3, 2]")
+    numbers = []
+    for i, entry in enumerate(map(str, entries)):
+        number = _number(entry)
+        if number is None:
+            raise ValueError(f"entry {i} is {entry!r}; lengths are whole numbers, as in 5, 3, 2")
+        numbers.append(number)
+    return numbers
+
+
+def _columns(text: str, is_table: bool) -> dict[str, object]:
+    """Returns the columns of a table or a JSON object by name. Numbers alone are a column without a
+    name.
     """
     if not text:
         raise ValueError("no lengths given; type some, as in 5, 3, 2")
@@ -110,12 +119,15 @@ def _columns(text: str, is_table: bool) -> dict[str, list[object]]:
         return value if isinstance(value, dict) else {"": value}
     lines = text.splitlines()
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
-    if _is_number(entries[0]) or (len(lines) == 1 and not is_table):
+    if _number(entries[0]) is not None or (len(lines) == 1 and not is_table):
         if is_table and len(lines) > 1 and re.search("[,;\t]", lines[0]):
             raise ValueError("a table with several columns needs a first line that names them")
-        return {"": list(entries)}
+        return {"": entries}
     delimiter = next((mark for mark in "\t;" if mark in lines[0]), ",")
-    names, *rows = (row for row in csv.reader(lines, delimiter=delimiter) if row)
+    try:
+        names, *rows = (row for row in csv.reader(lines, delimiter=delimiter) if row)
+    except csv.Error as error:
+        raise ValueError(f"not a valid table: {error}") from None
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"row {i} has {len(row)} fields, but there are {len(names)} columns")
@@ -135,23 +147,17 @@ def _column(names: Sequence[str], column: str | None) -> str:
         return names[0]
     if names == [""]:
         raise ValueError(f"there is no column {column!r}, because no first line names the columns")
-    wanted = "length" if column is None else column
+    wanted = column or "length"
     raise ValueError(f"no column is named {wanted!r}; choose one of the columns {', '.join(names)}")
 
 
-def _is_number(entry: str) -> bool:
+def _number(entry: str) -> float | None:
+    """Returns the number that a text contains, or `None` if it is not a number."""
     try:
-        float(entry)
+        value = float(entry)
     except ValueError:
-        return False
-    return True
-
-
-def _number(entry: str, index: int) -> float:
-    if not _is_number(entry):
-        raise ValueError(f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2")
-    value = float(entry)
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return None
+    return int(value) if value.is_integer() else value
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:

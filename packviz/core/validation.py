@@ -28,10 +28,9 @@ def at_least(name: str, value: object, least: int = 1) -> int:
     Raises:
         ValueError: the value is not such a number.
     """
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_whole or value < least:
-        raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
-    return int(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
 
 
 def one_of(name: str, choice: Choice, choices: Iterable[object]) -> Choice:

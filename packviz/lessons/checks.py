@@ -8,7 +8,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.layout import Layout, require_steps, sequence_name
@@ -25,7 +25,6 @@ from packviz.lessons.exercise import Comparison, Verdict, answering, exercise, h
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Module
 
 Lengths = Sequence[int]
 
@@ -225,7 +224,7 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     if not is_triple or not all(isinstance(part, Tensor) for part in yours):
         parts = "the padded sequences, their lengths, and the padded tags"
         return Verdict(False, f"Return three tensors: {parts}.")
-    targets = {
+    targets: dict[str, list[object]] = {
         "sequences": [[3, 0, 4], [5, 9, 0]],
         "lengths": [3, 2],
         "tags": [[1, 0, 2], [2, 2, -100]],
@@ -581,7 +580,7 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
 
 
 @exercise
-def repaired_network(answer: Callable[[], Module]) -> Verdict:
+def repaired_network(answer: Callable[[], Any]) -> Verdict:
     """Checks that a model returns its packed output as a padded tensor over all time steps."""
     import torch
 
@@ -705,7 +704,7 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
     target = [" ".join(str(10 * (b + 1) + t) for t in range(n)) for b, n in enumerate(_SIX)]
     for i, (x, lengths, batch_first) in enumerate(batches):
         picture = show(x, lengths, batch_first)
-        packed = pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+        packed = pack_padded_sequence(x, list(lengths), batch_first, enforce_sorted=False)
         sequences = [" ".join(map(str, rows.tolist())) for rows in unpack_sequence(packed)]
         rows = Comparison(f"batch {i + 1}: the sequences that are packed", sequences, target)
         if not rows.agree:

@@ -4,7 +4,6 @@ distribution.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import ipywidgets as widgets
@@ -50,8 +49,7 @@ def read(text: str, most_cells: int | None = None) -> Layout:
         ValueError: the text is not a list of lengths, or their padded batch has more than
             `most_cells` cells.
     """
-    # An open file is never taken for the path of a file.
-    layout = require_steps(Layout(sources.read(io.StringIO(text))))
+    layout = require_steps(Layout(sources.parse(text)))
     if most_cells and layout.n_cells > most_cells:
         why = f"the panel runs an RNN at every change, so give at most {most_cells:,}"
         raise ValueError(f"these lengths make {layout.n_cells:,} cells; {why}")
