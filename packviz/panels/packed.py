@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 import numpy as np
 
-from packviz.core.util import first_line
 from packviz.core.layout import BoolArray, Layout
+from packviz.core.util import first_line
 from packviz.draw import cells, layouts, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.panel import Panel, View, row, show, slider, tick

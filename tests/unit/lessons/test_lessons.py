@@ -552,7 +552,7 @@ def test_a_line_of_a_library_is_not_the_readers():
         "Verdict": Verdict,
     }
     exec(
-        'import torch\ndef check(answer):\n'
+        "import torch\ndef check(answer):\n"
         '    return Verdict(bool(pack(torch.zeros(3, 2), answer)), "So.")',
         names,
     )
