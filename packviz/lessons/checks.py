@@ -627,11 +627,14 @@ def repaired_network(answer: Callable[[], Any]) -> Verdict:
         )
         if steps[:3] == expected_steps[:3]:
             failure = "The last x has 6 time steps. Take their number from x."
-    if not failure and (static.size or not static.ok):
-        failure = "A compiler with fixed shapes refuses this. Look at the line named below."
+    traced = static.answers["trace"]["lengths"]
+    if not failure and static.size:
+        failure = f"A compiler with fixed shapes refuses this: {static.size}"
+    if not failure and traced.mark != "✓":
+        failure = f"A trace of your model is not right: {traced.reason}"
     if failure:
-        return Verdict(False, f"Not yet. {failure}", [static, rows])
-    return Verdict(True, "Every size is fixed, and no number has changed.", [static, rows])
+        return Verdict(False, f"Not yet. {failure}", [rows])
+    return Verdict(True, "Every size is fixed, and no number has changed.", [rows])
 
 
 def _is_same(yours: Tensor, target: Tensor) -> bool:

@@ -25,6 +25,5 @@ from packviz.panels.packed import PackedPanel as PackedPanel
 from packviz.panels.padding import PaddingPanel as PaddingPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
 from packviz.panels.states import StatesPanel as StatesPanel
-from packviz.panels.static import StaticPanel as StaticPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))

@@ -1,4 +1,4 @@
-"""Checks the required parts of each page."""
+"""Checks that each page states its time, and has its required parts."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,15 @@ from pathlib import Path
 import pytest
 
 SOURCES = sorted((Path(__file__).parents[2] / "notebooks" / "source").glob("*.py"))
+BROWSED = "15_error_museum"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_a_page_states_its_time_and_takes_at_most_20_minutes(path):
+    source = path.read_text(encoding="utf-8")
+    if path.stem != BROWSED:
+        (stated,) = re.findall(r"^# Time: (\d+) minutes", source, re.M)
+        assert int(stated) <= 20
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
