@@ -6,8 +6,8 @@ number of rectangles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -158,50 +158,56 @@ class TradeOff(Drawing):
     Attributes:
         calls: `(S,)` the numbers of rectangles, in ascending order from 1.
         wasted: `(S,)` the number of padding cells computed with each number of rectangles.
-        costs: `(S,)` the cost of each number of rectangles, in cells.
+        seconds: `(S,)` the predicted time with each number of rectangles, in seconds.
         at: the highlighted number of rectangles.
+        measured: for each number of rectangles that was measured, the median and the quartiles of
+            its times, as multiples of the time with one rectangle.
     """
 
     calls: Sequence[int]
     wasted: Sequence[int]
-    costs: Sequence[float]
+    seconds: Sequence[float]
     at: int
+    measured: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
 
     @property
     def ratios(self) -> list[float]:
-        """The costs as multiples of the cost of one rectangle."""
-        return [cost / self.costs[0] for cost in self.costs]
+        """The predicted times as multiples of the time with one rectangle."""
+        return [seconds / self.seconds[0] for seconds in self.seconds]
 
     @property
     def best(self) -> int:
-        """The number of rectangles with the lowest cost."""
-        return self.calls[self.costs.index(min(self.costs))]
+        """The number of rectangles with the shortest predicted time."""
+        return self.calls[self.seconds.index(min(self.seconds))]
 
     def to_text(self) -> str:
         """Returns a table with a row for each number of rectangles."""
-        rows = [["rectangles", "wasted cells", "cost", "  (one rectangle = 1)"]]
+        rows = [["rectangles", "wasted cells", "predicted time", "  (one rectangle = 1)"]]
         for k, wasted, ratio in zip(self.calls, self.wasted, self.ratios, strict=True):
-            note = "  ← here" * (k == self.at) + "  ← lowest" * (k == self.best)
+            note = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
+            note += "  ← here" * (k == self.at) + "  ← lowest" * (k == self.best)
             rows.append([f"{k}", f"{wasted:,}", f"{ratio:.2f}", note])
         return "\n".join(text.table(rows, ">10>14>16<"))
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws two plots against the number of rectangles: the cost and, below it, the wasted cells."""
-        at = self.calls.index(self.at)
-        calls = tuple(self.calls)
-        colour = len(COLOURS) - 1  # a colour that no method has
-        plots = []
+        """Draws two plots against the number of rectangles: the time and, below it, the wasted cells."""
+        at, calls, plots = self.calls.index(self.at), tuple(self.calls), list[list[Plot]]()
+        none = len(COLOURS) - 1  # a colour that no method has
+        found = [(k, *self.measured[k]) for k in sorted(self.measured)]
         for what, values, label in (
-            ("cost relative to one rectangle", self.ratios, f"{self.ratios[at]:.2f}"),
+            ("time relative to one rectangle", self.ratios, f"{self.ratios[at]:.2f}"),
             ("wasted cells", self.wasted, text.short(self.wasted[at])),
         ):
+            curves = [Curve("", none, 0, calls, values)]
+            if found and not plots:
+                x, middle, low, high = zip(*found, strict=True)
+                curves.append(Curve("measured here", none, 1, x, middle, low, high, hollow=True))
             cursor = {"": ((self.at, 0.0), (self.at, values[at]))}
-            curve = Curve("", colour, 0, calls, values)
-            plots.append([Plot(f"{what}: {label}", [curve], [self.at], cursor, "", log_x=True)])
-        title = f"The cost is lowest with {text.count(self.best, 'rectangle')}"
-        axis = "rectangles"
-        if calls[-1] > 1:
-            axis += f" (1: padded, {calls[-1]:,}: no padding)"
+            plots.append([Plot(f"{what}: {label}", curves, [self.at], cursor, "", log_x=True)])
+        title = f"The predicted time is lowest with {text.count(self.best, 'rectangle')}"
+        axis = (
+            f"rectangles (1: padded, {calls[-1]:,}: no padding)" if calls[-1] > 1 else "rectangles"
+        )
         whole = Sweep(title, plots, (), (), "", axis, 230).sheet(theme)
         whole.description = self.to_text()
         return whole

@@ -138,12 +138,14 @@ def trade_offs(draw):
     wasted = sorted(
         draw(st.lists(st.integers(0, 10**7), min_size=size, max_size=size)), reverse=True
     )
-    costs = draw(st.lists(st.integers(1, 10**8), min_size=size, max_size=size))
-    return TradeOff(calls, wasted, costs, draw(st.sampled_from(calls)))
+    seconds = draw(st.lists(st.floats(1e-6, 1e2), min_size=size, max_size=size))
+    at = draw(st.sampled_from(calls))
+    measured = dict.fromkeys(draw(st.sets(st.sampled_from(calls))), (1.0, 0.9, 1.3))
+    return TradeOff(calls, wasted, seconds, at, measured)
 
 
 def curves(drawing):
-    """The points of the two curves, the costs first."""
+    """The points of the two curves, time first."""
     found = []
     for element in drawing.elements:
         if (
@@ -158,14 +160,14 @@ def curves(drawing):
 
 
 @given(trade_offs())
-@example(TradeOff([1], [0], [100], 1))
-@example(TradeOff([1, 2], [7, 0], [100, 90], 2))
+@example(TradeOff([1], [0], [1e-3], 1))
+@example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2, {1: (1.0, 1.0, 1.0), 2: (3.0, 2.0, 4.0)}))
 def test_curves_and_cursor(it):
     drawing = ParsedSvg(it.to_svg())
-    cost, wasted = curves(drawing)
-    assert [x for x, _ in cost] == [x for x, _ in wasted]
-    assert sorted({x for x, _ in cost}) == [x for x, _ in cost]  # rising, none on another
-    for points, values in ((cost, it.ratios), (wasted, it.wasted)):
+    time, wasted = curves(drawing)
+    assert [x for x, _ in time] == [x for x, _ in wasted]
+    assert sorted({x for x, _ in time}) == [x for x, _ in time]  # rising, none on another
+    for points, values in ((time, it.ratios), (wasted, it.wasted)):
         foot = max(y for _, y in points)
         for (_, y), value in zip(points, values, strict=True):
             span = max(values) - min(values)
@@ -175,8 +177,9 @@ def test_curves_and_cursor(it):
             )
     at, said = it.calls.index(it.at), drawing.said()
     cursor = "".join(e.get("d", "") for e in drawing.elements)
-    for points in (cost, wasted):
+    for points in (time, wasted):
         x, y = (f"{value:.2f}".rstrip("0").rstrip(".") for value in points[at])
         assert f"L{x} {y}" in cursor or f"M{x} {y}" in cursor
-    assert f"cost relative to one rectangle: {it.ratios[at]:.2f}" in said
+    assert f"time relative to one rectangle: {it.ratios[at]:.2f}" in said
+    assert ("measured here" in said) == bool(it.measured)
     assert not drawing.outside()
