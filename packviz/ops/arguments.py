@@ -18,7 +18,7 @@ def require_rnn(rnn: Any) -> None:
     Raises:
         TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
     """
-    if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
+    if not isinstance(rnn, nn.RNNBase) or rnn.mode not in ("LSTM", "GRU", "RNN_TANH", "RNN_RELU"):
         raise TypeError(f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM")
 
 

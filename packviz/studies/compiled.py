@@ -29,7 +29,7 @@ from packviz.draw.text import table
 from packviz.measure.study import Comparison, Results, Study, by_comparison
 from packviz.measure.timing import RATIOS, Timing
 from packviz.ops.masks import real_mask
-from packviz.ops.operator import Ragged
+from packviz.ops.rnn import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 REFERENCE = "compiled, padded"
@@ -88,7 +88,7 @@ class _Island(nn.Module):
         # This is the same as decorating forward with @torch.compiler.disable.
         self.forward = torch.compiler.disable(self._run)  # type: ignore[no-untyped-call]
 
-    def _run(self, x: Tensor, lengths: Tensor, hx: Any = None, *, total_length: int) -> Any:
+    def _run(self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int) -> Any:
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         result, states = self.rnn(packed, hx)
         return pad_packed_sequence(result, batch_first=True, total_length=total_length)[0], states
@@ -105,9 +105,9 @@ class _Wrapping(_Forecaster):
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
     ) -> Tensor:
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
-        _, states = self.encoder(self.before(past), past_lengths, total_length=past.size(1))
+        _, states = self.encoder(self.before(past), lengths=past_lengths, total_length=past.size(1))
         output, _ = self.decoder(
-            self.before(future), future_lengths, states, total_length=future.size(1)
+            self.before(future), states, future_lengths, total_length=future.size(1)
         )
         return self.after(output)  # type: ignore[no-any-return]
 
