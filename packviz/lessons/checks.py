@@ -697,7 +697,9 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
     """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`,
     have been repaired.
     """
-    from packviz.ops.original import pack_padded_sequence, unpack_sequence
+    from torch.nn.utils.rnn import unpack_sequence
+
+    from packviz.ops.original import pack_padded_sequence
 
     batches = list(answer)
     if len(batches) != 3:
