@@ -697,9 +697,7 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
     """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`,
     have been repaired.
     """
-    from torch.nn.utils.rnn import unpack_sequence
-
-    from packviz.ops.original import pack_padded_sequence
+    from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
     batches = list(answer)
     if len(batches) != 3:
@@ -714,9 +712,11 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
     for i, (x, lengths, batch_first) in enumerate(batches):
         picture = show(x, lengths, batch_first)
         packed = pack_padded_sequence(x, list(lengths), batch_first, enforce_sorted=False)
-        sequences = [" ".join(map(str, rows.tolist())) for rows in unpack_sequence(packed)]
-        rows = Comparison(f"batch {i + 1}: the sequences that are packed", sequences, target)
-        if not rows.agree:
-            return _not_yet(f"batch {i + 1}", hints[i], picture, rows)
+        padded, steps = pad_packed_sequence(packed, batch_first=True)
+        rows = [row[:n].tolist() for row, n in zip(padded, steps.tolist(), strict=True)]
+        sequences = [" ".join(map(str, row)) for row in rows]
+        comparison = Comparison(f"batch {i + 1}: the sequences that are packed", sequences, target)
+        if not comparison.agree:
+            return _not_yet(f"batch {i + 1}", hints[i], picture, comparison)
     right = "All three give the same six sequences, whole and in order."
     return Verdict(True, f"{right} Here is the last.", [picture])
