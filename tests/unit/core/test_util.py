@@ -10,11 +10,12 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import packviz as pv
-from packviz.core.frames import is_readers, package
+from packviz.core.util import is_readers, package
 
 
 def frames(call):
-    """Returns the package of each frame below this one in a traceback, and whether its code is the reader's."""
+    """Returns the package of each frame below this one in a traceback, and whether its code is the
+    reader's."""
     try:
         call()
     except Exception as error:

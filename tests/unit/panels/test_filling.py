@@ -7,7 +7,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
 from packviz.draw.scores import MASKS, NONE, Scores
 from packviz.panels import RowPanel
-from packviz.panels.lengths import TYPED
+from packviz.panels.picker import TYPED
 
 
 def shows(panel, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NONE):
@@ -30,7 +30,7 @@ def test_it_starts_with_one_row():
         "both",
     )
     sentences = sources.sentences(512, 128)
-    shows(RowPanel(kind="sentences", many=512, row_size=64), sentences, 64)
+    shows(RowPanel(kind="sentences", sequences=512, row_size=64), sentences, 64)
 
 
 @pytest.mark.parametrize("strategy", FILLS)
