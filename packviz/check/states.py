@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.validation import require_dense, require_values, share
-from packviz.draw import grids, text
+from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
@@ -242,7 +242,7 @@ class StatesComparison(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws grids of the differences in the outputs, the states and the gradients with respect to `x`."""
-        return grids.draw(self.panels(), self.verdict, theme)
+        return differences.draw(self.panels(), self.verdict, theme)
 
     @property
     def _halves(self) -> list[str]:
@@ -289,7 +289,7 @@ class StatesComparison(Drawing):
                     f"gradient to weights, loss on {loss}", gathered, names, noun="tensor"
                 )
 
-    def panels(self) -> list[grids.Grid]:
+    def panels(self) -> list[differences.Differences]:
         """Returns grids of the outputs of each direction, each kind of state, and each gradient with respect to `x`."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
@@ -298,7 +298,7 @@ class StatesComparison(Drawing):
 
         def add(name: str, d: Difference, columns: list[str], pick: Any, hatch: Any = None) -> None:
             made.append(
-                grids.Grid(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch)
+                differences.Differences(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch)
             )
 
         for d, half in enumerate(self._halves):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from packviz.core.layout import sequence_name
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import roomy
+from packviz.draw.grid import roomy
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
 from packviz.draw.text import FEW, difference, table

@@ -11,7 +11,7 @@ import numpy as np
 from packviz.core.layout import Layout
 from packviz.core.validation import SENSE_REVERSED, renamed
 from packviz.draw import text
-from packviz.draw.cells import Aligned, beside
+from packviz.draw.aligned import Aligned, beside
 from packviz.panels.lengths import lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row
 

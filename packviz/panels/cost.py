@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw import layouts, text
+from packviz.draw import batch_picture, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.lengths import lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
@@ -72,7 +72,7 @@ class CostPanel(Panel):
 
         def draw(theme: str) -> Sheet:
             return stack(
-                count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme
+                count.headline(), [*count.drawings(theme), batch_picture.draw(batch_picture.Shown(layout), theme)], theme
             )
 
         summary = f"A forward pass takes {count.padded:,} GEMM FLOPs padded and {count.packed:,} packed, {saved} less."

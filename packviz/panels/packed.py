@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from packviz.core.layout import Layout
-from packviz.draw import cells, layouts, text
+from packviz.draw import aligned, batch_picture, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.lengths import lengths_field, read
 from packviz.panels.panel import Panel, View, row, show, slider, tick
@@ -82,13 +82,13 @@ class PackedPanel(Panel):
         texts += [one.to_text() for one in states]
 
         def draw(theme: str) -> Sheet:
-            picture = layouts.draw(layout, theme=theme, **shown)
-            return stack("", [picture, cells.beside(states, theme)], theme) if states else picture
+            picture = batch_picture.draw(batch_picture.Shown(layout, **shown), theme)
+            return stack("", [picture, aligned.beside(states, theme)], theme) if states else picture
 
         return View(draw, texts[0], lambda: "\n\n".join(texts))
 
 
-def _states(layout: Layout, t: int) -> list[cells.Aligned]:
+def _states(layout: Layout, t: int) -> list[aligned.Aligned]:
     """Returns the states of a small RNN after step `t`, padded and packed."""
     import torch
 
@@ -112,7 +112,7 @@ def _states(layout: Layout, t: int) -> list[cells.Aligned]:
         ),
     ]
     return [
-        cells.Aligned(
+        aligned.Aligned(
             title,
             [[f"{v:.2f}" for v in row] for row in h.tolist()],
             mask,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from packviz.core.layout import Layout
-from packviz.draw import grids
+from packviz.draw import differences
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.lengths import MOST_CELLS, lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
@@ -88,7 +88,7 @@ class StatesPanel(Panel):
         path = trajectory(result, direction, self.number.index - 1 if self.number.index else None)
 
         def draw(theme: str) -> Sheet:
-            where = grids.draw(result.panels(), "Where padded and packed differ:", theme)
+            where = differences.draw(result.panels(), "Where padded and packed differ:", theme)
             return stack(str(result.rnn), [path.sheet(theme), where], theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from packviz.core.layout import sequence_name
 from packviz.core.validation import kind_of
-from packviz.draw.cells import Aligned
+from packviz.draw.aligned import Aligned
 from packviz.draw.picture import show
 from packviz.lessons.exercise import Comparison, Verdict, exercise
 
