@@ -111,12 +111,13 @@ class Differences:
         """`(R, C)` The differences, each as a share of the largest packed value in its row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
-        return np.divide(self.values, scale, out=beyond, where=scale != 0)
+        shares: np.ndarray = np.divide(self.values, scale, out=beyond, where=scale != 0)
+        return shares
 
     @cached_property
     def shades(self) -> IntArray:
         """`(R, C)` The index of each cell's colour in `palette.SHADES`; -1 if it has none."""
-        shades = np.digitize(self.shares, (0.01, 0.1), right=True)
+        shades: IntArray = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
         shades[~self.differs] = -1
         if self.padding is not None:

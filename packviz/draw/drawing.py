@@ -7,16 +7,18 @@ import os
 from abc import abstractmethod
 from base64 import b64encode
 from html import escape
+from zlib import crc32
 
 from packviz.core import files
 from packviz.core.has_text import HasText
 from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet
 
-# The image after the picture shows where a notebook's HTML is sanitised, which removes the picture
-# and the style. Elsewhere, the style hides it.
-_OUTPUT = """<div>{svg}<style>svg.packviz+style+img{{display:none}}</style>\
-<img alt="{words}" src="data:image/svg+xml;base64,{still}"></div>"""
+# The image is light where a notebook's HTML is sanitised, which removes the style. An `<svg>` would
+# be removed, too, but its words would stay. The class is the picture's own.
+_OUTPUT = """<style>\
+body[data-jp-theme-light=false] .{name},body.vscode-dark .{name}{{content:url("{dark}")}}\
+</style><img class="{name}" alt="{words}" src="{light}" style="max-width:100%;height:auto">"""
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -82,14 +84,16 @@ class Drawing(HasText):
         )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """Returns the picture for a notebook.
+        """Returns the picture for a notebook: an image that follows the theme of the page."""
+        svg, words = self.to_svg(), self.to_text()
+        light, dark = _address(svg), _address(self.to_svg("dark"))
+        name, summary = f"packviz-{crc32(dark.encode()):x}", escape(words.partition("\n\n")[0])
+        html = _OUTPUT.format(name=name, words=summary, light=light, dark=dark)
+        return {"text/html": html, "text/plain": words, "image/svg+xml": svg}
 
-        The HTML has the theme of the page. The image does, too, but only where the HTML is removed.
-        """
-        svg, still, words = self.to_svg("live"), self.to_svg(), self.to_text()
-        image = b64encode(still.encode()).decode()
-        html = _OUTPUT.format(svg=svg, words=escape(words.partition("\n\n")[0]), still=image)
-        return {"text/html": html, "text/plain": words, "image/svg+xml": still}
+
+def _address(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
 def _png(svg: str) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -320,11 +319,10 @@ def array(values: object, kind: type | None = None) -> np.ndarray:
 
 def nice(at_least: float) -> int:
     """Returns the smallest of the numbers 1, 2, 5, 10, 20, 50, … that is at least `at_least`."""
-    for power in count():
-        for digit in (1, 2, 5):
-            if digit * 10**power >= at_least:
-                return digit * 10**power
-    raise AssertionError("unreachable: the numbers grow without end")
+    power = 1
+    while power * 5 < at_least:
+        power *= 10
+    return next(digit * power for digit in (1, 2, 5) if digit * power >= at_least)
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:

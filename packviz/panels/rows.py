@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
-from packviz.draw.scores import MASKS, NONE, Scores
+from packviz.draw.documents import MASKS, NONE, Scores
 from packviz.panels.lengths import MOST, LengthsPicker
 from packviz.panels.panel import Panel, View, dropdown, row, slider
 

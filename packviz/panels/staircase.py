@@ -113,8 +113,7 @@ class StaircasePanel(Panel):
         predictions = [predict(n, cuts, price) for cuts in stops.values()]
         wasted, seconds = [p.wasted for p in predictions], [p.seconds for p in predictions]
         self.shown = stairs = Stairs(layout, stops[at])
-        measured = dict(self._measured.get((spec, n), {}))
-        self.trade_off = trade_off = TradeOff(tuple(stops), wasted, seconds, at, measured)
+        self.trade_off = trade_off = TradeOff(tuple(stops), wasted, seconds, at)
         ratio = trade_off.ratios[trade_off.calls.index(at)]
         return View(
             draw=lambda theme: beside(stairs, trade_off, theme),

@@ -44,7 +44,7 @@ def test_one_colour_is_one_thing():
 
 
 def test_no_drawing_has_a_colour_of_its_own():
-    allowed = {"palette.py", "grids.py", "table.py"}  # the palette, and shades with their signs
+    allowed = {"palette.py", "grid.py", "table.py"}  # the palette, and shades with their signs
     found = {
         path.name: re.findall(r"\"#[0-9a-fA-F]{6}\"", path.read_text(encoding="utf-8"))
         for path in (ROOT / "packviz").rglob("*.py")
