@@ -352,58 +352,58 @@ def _draw_data(
 def _draw_groups(
     shown: Shown, sheet: Sheet, data: _Data, y: float, flat: bool
 ) -> list[tuple[float, float, float]]:
-    """Draws the rows of data in groups, cell by cell if there are few.
+    """Draws the rows of data: the rows of each time step, or of each sequence if `flat` is true.
 
     Returns:
-        The left end, the right end and the y-coordinate of each group.
+        The left end, the right end and the y-coordinate of each group of rows.
     """
-    layout, step = shown.layout, shown.step
+    layout, groups, x = shown.layout, [], 4.0
     cells, sizes = layout.source, layout.batch_sizes
     if flat:
         cells, sizes = np.argwhere(layout.mask), layout.lengths
     ends = np.cumsum(sizes)
     if not shown.few:
-        lefts, rights = 4 + (ends - sizes) * data.wide, 4 + ends * data.wide
-        _draw_bar(shown, sheet, lefts, rights, y, flat)
-        return [(*places, y) for places in zip(lefts, rights, strict=True)]
-    groups, x, muted = [], 4.0, sheet.colours.muted
-    for group in np.split(cells, ends[:-1]):
-        width = len(group) * data.wide
-        if x + width > data.right:
-            x, y = 4.0, y + 54
-        groups.append((x, x + width, y))
-        for b, t in group.tolist():
-            label = shown.label(b, t, data.wide, 12)
-            if step is not None and t > step and not flat:  # not packed yet
-                sheet.box(x, y, data.wide, _HIGH, stroke=muted, thick=1, dash="2 2")
-                middle = x + data.wide / 2
-                sheet.text(middle, y + 16, label, anchor="middle", ink=muted)
-            else:
-                sheet.cell(x, y, data.wide, _HIGH, palette.sequence_colour(b), label)
-            if t == step:
-                sheet.box(x, y, data.wide, _HIGH, stroke=sheet.colours.accent, thick=3)
-            x += data.wide
-        x += data.gap
+        sheet.box(x, y, ends[-1] * data.wide, _HIGH, sheet.colours.padding, thick=1)
+    for i, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+        right = x + (end - start) * data.wide
+        if shown.few and right > data.right:
+            right, x, y = right - x + 4.0, 4.0, y + 54
+        if shown.few:
+            _draw_rows(shown, sheet, data, x, y, cells[start:end].tolist(), flat)
+        elif i % 2 and right - x >= 1:
+            sheet.box(x, y, right - x, _HIGH, sheet.colours.hatch, stroke="")
+        groups.append((x, right, y))
+        x = right + data.gap
+    if not shown.few and shown.step is not None:
+        for row in np.flatnonzero(cells[:, 1] == shown.step):
+            width = max(data.wide, 1)
+            sheet.box(4 + row * data.wide, y, width, _HIGH, sheet.colours.accent, stroke="")
     return groups
 
 
-def _draw_bar(
-    shown: Shown, sheet: Sheet, lefts: np.ndarray, rights: np.ndarray, y: float, flat: bool
+def _draw_rows(
+    shown: Shown,
+    sheet: Sheet,
+    data: _Data,
+    x: float,
+    y: float,
+    cells: Sequence[tuple[int, int]],
+    flat: bool,
 ) -> None:
-    """Draws the data of a large batch as a bar, in which every second group is shaded."""
-    layout, step, colours = shown.layout, shown.step, sheet.colours
-    sheet.box(4, y, rights[-1] - 4, _HIGH, colours.padding, thick=1)
-    for left, right in zip(lefts[1::2], rights[1::2], strict=True):
-        if right - left >= 1:
-            sheet.box(left, y, right - left, _HIGH, colours.hatch, stroke="")
-    if step is None:
-        return
-    wide = (rights[-1] - 4) / layout.n_real
-    marks, width = lefts[step : step + 1], wide * layout.batch_sizes[step]
-    if flat:
-        marks, width = lefts[layout.lengths > step] + step * wide, wide
-    for left in marks:
-        sheet.box(left, y, max(width, 1), _HIGH, colours.accent, stroke="")
+    """Draws rows of data side by side: framed at the highlighted step, and empty at later ones."""
+    wide, muted, last = data.wide, sheet.colours.muted, shown.layout.max_len
+    if shown.step is not None and not flat:
+        last = shown.step
+    for b, t in cells:
+        label = shown.label(b, t, wide, 12)
+        if t <= last:
+            sheet.cell(x, y, wide, _HIGH, palette.sequence_colour(b), label)
+        else:  # not packed yet
+            sheet.box(x, y, wide, _HIGH, stroke=muted, thick=1, dash="2 2")
+            sheet.text(x + wide / 2, y + 16, label, anchor="middle", ink=muted)
+        if t == shown.step:
+            sheet.box(x, y, wide, _HIGH, stroke=sheet.colours.accent, thick=3)
+        x += wide
 
 
 def _draw_flat(shown: Shown, sheet: Sheet, data: _Data, top: float) -> float:

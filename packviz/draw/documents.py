@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import permutations
+from itertools import groupby, permutations
 from math import ceil
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
-from packviz.core.layout import Layout, sequence_name
+from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import one_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import TALL, Cell, Grid, one_in, stride
-from packviz.draw.sheet import HATCHED, Sheet, n, width_of
+from packviz.draw.sheet import HATCHED, Sheet, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
@@ -37,6 +38,7 @@ _TALL = 260  # the largest height of all rows
 _SIDE = 194.0  # the side of a grid of scores
 _STRIP = 18.0  # the strips of documents at the top and at the left of a grid
 _GAP = 14.0  # the space between two grids
+_THIN = 4.0  # scores that are smaller are drawn in runs
 
 
 class _Piece(NamedTuple):
@@ -174,8 +176,12 @@ class Scores(Drawing):
             marks.append("· wasted")
         names = ", ".join(marks)
         for i, row in enumerate(self.rows[:_GRIDS] if self.row_size <= text.FEW else ()):
-            head = f"row {i}: each line is a query, and each column is a key ({names})"
-            lines += ["", head, *self._marks(row)]
+            lines += ["", f"row {i}: each line is a query, and each column is a key ({names})"]
+            owners = [f"{sequence_name(b)}{t + i}" for b, t, size in row for i in range(size)]
+            owners += ["·"] * (self.row_size - len(owners))
+            kinds = self._kinds(row, np.arange(self.row_size))
+            marks = [[name, " ".join(line)] for name, line in zip(owners, kinds, strict=True)]
+            lines += text.table(marks, "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -184,16 +190,12 @@ class Scores(Drawing):
         scores = f"{text.count(self.computed, 'score')} and needs {self.needed:,}"
         title = f"In {text.count(rows, 'row')} of {self.row_size:,}, attention computes {scores}"
         y = self._draw_rows(sheet, sheet.title(title) + 10) + 56 + _STRIP
-        side, left = (_SIDE, _STRIP + 4) if rows > 1 else (1.5 * _SIDE, _LEFT)
-        pitch, drawn = side + _STRIP + _GAP, self.rows[:_GRIDS]
-        for i, row in enumerate(drawn):
-            sheet.text(left + i * pitch, y - _STRIP - 20, f"row {i}", bold=True)
-            self._draw_scores(sheet, row, left + i * pitch, y, side)
-        sheet.layer()
-        for i in range(len(drawn)):
-            self._draw_lines(sheet, left + i * pitch, y, side)
-        sheet.layer()
-        self._draw_key(sheet, y + side + 12)
+        side, x = (_SIDE, _STRIP + 4) if rows > 1 else (1.5 * _SIDE, _LEFT)
+        for i, row in enumerate(self.rows[:_GRIDS]):
+            sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
+            self._draw_scores(sheet, row, x, y, side)
+            x += side + _STRIP + _GAP
+        sheet.key(4, y + side + 12, self._key(sheet))
         note = "In a grid, each line is a query, and each column is a key."
         if rows > _GRIDS:
             note += f" The grids show the first {_GRIDS} of {rows:,} rows."
@@ -219,50 +221,39 @@ class Scores(Drawing):
         return grid.foot
 
     def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, side: float) -> None:
-        """Draws the scores of a row as squares: all, those of real steps, those of a document."""
-        each, colours, thick = side / self.row_size, sheet.colours, _STRIP - 4
-        label = f"{self._needed(row):,} of {self._square(self.row_size):,} needed"
+        """Draws the scores of a row: a line for each query, and a column for each key."""
+        steps, colours, thick = self.row_size, sheet.colours, _STRIP - 4
+        each = side / steps
+        label = f"{self._needed(row):,} of {self._square(steps):,} needed"
         sheet.text(x, y - _STRIP - 6, label, size=11, ink=colours.muted)
-        sheet.box(x, y, side, side, HATCHED)
-        if self.cross_document:
-            real = each * _real(row)
-            sheet.box(x, y, real, real, colours.wrong)
+        queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
+        grid = Grid(sheet, queries.size, steps, each, side / queries.size, x, y)
+        fills = {"#": palette.REAL, "x": colours.wrong, "·": HATCHED}
+        lines = []
+        for kinds in self._kinds(row, queries):
+            runs = [(kind, len(list(same))) for kind, same in groupby(kinds) if kind in fills]
+            if each < _THIN:
+                lines.append([Cell(fills[kind], span=size) for kind, size in runs])
+            else:
+                lines.append([Cell(fills[kind]) for kind, size in runs for _ in range(size)])
+        grid.draw(lines)
         start, middles = 0.0, []
         for b, _, size in row:
-            own, name, fill = size * each, sequence_name(b), palette.sequence_colour(b)
-            fits = width_of(name, 11)
-            above, beside = name if own > fits else "", name if own > 11 and thick > fits else ""
-            sheet.cell(x + start, y - _STRIP, own, thick, fill, above, size=11)
-            sheet.cell(x - _STRIP, y + start, thick, own, fill, beside, size=11)
-            sheet.cell(x + start, y + start, own, own, palette.REAL)
-            if own >= 12:
+            own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
+            above, beside = (x + start, y - _STRIP, own, thick), (x - _STRIP, y + start, thick, own)
+            for place in (above, beside):
+                fits = place[2] > width_of(name, 11) and place[3] > 11
+                sheet.cell(*place, fill, name if fits else "", size=11)
+            if own >= 12 and self.cross_document:
                 middles.append(start + own / 2)
             start += own
-        if not self.cross_document:
-            return
-        for query, key in permutations(middles, 2):
-            ink = colours.ground
-            sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=ink)
+        for key, query in permutations(middles, 2):
+            if query > key or not self.is_causal:
+                place = x + key, y + query + 4
+                sheet.text(*place, "✗", anchor="middle", bold=True, ink=colours.ground)
 
-    def _draw_lines(self, sheet: Sheet, x: float, y: float, side: float) -> None:
-        """Draws lines between large cells, and blanks out the future if the mask is causal."""
-        steps, colours = self.row_size, sheet.colours
-        each, lines = side / steps, ""
-        for i in range(1, steps) if each >= 6 else ():
-            end = i * each
-            lines += f"M{n(x)} {n(y + end)}h{n(side)}M{n(x + end)} {n(y)}v{n(side)}"
-        if lines:
-            sheet.path(lines, stroke=colours.line, width=0.5)
-        if not self.is_causal or steps == 1:
-            return
-        stair, future = ceil(2 / each), f"M{n(x + side)} {n(y)}H{n(x + each)}"
-        for i in range(stair, steps, stair):  # a stair is at least 2 px wide
-            future += f"V{n(y + i * each)}H{n(x + (i + 1) * each)}"
-        future += f"V{n(y + side - each)}H{n(x + side)}z"
-        sheet.path(future, fill=colours.ground, stroke=colours.ground, width=2)
-        sheet.path(future, stroke=colours.muted, dash="2 3")
-
-    def _draw_key(self, sheet: Sheet, y: float) -> None:
+    def _key(self, sheet: Sheet) -> list[tuple[str, str]]:
+        """Returns the fills of scores, each with its meaning."""
         reasons, parts = [], [(palette.REAL, "needed")]
         if self.padding:
             reasons.append("padding")
@@ -272,10 +263,9 @@ class Scores(Drawing):
             parts.append((sheet.colours.wrong, "✗ another document's"))
         if self.wasted:
             parts.append((HATCHED, f"wasted: {' or '.join(reasons)}"))
-        x = sheet.key(4, y, parts)
         if self.is_causal:
-            sheet.box(x, y, 14, 12, stroke=sheet.colours.muted, thick=1, dash="2 3")
-            sheet.text(x + 20, y + 10, "the future, not computed")
+            parts.append((sheet.colours.ground, "the future, not computed"))
+        return parts
 
     def _square(self, size: int) -> int:
         """Returns the number of scores among `size` time steps."""
@@ -285,22 +275,19 @@ class Scores(Drawing):
         """Returns the number of scores needed in a row."""
         return sum(self._square(piece.size) for piece in row)
 
-    def _marks(self, row: _Row) -> list[str]:
-        """Returns the grid of a row's scores as lines of text."""
-        names, owners = [], []
-        for j, (b, first, size) in enumerate(row):
-            names += [f"{sequence_name(b)}{t}" for t in range(first, first + size)]
-            owners += [j] * size
-        free = self.row_size - len(names)
-        owner = np.array(owners + [-1] * free)
-        other = "·" if self._hides_documents else "x"
-        marks = np.where(owner[:, None] == owner, "#", other)
-        marks[owner < 0] = marks[:, owner < 0] = "·"
-        table = []
-        for q, name in enumerate(names + ["·"] * free):
-            keys = marks[q, : q + 1] if self.is_causal else marks[q]
-            table.append([name, " ".join(keys)])
-        return text.table(table, "  >  <")
+    def _kinds(self, row: _Row, queries: IntArray) -> npt.NDArray[np.str_]:
+        """Returns the kind of each score of these queries, `(Q, C)`.
+
+        A score is needed (`#`), of another document (`x`), wasted (`·`), or not computed (a blank).
+        """
+        owner = np.repeat(np.arange(len(row)), [piece.size for piece in row])
+        owner = np.pad(owner, (0, self.row_size - owner.size), constant_values=-1)
+        own = owner[queries, None]
+        kinds = np.where(own == owner, "#", "·" if self._hides_documents else "x")
+        kinds[(own < 0) | (owner < 0)] = "·"
+        if self.is_causal:
+            kinds[np.arange(self.row_size) > queries[:, None]] = " "
+        return kinds
 
 
 def _real(row: _Row) -> int:

@@ -16,7 +16,7 @@ from packviz.draw import palette, text
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
-from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
+from packviz.draw.sheet import HATCHED, Sheet, row
 
 # All in px.
 _LEFT, _TOP = 70.0, 46.0  # the margins of the grid
@@ -101,12 +101,15 @@ class Stairs(Drawing):
         boxes = []
         for start, end, size in self.rectangles:
             boxes.append((grid.x(start), _TOP, (end - start) * wide, -(-size // step) * tall))
-            sheet.box(*boxes[-1], HATCHED, stroke="")
+        for box in boxes:
+            sheet.box(*box, HATCHED, stroke="")
         # A sequence has its own colour only if its name is shown.
         label = partial(text.cell_label, None) if text.is_few(layout) else None
         fill = palette.REAL if grid.is_low else ""
         grid.draw(real_cells(layout, b, label, fill) for b in order)
-        self._outline(sheet, boxes)
+        spacing = width / self.calls
+        for box in boxes if spacing >= 6 else ():  # an outline would hide narrower rectangles
+            sheet.box(*box, stroke=sheet.colours.accent, thick=2.5 if spacing >= 20 else 1.5)
         self._name_axis(grid)
         if not grid.is_low:
             grid.names([sequence_name(b) for b in order], layout.lengths[order].tolist(), 8)
@@ -121,32 +124,16 @@ class Stairs(Drawing):
         sheet.size(_LEFT + _WIDE + 24, foot + 3)
         return sheet
 
-    def _outline(self, sheet: Sheet, boxes: Sequence[tuple[float, float, float, float]]) -> None:
-        """Outlines the rectangles, or all of them together if they are narrow."""
-        accent = sheet.colours.accent
-        narrowest = sum(width for _, _, width, _ in boxes) / len(boxes)
-        if narrowest >= 6:
-            for box in boxes:
-                sheet.box(*box, stroke=accent, thick=2.5 if narrowest >= 20 else 1.5)
-            return
-        stairs = f"M{n(_LEFT)} {n(_TOP)}"
-        for x, y, width, height in boxes:
-            stairs += f"V{n(y + height)}H{n(x + width)}"
-        sheet.path(f"{stairs}V{n(_TOP)}z", stroke=accent, width=1.5)
-
     def _name_axis(self, grid: Grid) -> None:
-        """Writes the cuts above the grid, as many as fit, and sizes below it, if all of them fit."""
+        """Writes the cuts above the grid, and the sizes below it, as many as fit."""
         sheet, muted, accent = grid.sheet, grid.sheet.colours.muted, grid.sheet.colours.accent
         sheet.text(_LEFT - 14, _TOP - 8, "cuts", anchor="end", size=11, ink=muted)
         for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
             sheet.text(x, _TOP - 8, label, anchor="middle", size=11, ink=accent)
         sizes = []
         for start, end, size in self.rectangles:
-            label = f"{size}×{end - start}"
-            if (end - start) * grid.wide < width_of(label, 11):
-                return
-            sizes.append((grid.x((start + end) / 2), label))
-        for x, label in sizes:
+            sizes.append((grid.x((start + end) / 2), f"{size}×{end - start}"))
+        for x, label in roomy(sizes):
             sheet.text(x, grid.foot + 14, label, anchor="middle", size=11, ink=muted)
 
 
