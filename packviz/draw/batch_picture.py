@@ -357,12 +357,12 @@ def _draw_groups(
     Returns:
         The left end, the right end and the y-coordinate of each group of rows.
     """
-    layout, groups, x = shown.layout, [], 4.0
-    cells, sizes = layout.source, layout.batch_sizes
-    if flat:
-        cells, sizes = np.argwhere(layout.mask), layout.lengths
+    layout, step, groups, x = shown.layout, shown.step, [], 4.0
+    sizes = layout.lengths if flat else layout.batch_sizes
     ends = np.cumsum(sizes)
-    if not shown.few:
+    if shown.few:
+        cells = np.argwhere(layout.mask) if flat else layout.source
+    else:
         sheet.box(x, y, ends[-1] * data.wide, _HIGH, sheet.colours.padding, thick=1)
     for i, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
         right = x + (end - start) * data.wide
@@ -374,10 +374,14 @@ def _draw_groups(
             sheet.box(x, y, right - x, _HIGH, sheet.colours.hatch, stroke="")
         groups.append((x, right, y))
         x = right + data.gap
-    if not shown.few and shown.step is not None:
-        for row in np.flatnonzero(cells[:, 1] == shown.step):
-            width = max(data.wide, 1)
-            sheet.box(4 + row * data.wide, y, width, _HIGH, sheet.colours.accent, stroke="")
+    if step is None or shown.few:
+        return groups
+    marks = groups[step : step + 1]
+    if flat:
+        lefts = [groups[b][0] + step * data.wide for b in np.flatnonzero(sizes > step)]
+        marks = [(left, left + data.wide, y) for left in lefts]
+    for left, right, _ in marks:
+        sheet.box(left, y, max(right - left, 1), _HIGH, sheet.colours.accent, stroke="")
     return groups
 
 
