@@ -217,7 +217,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Count
 
     def run(x: Tensor) -> Tensor:
         output: Tensor | PackedSequence = rnn(PackedSequence(x, sizes) if packed else x)[0]
-        return output.data
+        return output if isinstance(output, Tensor) else output.data
 
     kind = "packed" if packed else "padded"
     return _counted(f"{kind} {type(rnn).__name__}", run, x)

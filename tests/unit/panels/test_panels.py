@@ -15,7 +15,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED
 from packviz.core.layout import Layout
 from packviz.draw import batch_picture, palette, text, theme
-from packviz.draw.scores import MASKS
+from packviz.draw.documents import MASKS
 from packviz.panels import (
     AlignPanel,
     BatchingPanel,
