@@ -16,7 +16,7 @@ import numpy as np
 from packviz.core.layout import Layout
 from packviz.draw import palette, text
 from packviz.draw.grid import TOP, Cell, Grid, clip, one_in, real_cells, roomy, stride
-from packviz.draw.sheet import HATCHED, Sheet, n, width_of
+from packviz.draw.sheet import HATCHED, Sheet, width_of
 
 # All in px.
 _PANEL = 460  # two panels of this width fit side by side in a JupyterLab cell
@@ -267,20 +267,20 @@ def _draw_names(shown: Shown, grid: Grid, order: Sequence[int]) -> None:
     if grid.is_low:
         grid.names([f"b = {order[0]}", *map(str, order[1:])], right=8)
         return
-    end, muted = grid.left - _BESIDE, grid.sheet.colours.muted
-    grid.sheet.text(end, grid.top - 9, "length", anchor="end", size=11, ink=muted)
+    end = grid.left - _BESIDE
+    grid.sheet.note(end, grid.top - 9, "length", "end")
     lengths = shown.layout.lengths[[*order]].tolist()
     grid.names([shown.name(b) for b in order], lengths, _BESIDE, grid.size)
 
 
 def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> None:
     """Draws a line from each sequence's row in the padded grid to its row among the steps."""
-    sheet, muted, y = grid.sheet, grid.sheet.colours.muted, grid.top - 9
+    sheet, y = grid.sheet, grid.top - 9
     start, end = grid.right + 6, steps.left - shown.name_width - 14
     steps.names([shown.name(b) for b in order], right=6, size=grid.size)
     if shown.indices:
-        sheet.text(grid.right + 14, y, "unsorted_indices", size=11, ink=muted)
-        sheet.text(steps.left - 34, y, "sorted_indices", anchor="end", size=11, ink=muted)
+        sheet.note(grid.right + 14, y, "unsorted_indices")
+        sheet.note(steps.left - 34, y, "sorted_indices", "end")
         start, end = start + 28, end - 28
     for rank, b in enumerate(order):
         row = b // shown.stride
@@ -333,14 +333,13 @@ def _draw_data(
     if steps:
         for tick in shown.ticks(steps):
             left, right, _ = groups[tick]
-            x, middle = n(steps.x(tick + 0.5)), n((left + right) / 2)
-            bends = f"{n(y - 26)} {middle} {n(y - 45)}"
-            curve = f"M{x} {n(top + 6)}C{x} {bends} {middle} {n(y - 9)}"
+            x, middle = steps.x(tick + 0.5), (left + right) / 2
+            curve = f"M{x} {top + 6}C{x} {y - 26} {middle} {y - 45} {middle} {y - 9}"
             _draw_bracket(sheet, left, right, y, curve, here=tick == t)
     elif shown.few:
         for i, (left, right, line) in enumerate(groups):
             name = shown.name(i) if flat else f"t={i}"
-            sheet.text(left + 1, line - 13, name, size=11, ink=sheet.colours.muted)
+            sheet.note(left + 1, line - 13, name)
             _draw_bracket(sheet, left, right, line)
     if t is None or flat:
         return y + _HIGH + 8
@@ -415,7 +414,7 @@ def _draw_flat(shown: Shown, sheet: Sheet, data: _Data, top: float) -> float:
 
     Returns the y-coordinate below the flat rows.
     """
-    layout, y, muted = shown.layout, top + _FALL, sheet.colours.muted
+    layout, y = shown.layout, top + _FALL
     for packed, (b, flat) in enumerate(zip(layout.source[:, 0], layout.flat_rows, strict=True)):
         above, below = 4 + (packed + 0.5) * data.wide, 4 + (flat + 0.5) * data.wide
         sheet.curve((above, top), (below, y), palette.sequence_colour(b), width=2, down=True)
@@ -423,9 +422,9 @@ def _draw_flat(shown: Shown, sheet: Sheet, data: _Data, top: float) -> float:
     starts = [(left, str(start)) for (left, _, _), start in zip(groups, layout.starts)]
     starts.append((groups[-1][1], str(layout.n_real)))
     for x, label in roomy(starts):
-        sheet.text(x, y + 37, label, anchor="middle", size=11, ink=muted)
+        sheet.note(x, y + 37, label, "middle")
     end = starts[-1][0] + width_of(starts[-1][1])
-    sheet.text(end, y + 37, "starts", size=11, ink=muted)
+    sheet.note(end, y + 37, "starts")
     sheet.text(4, y + 55, text.flat(layout), bold=True)
     return y + 68
 
@@ -435,7 +434,7 @@ def _draw_bracket(
 ) -> None:
     """Draws a bracket over rows of data, at the end of a curve if there is one."""
     inset = min(1.0, (end - start) / 4)
-    bracket = f"{curve}M{n(start + inset)} {n(y - 3)}v-6H{n(end - inset)}v6"
+    bracket = f"{curve}M{start + inset} {y - 3}v-6H{end - inset}v6"
     ink = sheet.colours.accent if here else sheet.colours.muted
     sheet.path(bracket, stroke=ink, width=1 + here)
 

@@ -225,7 +225,7 @@ class Scores(Drawing):
         steps, colours, thick = self.row_size, sheet.colours, _STRIP - 4
         each = side / steps
         label = f"{self._needed(row):,} of {self._square(steps):,} needed"
-        sheet.text(x, y - _STRIP - 6, label, size=11, ink=colours.muted)
+        sheet.note(x, y - _STRIP - 6, label)
         queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
         grid = Grid(sheet, queries.size, steps, each, side / queries.size, x, y)
         fills = {"#": palette.REAL, "x": colours.wrong, "·": HATCHED}
@@ -249,8 +249,8 @@ class Scores(Drawing):
             start += own
         for key, query in permutations(middles, 2):
             if query > key or not self.is_causal:
-                place = x + key, y + query + 4
-                sheet.text(*place, "✗", anchor="middle", bold=True, ink=colours.ground)
+                ink = colours.ground
+                sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=ink)
 
     def _key(self, sheet: Sheet) -> list[tuple[str, str]]:
         """Returns the fills of scores, each with its meaning."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw import palette, text
-from packviz.draw.sheet import CHAR, HATCHED, Sheet, n, width_of
+from packviz.draw.sheet import CHAR, HATCHED, Sheet, width_of
 
 WIDTH = 900.0
 """The width of a JupyterLab cell in px. Pictures that do not fit side by side go below each other."""
@@ -120,7 +120,7 @@ class Grid:
                 x, width = self.x(column), span * self.wide
                 self.sheet.cell(x, y, width, self.tall, fill, label, size=self.size, bold=bold)
                 if bold and not label:
-                    lines += f"M{n(x)} {n(y + self.tall / 2)}h{n(width)}"
+                    lines += f"M{x} {y + self.tall / 2}h{width}"
                 column += span
         if lines:
             self.sheet.path(lines, stroke="#000000", width=min(1.5, self.tall / 8))
@@ -171,7 +171,7 @@ class Grid:
         end = self.left - 6
         if axis.endswith("="):
             end = self.left + min(self.wide / 2 - 8, 6)
-        self.sheet.text(end, y, axis, anchor="end", size=11, ink=colours.muted)
+        self.sheet.note(end, y, axis, "end")
         for c in shown or self.ticks(max(names, key=len), here):
             ink = colours.accent if c == here else colours.muted
             x = self.x(c + 0.5)
@@ -281,7 +281,7 @@ class CellTable:
 
     def _draw_numbers(self, grid: Grid) -> None:
         sheet, left = grid.sheet, grid.right + 16
-        sheet.text(left, grid.top - 9, self.margin, size=11, ink=sheet.colours.muted)
+        sheet.note(left, grid.top - 9, self.margin)
         longest = max([0.0, *(number for number, _ in self.numbers)]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
             x = left

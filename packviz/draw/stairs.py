@@ -126,15 +126,15 @@ class Stairs(Drawing):
 
     def _name_axis(self, grid: Grid) -> None:
         """Writes the cuts above the grid, and the sizes below it, as many as fit."""
-        sheet, muted, accent = grid.sheet, grid.sheet.colours.muted, grid.sheet.colours.accent
-        sheet.text(_LEFT - 14, _TOP - 8, "cuts", anchor="end", size=11, ink=muted)
+        sheet, accent = grid.sheet, grid.sheet.colours.accent
+        sheet.note(_LEFT - 14, _TOP - 8, "cuts", "end")
         for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
             sheet.text(x, _TOP - 8, label, anchor="middle", size=11, ink=accent)
         sizes = []
         for start, end, size in self.rectangles:
             sizes.append((grid.x((start + end) / 2), f"{size}×{end - start}"))
         for x, label in roomy(sizes):
-            sheet.text(x, grid.foot + 14, label, anchor="middle", size=11, ink=muted)
+            sheet.note(x, grid.foot + 14, label, "middle")
 
 
 @dataclass(frozen=True, repr=False)
