@@ -386,7 +386,8 @@ def test_the_worked_example_its_text_and_its_picture(worked_example):
     assert re.search(
         r"^  h_n +differ at 1 of 2 states \(in b\), by up to 0\.\d+$", said, re.MULTILINE
     )
-    assert result._repr_mimebundle_() == {"text/plain": said, "image/svg+xml": result.to_svg()}
+    bundle = result._repr_mimebundle_()
+    assert (bundle["text/plain"], bundle["image/svg+xml"]) == (said, result.to_svg())
 
 
 # Through time.

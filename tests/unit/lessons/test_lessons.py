@@ -562,7 +562,8 @@ def can_be_shown(verdict):
     picture, said = verdict.to_svg(), verdict.to_text()
     assert said.startswith(verdict.headline)
     assert said == repr(verdict)
-    assert verdict._repr_mimebundle_() == {"text/plain": said, "image/svg+xml": picture}
+    bundle = verdict._repr_mimebundle_()
+    assert (bundle["text/plain"], bundle["image/svg+xml"]) == (said, picture)
     inner = sum(drawing.to_svg().count("<g transform=") for drawing in verdict.drawings)
     assert picture.count("<g transform=") == inner + len(verdict.drawings)
     return said
