@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
-from packviz.draw.grids import BANDS
+from packviz.draw.differences import BANDS
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 

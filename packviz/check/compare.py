@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.validation import require_dense, require_values, share
-from packviz.draw import grids, text
+from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
@@ -310,7 +310,7 @@ class StatesComparison(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws grids of the differences in the outputs, the states and the gradients to `x`."""
-        return grids.draw(self.panels(), self.verdict, theme)
+        return differences.draw(self.panels(), self.verdict, theme)
 
     @property
     def _halves(self) -> dict[str, Difference]:
@@ -350,7 +350,7 @@ class StatesComparison(Drawing):
                 lines.append(_line(name, weights, results, noun="tensor", whole=whole))
         return lines
 
-    def panels(self) -> list[grids.Grid]:
+    def panels(self) -> list[differences.Differences]:
         """Returns grids of the outputs of each direction, the states and the gradients to `x`."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
@@ -360,7 +360,7 @@ class StatesComparison(Drawing):
         over_time = []
         for title, d in (outputs | gradients).items():
             over_time.append(
-                grids.Grid(title, rows, steps, d.absolute, d.differs, d.scale, padding)
+                differences.Differences(title, rows, steps, d.absolute, d.differs, d.scale, padding)
             )
         arrows = ["→", "←"] if len(outputs) > 1 else [""]
         columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
@@ -369,7 +369,7 @@ class StatesComparison(Drawing):
             values = d.absolute.reshape(len(columns), -1).T
             differs = d.differs.reshape(len(columns), -1).T
             by_layer.append(
-                grids.Grid(f"{name}, by layer", rows, columns, values, differs, d.scale)
+                differences.Differences(f"{name}, by layer", rows, columns, values, differs, d.scale)
             )
         return over_time[: len(outputs)] + by_layer + over_time[len(outputs) :]
 

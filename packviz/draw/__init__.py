@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import importlib
 
+# The module of each name. A test compares them with the stub.
 _MODULES = {
-    "Aligned": "cells",
-    "Attention": "cells",
-    "Scores": "scores",
+    "Aligned": "aligned",
+    "Attention": "attention",
+    "Scores": "documents",
     "Stairs": "stairs",
-    "Strips": "cells",
+    "Strips": "strips",
     "length_histogram": "plots",
     "log_log": "plots",
     "padding_waste": "plots",
 }
-"""The module of each name. Type checkers and editors read the names in `__init__.pyi`."""
 
 
 def __getattr__(name: str) -> object:

@@ -17,7 +17,7 @@ from packviz.core.lengths import spread
 from packviz.core.spec import Spec
 from packviz.core.validation import kind_of
 from packviz.count.flops import FlopCount, flops
-from packviz.draw.cells import Aligned
+from packviz.draw.aligned import Aligned
 from packviz.draw.drawing import Drawing
 from packviz.draw.picture import Picture, show
 from packviz.draw.stairs import Stairs

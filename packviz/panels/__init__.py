@@ -18,7 +18,6 @@ from packviz.panels.align import AlignPanel as AlignPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
 from packviz.panels.cost import CostPanel as CostPanel
 from packviz.panels.filling import RowPanel as RowPanel
-from packviz.panels.graph import GraphPanel as GraphPanel
 from packviz.panels.packed import PackedPanel as PackedPanel
 from packviz.panels.padding import PaddingPanel as PaddingPanel
 from packviz.panels.search import MuseumPanel as MuseumPanel

@@ -12,7 +12,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw import text
-from packviz.draw.cells import Aligned, beside
+from packviz.draw.aligned import Aligned, beside
 from packviz.panels.panel import Panel, View, dropdown, row
 from packviz.panels.picker import lengths_field, read
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw import layouts, text
+from packviz.draw import batch_picture, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
 from packviz.panels.picker import lengths_field, read
@@ -79,7 +79,7 @@ class CostPanel(Panel):
         saved = text.percent(count.saved, count.padded)
 
         def draw(theme: str) -> Sheet:
-            batch = layouts.draw(layout, theme=theme)
+            batch = batch_picture.draw(batch_picture.Shown(layout), theme)
             return stack(count.headline(), [*count.drawings(theme), batch], theme)
 
         work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
 from packviz.core.validation import at_least
-from packviz.draw.scores import MASKS, NONE, Scores
+from packviz.draw.documents import MASKS, NONE, Scores
 from packviz.panels.panel import Panel, View, dropdown, row, slider
 from packviz.panels.picker import MOST, LengthsPicker
 

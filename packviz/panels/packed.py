@@ -11,7 +11,7 @@ import numpy as np
 
 from packviz.core.layout import BoolArray, Layout
 from packviz.core.util import first_line
-from packviz.draw import cells, layouts, text
+from packviz.draw import aligned, batch_picture, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.panel import Panel, View, row, show, slider, tick
 from packviz.panels.picker import lengths_field, read
@@ -88,13 +88,13 @@ class PackedPanel(Panel):
         texts += [picture.to_text() for picture in states]
 
         def draw(theme: str) -> Sheet:
-            picture = layouts.draw(layout, theme=theme, step=t, mistaken=mistaken, indices=indices)
-            return stack("", [picture, cells.beside(states, theme)], theme) if states else picture
+            picture = batch_picture.draw(batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices), theme)
+            return stack("", [picture, aligned.beside(states, theme)], theme) if states else picture
 
         return View(draw, texts[0], lambda: "\n\n".join(texts))
 
 
-def _states(layout: Layout, t: int) -> list[cells.Aligned]:
+def _states(layout: Layout, t: int) -> list[aligned.Aligned]:
     """Returns the states of a small RNN after step `t`, padded and packed."""
     import torch
 
@@ -115,9 +115,9 @@ def _states(layout: Layout, t: int) -> list[cells.Aligned]:
     ]
 
 
-def _picture(title: str, states: Tensor, mask: BoolArray) -> cells.Aligned:
+def _picture(title: str, states: Tensor, mask: BoolArray) -> aligned.Aligned:
     values = [[f"{value:.2f}" for value in row] for row in states.tolist()]
-    return cells.Aligned(title, values, mask, columns=["unit 0", "1", "2", "3"])
+    return aligned.Aligned(title, values, mask, columns=["unit 0", "1", "2", "3"])
 
 
 @lru_cache(8)

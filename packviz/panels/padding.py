@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.layout import Layout
-from packviz.draw import layouts, text
+from packviz.draw import batch_picture, text
 from packviz.panels.panel import Panel, View
 from packviz.panels.picker import EXAMPLE, LengthsPicker
 
@@ -59,7 +59,7 @@ class PaddingPanel(Panel):
         """Returns a view of the batch with the chosen lengths."""
         self.shown = layout = self.picker.lengths()
         return View(
-            draw=lambda theme: layouts.draw(layout, theme=theme),
+            draw=lambda theme: batch_picture.draw(batch_picture.Shown(layout), theme),
             summary=text.summary(layout),
             describe=lambda: text.describe(layout),
         )

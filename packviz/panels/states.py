@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from packviz.core.layout import Layout
-from packviz.draw import grids
+from packviz.draw import differences
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
 from packviz.panels.picker import MOST_CELLS, lengths_field, read
@@ -94,7 +94,7 @@ class StatesPanel(Panel):
         path = trajectory(result, direction, None if is_whole else self.number.index - 1)
 
         def draw(theme: str) -> Sheet:
-            where = grids.draw(result.panels(), "Where padded and packed differ:", theme)
+            where = differences.draw(result.panels(), "Where padded and packed differ:", theme)
             return stack(str(result.rnn), [path.sheet(theme), where], theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbtools.alternative import HTML, is_picture
+from nbtools.alternative import HTML, has_own_html, is_picture
 from nbtools.canonical import loads
 from nbtools.check import exercises
 
@@ -37,9 +37,10 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: Any) -> None:
-    """Excludes a picture's HTML from the comparison, because a running notebook has none (see `alternative`)."""
+    """Excludes HTML that was added to a picture, because a running notebook has none (see `alternative`)."""
     for output in filter(is_picture, item.cell.get("outputs", [])):
-        output.data.pop(HTML, None)
+        if not has_own_html(output):
+            output.data.pop(HTML, None)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -434,6 +434,8 @@ def can_be_shown(verdict):
     assert said == repr(verdict)
     bundle = verdict._repr_mimebundle_()
     assert (bundle["text/plain"], bundle["image/svg+xml"]) == (said, picture)
+    inner = sum(drawing.to_svg().count("<g transform=") for drawing in verdict.drawings)
+    assert picture.count("<g transform=") == inner + len(verdict.drawings)
     return said
 
 

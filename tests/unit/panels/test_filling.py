@@ -5,7 +5,7 @@ from controls import move, words
 
 from packviz.core import lengths as sources
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
-from packviz.draw.scores import MASKS, NONE, Scores
+from packviz.draw.documents import MASKS, NONE, Scores
 from packviz.panels import RowPanel
 from packviz.panels.picker import TYPED
 

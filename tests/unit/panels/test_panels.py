@@ -14,8 +14,8 @@ from packviz import panels
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED
 from packviz.core.layout import Layout
-from packviz.draw import layouts, palette, text, theme
-from packviz.draw.scores import MASKS
+from packviz.draw import batch_picture, palette, text, theme
+from packviz.draw.documents import MASKS
 from packviz.panels import (
     AlignPanel,
     BatchingPanel,
@@ -51,7 +51,7 @@ def shows(panel, lengths, picture, summary):
 
 def shows_padding_of(panel, lengths):
     layout = Layout(lengths)
-    shows(panel, layout.lengths, layouts.draw(layout, theme="live").svg(), text.summary(layout))
+    shows(panel, layout.lengths, batch_picture.draw(batch_picture.Shown(layout), "live").svg(), text.summary(layout))
     assert panel.to_text().endswith(text.describe(layout))
 
 
@@ -135,7 +135,9 @@ def shows_step(panel, lengths, t, mistaken=False):
     layout = Layout.from_packed(
         pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
     )
-    picture = layouts.draw(layout, theme="live", step=t, mistaken=mistaken).svg()
+    picture = batch_picture.draw(
+        batch_picture.Shown(layout, step=t, mistaken=mistaken), "live"
+    ).svg()
     shows(panel, lengths, picture, text.at_step(layout, t))
     assert panel.shown == layout
     said = panel.to_text()
@@ -325,7 +327,6 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
     ("make", "moves", "message"),
     [
         (CostPanel, [("proj_size", 6), ("hidden_size", 4)], "proj_size went from 6 to 3 to fit."),
-        (panels.GraphPanel, [("steps", 2)], "distinct lengths went from 3 to 2 to fit."),
         (partial(PackedPanel, t=4), [("typed", "2, 1")], "time step t went from 4 to 1 to fit."),
         (
             partial(BatchingPanel, sequences=256, order=BUCKETED),

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 import packviz as pv
 from packviz.draw import palette
-from packviz.draw.cells import Aligned
+from packviz.draw.aligned import Aligned
 from packviz.draw.palette import SEQUENCES
 from packviz.draw.text import difference
 from packviz.panels import AlignPanel

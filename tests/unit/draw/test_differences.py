@@ -10,8 +10,8 @@ from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.draw import grids, palette
-from packviz.draw.grids import Grid
+from packviz.draw import differences, palette
+from packviz.draw.differences import Differences
 from packviz.draw.palette import SHADES
 from packviz.draw.text import share, short_share
 
@@ -29,7 +29,7 @@ def random_grids(draw):
         lengths = np.array(draw(st.lists(st.integers(1, columns), min_size=rows, max_size=rows)))
         padding = np.arange(columns) >= lengths[:, None]
     names = [chr(97 + r) for r in range(rows)], [str(c) for c in range(columns)]
-    return Grid(
+    return Differences(
         "some difference",
         *names,
         values,
@@ -49,13 +49,13 @@ def cells(svg, fill):
 
 @given(random_grids())
 def test_every_cell_that_differs_is_lit_up_and_marked(grid):
-    svg = grids.draw([grid], "title", "light").svg()
+    svg = differences.draw([grid], "title", "light").svg()
     few = max(len(grid.rows), len(grid.columns)) <= 16
     wanted = dict.fromkeys(range(4), 0)
     for r in range(len(grid.rows)):
         for c in range(len(grid.columns)):
-            if grid._shades[r, c] >= 0:
-                wanted[grid._shades[r, c]] += 1
+            if grid.shades[r, c] >= 0:
+                wanted[grid.shades[r, c]] += 1
     (frame,) = [b for b in ParsedSvg(svg).boxes if b.fill == "none"]
     width = frame.width / len(grid.columns)
     for shade, count in wanted.items():
@@ -85,11 +85,11 @@ def test_the_text_has_every_cell(grid):
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
             inside = share(grid.shares[r, c]) if grid.differs[r, c] else "="
-            assert cell == (f"[{inside}]" if grid._hatched[r, c] else inside)
+            assert cell == (f"[{inside}]" if (grid.padding is not None and grid.padding[r, c]) else inside)
 
 
 def test_padding_is_hatched_and_never_lit_up():
-    grid = Grid(
+    grid = Differences(
         "d",
         ["a"],
         ["0", "1"],
@@ -98,8 +98,8 @@ def test_padding_is_hatched_and_never_lit_up():
         1,
         np.array([[False, True]]),
     )
-    assert grid._shades.tolist() == [[2, -1]]
-    svg = grids.draw([grid], "", "light").svg()
+    assert grid.shades.tolist() == [[2, -1]]
+    svg = differences.draw([grid], "", "light").svg()
     assert len(cells(svg, SHADES[2])) == 1
     assert (
         sum(b.fill == palette.LIGHT.padding for b in ParsedSvg(svg).boxes) == 2
@@ -112,16 +112,16 @@ def test_padding_is_hatched_and_never_lit_up():
     [(0.0101, 1), (0.0099, 0), (0.099, 1), (0.11, 2), (7, 2), (math.nan, 3), (math.inf, 3)],
 )
 def test_shades_are_shares_of_the_scale(value, shade):
-    grid = Grid("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
-    assert grid._shades[0, 0] == shade
+    grid = Differences("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
+    assert grid.shades[0, 0] == shade
     # The number in the cell is that share, too, and so is what the text says.
-    assert f">{escape(short_share(value))}<" in grids.draw([grid], "", "light").svg()
+    assert f">{escape(short_share(value))}<" in differences.draw([grid], "", "light").svg()
     assert grid.to_text()[-1].split() == ["a", share(value)]
 
 
 @given(st.lists(random_grids(), min_size=1, max_size=5), st.sampled_from(list(palette.THEMES)))
 def test_grids_stay_within_the_picture_and_apart(drawn, theme):
-    drawing = ParsedSvg(grids.draw(drawn, "title", theme).svg())
+    drawing = ParsedSvg(differences.draw(drawn, "title", theme).svg())
     assert drawing.width == 900
     assert not drawing.outside()
     frames = [b for b in drawing.boxes if b.fill == "none"]
@@ -139,7 +139,7 @@ def test_grids_stay_within_the_picture_and_apart(drawn, theme):
 
 def test_of_many_rows_some_are_drawn():
     values = np.full((1000, 3), [[0.0, 0.5, 9.0]])
-    grid = Grid("d", [str(r) for r in range(1000)], list("012"), values, values > 0, 10.0)
+    grid = Differences("d", [str(r) for r in range(1000)], list("012"), values, values > 0, 10.0)
     drawing = ParsedSvg(grid.sheet("light").svg())
     assert "d, one in 5 of 1,000 rows" in drawing.said()
     assert sum(box.fill == SHADES[1] for box in drawing.boxes) == 200
