@@ -337,7 +337,7 @@ CHECKS = {
             "Not every time step": partial(bytes_per_length, of=max),
             "Not every sequence": partial(bytes_per_length, of=len),
             "for 30 sequences of at most 50 steps, 12": lambda n, f: bytes_per_length(n, 32),
-            "nan B, not 17.9 MB. Each distinct": lambda n, f: float("nan"),
+            "not 17.9 MB. Each distinct length costs": lambda n, f: float("nan"),
         },
         [bytes_per_length, lambda n, f: torch.tensor(bytes_per_length(n, f))],
     ),
