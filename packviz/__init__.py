@@ -52,7 +52,7 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        machine = importlib.import_module("packviz.core.machine")
+        machine = importlib.import_module("packviz.core.system")
         return machine.own_version() or "0+unknown"
     path = _MODULES.get(name) or _SUBMODULES.get(name)
     if path is None:

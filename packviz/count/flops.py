@@ -34,7 +34,6 @@ from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
-
 if TYPE_CHECKING:
     from torch import nn
 

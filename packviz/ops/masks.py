@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import cross_entropy, nll_loss
 
-from packviz.core.frames import warn
 from packviz.core.layout import BOOLEANS, MOST_STEPS, Layout, read_lengths
 from packviz.core.padded import Padded, order, reading
+from packviz.core.util import warn
 from packviz.core.validation import kind_of, one_of, require_dense, require_values
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]

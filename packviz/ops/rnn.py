@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.frames import warn
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
+from packviz.core.util import warn
 from packviz.core.validation import kind_of, require_dense
 from packviz.ops.arguments import require_features, require_padded, require_rnn
-from packviz.ops.torch_kernels import flat_names
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
 from packviz.ops.running import State, _run
+from packviz.ops.torch_kernels import flat_names
 
 
 class WithLengths(nn.RNNBase):
@@ -341,7 +341,9 @@ def _results(
 class _Recording:
     """An RNN's results, and the tensors whose gradients can be computed from them."""
 
-    def __init__(self, x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, *settings: Any):
+    def __init__(
+        self, x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, *settings: Any
+    ):
         needs_x = settings[4] == _EVERYTHING
         leaves = [t if t is None else t.detach().requires_grad_() for t in (h_0, c_0, *weights)]
         x = x.detach().requires_grad_(needs_x)
@@ -417,9 +419,7 @@ def _backward(output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any) -> l
 
 
 @_backward.register_fake
-def _gradient_shapes(
-    output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any
-) -> list[Tensor]:
+def _gradient_shapes(output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any) -> list[Tensor]:
     x, _, h_0, c_0, weights, *settings = arguments
     leaves = [x, h_0, c_0, *weights] if settings[4] == _EVERYTHING else [h_0, c_0, *weights]
     return [leaf.new_empty(leaf.shape) for leaf in leaves if leaf is not None]

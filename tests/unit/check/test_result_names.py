@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from packviz.check.states import RESULTS
 
 import packviz as pv
-from packviz.check.states import RESULTS
 
 KINDS = {"RNN": torch.nn.RNN, "GRU": torch.nn.GRU, "LSTM": torch.nn.LSTM}
 

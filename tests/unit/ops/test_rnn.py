@@ -122,11 +122,16 @@ def test_values_and_gradients_are_torchs(case, lengths, more, states, padding_va
 def test_the_width_is_that_of_x_or_the_one_that_is_asked_for():
     rnn = build()
     x, n, _ = batch(rnn, [2, 4], more=2)
-    for run in (ragged(rnn), lambda *how, total_length: ragged(rnn)._compiled(x, n, None, total_length, 0.0)):
+    for run in (
+        ragged(rnn),
+        lambda *how, total_length: ragged(rnn)._compiled(x, n, None, total_length, 0.0),
+    ):
         for total in (4, 5, 9):
             ours = run(x, None, n, total_length=total)
             assert_close(flat(ours), flat(by_torch(rnn, x, n, total_length=total)))
-        with pytest.raises(ValueError, match="total_length is 3; give a whole number of at least 4"):
+        with pytest.raises(
+            ValueError, match="total_length is 3; give a whole number of at least 4"
+        ):
             run(x, None, n, total_length=3)
     assert ragged(rnn)(x, lengths=[0, 0])[0].shape == (6, 2, 4)
 
@@ -386,7 +391,10 @@ def inputs(rnn, size, steps, lengths):
 def dynamic_shapes(rnn):
     size = Dim("B", max=64)
     steps = Dim("T", max=64)
-    return {"x": {0: size, 1: steps} if rnn.batch_first else {0: steps, 1: size}, "lengths": {0: size}}
+    return {
+        "x": {0: size, 1: steps} if rnn.batch_first else {0: steps, 1: size},
+        "lengths": {0: size},
+    }
 
 
 def exported(model):
