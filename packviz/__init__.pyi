@@ -6,10 +6,10 @@ each name comes from: one import for each, and each on a line of its own.
 
 from packviz import draw as draw
 from packviz import panels as panels
+from packviz.check.compare import compare as compare
 from packviz.check.diagnose import diagnose as diagnose
 from packviz.check.explain import explain_errors as explain_errors
 from packviz.check.museum import explain as explain
-from packviz.check.compare import compare as compare
 from packviz.check.static import check_static as check_static
 from packviz.core import batches as batches
 from packviz.core import lengths as lengths

@@ -497,7 +497,8 @@ def _first(batch: Batch, read: IntArray) -> str:
     """Describes the first length that is too short or, if there is none, too long."""
     late = read > batch.n
     b = int(np.argmax(late if late.any() else read != batch.n))
-    return f"lengths[{b}] is {batch.n[b]}, but the data end at {read[b]}"
+    end = "continue to" if late[b] else "end at"
+    return f"lengths[{b}] is {batch.n[b]}, but the data {end} {read[b]}"
 
 
 def _cut(batch: Batch, read: IntArray, cell: _Cell | None) -> Finding:

@@ -40,7 +40,7 @@ RINGS = {
         "core/layout.py",
         "draw/picture.py",
         "count/flops.py",
-        "check.compare.py",
+        "check/compare.py",
         "ops/masks.py",
     ),
     "fast execution": ("ops",),
