@@ -7,25 +7,16 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from packviz.core import lengths
 from packviz.core.files import require_suffix
 from packviz.core.machine import own_version
 from packviz.draw.picture import show
-from packviz.measure.command import add_studies
-from packviz.measure.terminal import STOPPED, writing
-from packviz.studies import command as benchmark
+from packviz.studies.command import add_bench, add_study
 
-STUDIES = {
-    "packviz.studies.savings": "time that packing saves, with few and many distinct lengths",
-    "packviz.studies.compiled": "compiling and packing, together and separately",
-    "packviz.studies.methods_benchmark": "torch and every method of pv.run (--points untuned)",
-    "packviz.studies.parts": "parts of a packed training step, replaced one after another",
-    "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
-    "packviz.studies.benchmark": "the model from a forum question, for growing lengths",
-    "packviz.studies.compilers": "tracing, export, compile and ONNX on models that pack",
-}
-"""The studies that `packviz study` offers: a description of each, by the name of its module."""
+STOPPED = 130
+"""The exit status after Ctrl-C, as in a shell."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,11 +31,9 @@ def _parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=words, description=f"{words.capitalize()}.")
 
     _add_show(add("show", "print a batch, padded and packed"))
-    benchmark.add_to(
-        add("bench", "time the model from a forum question, padded and packed, on this machine")
-    )
-    study = add("study", "repeat an experiment from the notebooks on this machine")
-    add_studies(study, studies=STUDIES)
+    question = "time the model from a forum question, padded and packed, on this machine"
+    add_bench(add("bench", question))
+    add_study(add("study", "repeat an experiment from the notebooks on this machine"))
     return parser
 
 
@@ -103,5 +92,9 @@ def _show(options: argparse.Namespace) -> None:
         print(picture)
         return
     require_suffix("--out", options.out, (".svg", ".png", ".html", ".txt"))
-    with writing(options.out):
+    try:
         picture.save(options.out)
+    except OSError as error:
+        folder = Path(options.out).parent
+        reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"cannot write {options.out}: {reason}") from None

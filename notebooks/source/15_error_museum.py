@@ -662,7 +662,7 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # `(x, lengths, batch_first)` for each batch, and see whether `pv.diagnose` agrees with you.
 
 # %%
-from packviz.lessons.checks.mistakes import spoilt_batches
+from packviz.lessons.checks import spoilt_batches
 
 one, two, three = spoilt_batches()
 pv.show(*one)

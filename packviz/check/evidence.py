@@ -362,8 +362,8 @@ def undecided(why: str, fix: str) -> Finding:
 
 
 _UNEVEN = (
-    "the padding is not constant, as after dropout, adding positions, normalising each sequence, or"
-    " padding with its last step, or after a convolution, attention, or an RNN over padded data",
+    "the padding is not constant, as after dropout, positions, a convolution, attention, or an RNN"
+    " over padded data, or where each sequence has its own value",
     "pass a tensor from before this operation, ideally x as it was padded",
 )
 

@@ -16,7 +16,7 @@ from packviz.check.compare import (
     listed,
 )
 from packviz.core.layout import sequence_name
-from packviz.draw.curves import Trajectory
+from packviz.draw.trajectory import Trajectory
 
 
 def trajectory(

@@ -16,7 +16,7 @@ import packviz as pv
 from packviz.check.compare import LOSSES, RESULTS
 from packviz.check.trajectories import trajectory
 from packviz.check.truth import truth_table
-from packviz.ops.tolerance import TOLERANCE
+from packviz.ops.agreement import TOLERANCE
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 
@@ -217,6 +217,13 @@ def test_nan_in_both_runs_is_said_and_shows_nothing(where):
     assert all(compared(full).values())
     assert full.outputs.absolute.max() == 0
     assert "NaN in the same places" in full.verdict
+
+
+def test_a_mask_in_place_of_lengths():
+    rnn, x = nn.GRU(2, 3), torch.randn(5, 3, 2)
+    lengths = [5, 3, 2]
+    mask = pv.real_mask(lengths)
+    assert repr(pv.compare(rnn, x, mask)) == repr(pv.compare(rnn, x, lengths))
 
 
 def test_tolerance():
