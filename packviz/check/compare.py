@@ -20,10 +20,10 @@ from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
+from packviz.ops.agreement import of_states
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
-from packviz.ops.agreement import of_states
 
 FloatArray = npt.NDArray[np.float64]
 
