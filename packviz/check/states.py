@@ -298,7 +298,9 @@ class StatesComparison(Drawing):
 
         def add(name: str, d: Difference, columns: list[str], pick: Any, hatch: Any = None) -> None:
             made.append(
-                differences.Differences(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch)
+                differences.Differences(
+                    name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch
+                )
             )
 
         for d, half in enumerate(self._halves):
