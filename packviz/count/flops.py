@@ -205,7 +205,7 @@ class FlopCount(Drawing):
 
     @property
     def _gradients(self) -> tuple[int, int]:
-        """The FLOPs of a backward pass for each cell, and a (negative) one for each first state."""
+        """The FLOPs of a backward pass for each cell, and those (negative) for each first state."""
         spec = self.spec
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
