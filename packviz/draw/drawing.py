@@ -1,5 +1,7 @@
-"""Defines the base class of results that draw themselves. Notebooks show the picture, and terminals
-show its text."""
+"""Defines the base class of results that draw themselves.
+
+Notebooks show the picture, and terminals show its text.
+"""
 
 from __future__ import annotations
 
