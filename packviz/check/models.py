@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.ops.operator import Ragged
+from packviz.ops.rnn import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Three = tuple[Tensor, Tensor, Tensor]
@@ -185,7 +185,7 @@ class _WholeTagger(ExampleModel):
         self.whole = whole(self.lstm)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        output, _ = self.whole(torch.tanh(self.before(x)), lengths, total_length=x.size(0))
+        output, _ = self.whole(torch.tanh(self.before(x)), lengths=lengths, total_length=x.size(0))
         return torch.tanh(self.after(torch.relu(output)))
 
 

@@ -169,12 +169,6 @@ class Index:
             self._padded[key] = Route(rows, steps * batch)
         return self._padded[key]
 
-    def joined(self) -> Route:
-        """Returns the route to a flat tensor with one whole sequence after another, in the caller's order."""
-        step, sequence = self._steps_and_sequences()
-        starts = (self.lengths.cumsum(0) - self.lengths).to(self.device, non_blocking=True)
-        return Route(step.add_(starts.index_select(0, sequence)), self.n_rows)
-
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
         """Returns, for each packed row, its time step and the caller's index of its sequence, `(N,)` each."""
         both = np.stack([self.sizes, np.cumsum(self.sizes) - self.sizes])

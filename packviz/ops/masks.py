@@ -6,10 +6,9 @@ on the lengths or a mask, and never guess the lengths from zeros in the data. A 
 empty.
 
 Nothing here waits for an accelerator, except `align` with `check_padding`. The helpers take sizes
-from shapes, not from
-values on an accelerator. The values of lengths and masks are checked only if reading them costs
-nothing: in a list or on the CPU, and not while compiling. The docstrings describe the result for
-values that are out of range but could not be checked.
+from shapes, not from values on an accelerator. Values are checked only if reading them costs
+nothing: in a list or on the CPU, and not while compiling or tracing. The docstrings describe the
+result for values that are out of range but could not be checked.
 """
 
 from __future__ import annotations
@@ -20,25 +19,22 @@ from functools import partial
 from numbers import Real
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import cross_entropy, nll_loss
 
-from packviz.core.layout import BOOLEANS, Layout, host_array, read_lengths
+from packviz.core.frames import warn
+from packviz.core.layout import BOOLEANS, MOST_STEPS, Layout, read_lengths
 from packviz.core.padded import Padded, order, reading
-from packviz.core.validation import (
-    SENSE_REVERSED,
-    kind_of,
-    one_of,
-    renamed,
-    require_dense,
-    require_values,
-)
+from packviz.core.validation import kind_of, one_of, require_dense, require_values
 
-Lengths = Tensor | Layout | Sequence[int]
+Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
-`read_lengths` accepts.
+`read_lengths` accepts. Or a mask, `(B, T)`: a tensor or an array of booleans, or of 0 and 1, that
+is 1 at real cells, with the padding on the right.
 
 Floats that are whole numbers are accepted in a list, and on the CPU while nothing is being
 compiled.
@@ -58,11 +54,11 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         loss[pv.real_mask(lengths, T)].mean()  # loss is (B, T), computed with reduction="none"
 
     Args:
-        lengths: `(B,)` whole numbers, each at least 0. The mask is on the same device as the
-            lengths, or on the CPU for a list.
-        max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`, or to the
-            `max_len` of a `Layout`. `max_len` is required while compiling, and for lengths on an
-            accelerator, where finding the longest length would wait for the device.
+        lengths: `(B,)` whole numbers, each at least 0; or a mask, `(B, T)`, of booleans or of 0 and
+            1. The result is on the same device as the lengths, or on the CPU for a list.
+        max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`, or to the width
+            of a mask or a `Layout`. `max_len` is required while compiling or tracing, and for
+            lengths on an accelerator, where finding the longest length would wait for the device.
 
     Returns:
         `(B, T)` booleans, True at real cells, for a batch with the padding on the right. With the
@@ -70,8 +66,8 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         is `real_mask(lengths, T).T`. A length over `T` that could not be checked counts as `T`.
 
     Raises:
-        ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len`
-            is required but missing.
+        ValueError: a length is not a whole number of at least 0, or is over `max_len` or
+            10,000,000; a mask has padding before real cells; or `max_len` is required but missing.
 
     Examples:
         >>> import packviz as pv
@@ -84,13 +80,17 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     n = lengths_tensor(lengths)
     if max_len is None and isinstance(lengths, Layout):
         max_len = lengths.max_len
+    elif max_len is None and is_mask(lengths):
+        max_len = lengths.shape[1]  # type: ignore[union-attr]
     elif max_len is None:
         if not _is_readable(n):
             raise ValueError(
-                f"max_len is required here: finding the longest length on {n.device}, or while compiling, would wait"
-                " for the device. Pass the padded length, max_len=x.shape[…], or pass lengths.cpu()"
+                f"max_len is required here: finding the longest length on {n.device}, or while"
+                " compiling or tracing, would wait for the device. Pass the padded length,"
+                " max_len=x.shape[…], or pass lengths.cpu()"
             )
-        max_len = max([0, *n.tolist()])  # a negative length raises its own error below
+        _check(n, MOST_STEPS, "the most time steps of a mask")
+        max_len = max([0, *n.tolist()])
     steps = time_steps(max_len, "max_len")
     _check(n, steps, "max_len")
     return _is_real(n, steps)
@@ -130,17 +130,16 @@ def masked_loss(
             …)`, or `(B, T, …)` with `batch_first`. The function receives them with the first two
             dimensions flattened into one and zeros at padding, so the classes of `F.cross_entropy`
             are the third dimension, as in logits `(B, T, C)` and targets `(B, T)`.
-        lengths: `(B,)` whole numbers, each from 0 to `T`. They can be passed by position or by
-            name.
+        lengths: `(B,)` whole numbers, each from 0 to `T`, or a mask, `(B, T)`. They can be passed
+            by position or by name.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with
             a warning if `B` equals `T` (but not while compiling).
         reduction: `"mean"` returns the mean over all real cells, so every token has the same
             weight, whichever sequence it is in. `"sum"` returns the sum; to average over several
-            workers, add up their sums, and divide by the number of all their tokens. `"sequence"`
-            returns the mean of each sequence. If the targets are class
-            indices, the means of `F.cross_entropy` and `F.nll_loss` are weighted, as in torch:
-            cells with `ignore_index` do not count, and the others count with the `weight` of their
-            class.
+            processes, add up their sums, and divide by the number of all their tokens. `"sequence"`
+            returns the mean of each sequence. Cells whose target is a whole number equal to
+            `ignore_index` (by default -100) do not count. In the means of `F.cross_entropy` and
+            `F.nll_loss`, the others count with the `weight` of their class, as in torch.
         **options: arguments of the function, such as `weight`, `ignore_index` or `label_smoothing`.
 
     Returns:
@@ -159,7 +158,12 @@ def masked_loss(
             `nn.CrossEntropyLoss()` is not accepted), or an argument after it is missing or not
             allowed.
         ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do
-            not fit together, or `reduction` is unknown.
+            not fit together or would be broadcast, or `reduction` is unknown.
+
+    Warns:
+        UserWarning: a real cell has the target -100, and `loss` is not torch's `cross_entropy` or
+            `nll_loss`; or beyond the lengths, only some targets are -100, so the lengths may be
+            wrong. Nothing is read from an accelerator for this.
 
     Examples:
         >>> import packviz as pv, torch
@@ -167,110 +171,161 @@ def masked_loss(
         >>> pv.masked_loss(loss, [3, 1], batch_first=True)
         tensor(2.)
     """
-    if lengths is None and tensors:
-        *tensors, lengths = tensors  # type: ignore[assignment]
+    arguments: Sequence[Any] = tensors
+    if lengths is None and arguments:
+        *arguments, lengths = arguments
     if isinstance(lengths, bool):
         raise TypeError(f"batch_first must be passed by name: batch_first={lengths}")
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
-    is_function = callable(loss) and not isinstance(loss, (Tensor, Module))
-    _check_call(loss, is_function, tensors, lengths, options)
-    values: Any = tensors[0] if is_function else loss
-    n, read = _fitted(lengths, values, "predictions" if is_function else "loss", batch_first)
-    mask = _is_real(n, read.steps)
-    mask = mask if read.batch_first else mask.T
     weights = None
-    if is_function:
-        values, weights = _per_element(loss, tensors, mask, options)
-
-    def summed(cells: Tensor) -> Tensor:
-        # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is
-        # summed in float32, because the largest number in float16 is 65,504.
-        exact = torch.float32 if cells.dtype in (torch.float16, torch.bfloat16) else cells.dtype
-        real = cells.masked_fill(~_widened(mask, cells.ndim), 0).to(exact)
-        if reduction != "sequence":
-            return real.sum()
-        return (real if read.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
-
-    total = summed(values)
-    if reduction != "sum":
-        if weights is None:
-            count = (n if reduction == "sequence" else n.sum()) * math.prod(values.shape[2:])
-        else:
-            count = summed(weights)
-        total = total / count.masked_fill(count == 0, 1)
-    return total.to(values.dtype)
+    if isinstance(loss, Tensor) or not callable(loss) or isinstance(loss, Module):
+        _check_loss(loss, arguments, options)
+        n, read = _fitted(lengths, loss, "loss", batch_first)
+        mask = _mask_like(n, read)
+        cells = loss
+    else:
+        _check_tensors(arguments, lengths)
+        n, read = _fitted(lengths, arguments[0], "predictions", batch_first)
+        mask = _mask_like(n, read)
+        cells, weights = _loss_of_cells(loss, arguments, mask, options)
+    total = _summed(cells, mask, read, reduction)
+    if reduction == "sum":
+        return total.to(cells.dtype)
+    if weights is not None:
+        count = _summed(weights, mask, read, reduction)
+    else:
+        count = (n if reduction == "sequence" else n.sum()) * math.prod(cells.shape[2:])
+    return (total / count.masked_fill(count == 0, 1)).to(cells.dtype)
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
 
 
-def _check_call(
-    loss: Any, is_function: bool, tensors: Sequence[Any], lengths: Any, options: Any
-) -> None:
-    """Raises an error if `masked_loss` does not accept the loss, or the arguments that follow it."""
-    if is_function:
-        if len(tensors) < 2 or lengths is None:
-            raise TypeError(
-                f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}"
-            )
-        for name, value in zip(("predictions", "targets"), tensors, strict=False):
-            require_dense(name, value)
-        shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
-        if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
-            raise ValueError(
-                f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree in their first"
-                " two dimensions, batch and time; classes come third, as in logits (B, T, C) and targets (B, T)"
-            )
-        return
+def _mask_like(n: Tensor, batch: Padded) -> Tensor:
+    """Returns the mask of a batch in the order of its dimensions."""
+    mask = _is_real(n, batch.steps)
+    return mask if batch.batch_first else mask.T
+
+
+def _summed(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
+    """Adds up the numbers at real cells, for each sequence or for the batch."""
+    # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is
+    # summed in float32, because the largest number in float16 is 65,504.
+    is_half = cells.dtype in (torch.float16, torch.bfloat16)
+    real = cells.masked_fill(~_widened(mask, cells.ndim), 0)
+    real = real.to(torch.float32 if is_half else cells.dtype)
+    if reduction != "sequence":
+        return real.sum()
+    if not batch.batch_first:
+        real = real.transpose(0, 1)
+    return real.flatten(1).sum(1)
+
+
+def _check_loss(loss: Any, tensors: Sequence[Any], options: dict[str, Any]) -> None:
+    """Raises an error if `masked_loss` cannot take the loss of each cell with these arguments."""
     if not isinstance(loss, Tensor):
         raise TypeError(
-            f"loss is {kind_of(loss)}; give a floating-point tensor, or a function and its options: {_FUNCTION_FIRST}"
+            f"loss is {kind_of(loss)}; give a floating-point tensor, or a function and its options:"
+            f" {_FUNCTION_FIRST}"
         )
     if tensors or options:
         raise TypeError(
-            "a loss per cell must be followed by the lengths only; to compute the loss from predictions and targets,"
-            f" pass its function first: {_FUNCTION_FIRST}"
+            "a loss per cell must be followed by the lengths only; to compute the loss from"
+            f" predictions and targets, pass its function first: {_FUNCTION_FIRST}"
         )
     if not loss.is_floating_point() or loss.ndim < 2:
         raise ValueError(
-            f"loss is {loss.dtype} of shape {tuple(loss.shape)}; give floating-point numbers with a batch and a time"
-            f' dimension, computed with reduction="none", or let the loss be computed: {_FUNCTION_FIRST}'
+            f"loss is {loss.dtype} of shape {tuple(loss.shape)}; give floating-point numbers with a"
+            ' batch and a time dimension, computed with reduction="none", or let the loss be'
+            f" computed: {_FUNCTION_FIRST}"
         )
 
 
-def _per_element(
+def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
+    """Raises an error if predictions, targets or lengths are missing or do not fit together."""
+    if len(tensors) < 2 or lengths is None:
+        raise TypeError(
+            f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}"
+        )
+    for name, value in zip(("predictions", "targets"), tensors, strict=False):
+        _require_usable(name, value)
+    shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
+    if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
+        raise ValueError(
+            f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree"
+            " in their first two dimensions, batch and time; classes come third, as in logits"
+            " (B, T, C) and targets (B, T)"
+        )
+    predictions, targets = shapes[:2]
+    if len(predictions) == len(targets):
+        pairs = [(p, t) for p, t in zip(predictions, targets, strict=True) if p != t]
+        if pairs and all(1 in pair for pair in pairs):
+            _refuse_broadcasting(predictions, targets)
+
+
+def _refuse_broadcasting(predictions: Sequence[int], targets: Sequence[int]) -> None:
+    raise ValueError(
+        f"predictions of shape {tuple(predictions)} and targets of shape {tuple(targets)} would be"
+        " broadcast; give them the same shape, for example with predictions.squeeze(-1)"
+    )
+
+
+def _loss_of_cells(
     function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """Returns the loss of each cell, and the weights of the cells in a mean (`None` if all weights are 1)."""
+    """Returns the loss of each cell, and the weights of the cells in a mean (`None` for equal weights)."""
     while isinstance(function, partial) and not function.args:
-        function, options = function.func, {**function.keywords, **options}
+        options = {**function.keywords, **options}
+        function = function.func
     # Padding is filled with zeros, because NaN would give a gradient of NaN, and a class there may
     # not exist.
-    filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in tensors]
-    loss = function(*(one.flatten(0, 1) for one in filled), **{**options, "reduction": "none"})
+    filled = [tensor.masked_fill(~_widened(mask, tensor.ndim), 0) for tensor in tensors]
+    flat = [tensor.flatten(0, 1) for tensor in filled]
+    loss = function(*flat, **{**options, "reduction": "none"})
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
         raise ValueError(
-            f"the loss function returned shape {tuple(loss.shape)} for {mask.numel()} cells; it must return a loss per"
-            ' cell when called with reduction="none"'
+            f"the loss function returned shape {tuple(loss.shape)} for {mask.numel()} cells; it"
+            ' must return a loss per cell when called with reduction="none"'
         )
+    fewest = min(flat[0].ndim, flat[1].ndim)
+    shapes = [tensor.shape for tensor in flat[:2] if tensor.ndim == fewest]
+    if loss.numel() != mask.numel() and loss.shape not in shapes:
+        _refuse_broadcasting(tensors[0].shape, tensors[1].shape)
+    loss = loss.unflatten(0, mask.shape)
     targets = filled[1]
-    if function not in (cross_entropy, nll_loss) or targets.is_floating_point():
-        return loss.unflatten(0, mask.shape), None
-    ignored = targets == options.get("ignore_index", -100)
-    weight = options.get("weight")
-    weights = (
-        torch.ones_like(targets, dtype=loss.dtype)
-        if weight is None
-        else weight[targets.masked_fill(ignored, 0)]
-    )
-    return loss.unflatten(0, mask.shape), weights.masked_fill(ignored, 0)
+    if targets.is_floating_point() or targets.dtype == torch.bool or loss.shape != targets.shape:
+        return loss, None
+    is_torchs = function in (cross_entropy, nll_loss)
+    ignore_index = options.get("ignore_index", -100)
+    _warn_of_targets(tensors[1] == ignore_index, mask, ignore_index, is_torchs)
+    ignored = targets == ignore_index
+    weight = options.get("weight") if is_torchs else None
+    if weight is None:
+        weights = torch.ones_like(targets, dtype=loss.dtype)
+    else:
+        weights = weight[targets.masked_fill(ignored, 0)]
+    return loss.masked_fill(ignored, 0), weights.masked_fill(ignored, 0)
 
 
-@renamed(max_length="max_len")
-@renamed(SENSE_REVERSED, to="padding_side", source="source_side")
+def _warn_of_targets(ignored: Tensor, mask: Tensor, index: int, is_torchs: bool) -> None:
+    """Warns of targets that contradict the lengths, if they can be read without waiting."""
+    if not _is_readable(ignored):
+        return
+    real = _widened(mask, ignored.ndim).cpu()
+    inside = int((ignored & real).sum())
+    if inside and not is_torchs:
+        warn(f"{inside} real cells have the target {index}; they do not count in the loss")
+    beyond = int((~ignored & ~real).sum())
+    if beyond and index < 0 and (ignored & ~real).any():
+        warn(
+            f"{beyond} targets beyond the lengths are not {index}, although others there are:"
+            " check the lengths"
+        )
+
+
 def align(
     x: Tensor,
-    lengths: Lengths | Sequence[Sequence[int]],
+    lengths: Lengths,
     *,
     padding_side: Side = "right",
     source_side: Side | None = None,
@@ -285,15 +340,15 @@ def align(
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the
             integers 0 and 1), True at real cells, such as a tokenizer's `attention_mask`. Like the
-            result of `real_mask`, a mask is batch
-            first, whatever the order of `x`. With a mask, the real cells may be anywhere: they keep
+            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask, the real cells may be anywhere: they keep
             their order, and gaps between them are closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as for packing)
             or `"left"`.
-        source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`, so
-            aligning a batch twice to the same side loses data (`check_padding` detects this). If
-            both sides are the same, only the padding value and the width change. Don't pass
-            `source_side` with a mask.
+        source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`. If
+            both sides are the same, only the padding value and the width change. If you leave it
+            out, and the values on the CPU show that `x` is aligned already (the same value fills
+            the padding on that side, and not on the other), nothing is moved, with a warning. Don't
+            pass `source_side` with a mask.
         max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in
             torch, with a warning if `B` equals `T` (but not while compiling).
@@ -314,8 +369,9 @@ def align(
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
         ValueError: a side is unknown, or `source_side` is passed with a mask; the lengths or the
-            mask do not fit `x` or `max_len`; or `check_padding` found cells that would be lost, or
-            padding that would be moved as data. If `check_padding` fails, the message names the
+            mask do not fit `x` or `max_len`; the values on the CPU show that a mask is inverted;
+            the dtype cannot hold `padding_value`; or `check_padding` found cells that would be
+            lost, or padding that would be moved as data. If `check_padding` fails, the message names the
             sequences.
 
     Examples:
@@ -333,65 +389,137 @@ def align(
         require_values("x", x)
         require_values("lengths", lengths)
         lengths = lengths.cpu() if isinstance(lengths, Tensor) else lengths
-    lengths, mask = _parted(lengths)
-    if mask is not None and source_side is not None:
-        raise ValueError(
-            f"source_side is {source_side!r}, but a mask shows where the padding is; omit source_side"
-        )
-    source_side = source_side or ("left" if padding_side == "right" else "right")
+    mask = None
+    if is_mask(lengths):
+        mask = _booleans(lengths)
+        lengths = mask.sum(1)
+        if source_side is not None:
+            raise ValueError(
+                f"source_side is {source_side!r}, but a mask shows where the padding is; omit source_side"
+            )
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
+    require_fitting("padding_value", padding_value, x.dtype)
     width = batch.steps if max_len is None else time_steps(max_len, "max_len")
     if max_len is not None:
-        _check(lengths, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
+        numbers = lengths_tensor(lengths)
+        _check(numbers, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
+    cells = x if batch.batch_first else x.transpose(0, 1)
+    if source_side is None:
+        source_side = _opposite(padding_side)
+        is_checked = check_padding is None and mask is None
+        if is_checked and _is_on_side(cells, n, padding_side):
+            source_side = padding_side
+            warn(
+                f"x already has its padding on the {padding_side}, so nothing is moved; pass"
+                f" source_side={padding_side!r} if this is right, or else the other side"
+            )
+    if mask is not None:
+        _refuse_inverted(cells, mask)
     if check_padding is not None:
-        _check_padding(x, n, batch, mask, source_side, check_padding)
-    column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
-    step = (
-        column if padding_side == "right" else column - width + n.unsqueeze(1)
-    )  # within each sequence, (B, width)
+        _check_padding(cells, n, mask, source_side, check_padding)
+    column = torch.arange(width, device=x.device)
+    step = column  # within each sequence, (B, width)
+    if padding_side == "left":
+        step = column - width + n.unsqueeze(1)
     real = (step >= 0) & (step < n.unsqueeze(1))
     # A rotation, or a sort, reads the padding from many cells. Any cells will do, because the
     # padding is overwritten. If it were read from a single cell, all gradients would be added up
     # there, which is slow.
-    if mask is None or batch.steps == 0:
-        now = (step if source_side == "right" else step + batch.steps - n.unsqueeze(1)).remainder(
-            max(batch.steps, 1)
-        )
-    else:
-        by_reality = (
-            to_device(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-        )
+    if mask is not None and batch.steps:
+        is_padding = to_device(mask, x.device).logical_not().to(torch.uint8)
+        by_reality = is_padding.argsort(dim=1, stable=True)
         now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
-    index = batch.rows(row.unsqueeze(1), now)
+    else:
+        now = step if source_side == "right" else step + batch.steps - n.unsqueeze(1)
+        now = now.remainder(max(batch.steps, 1))
+    sequence = torch.arange(batch.batch, device=x.device).unsqueeze(1)
+    index = batch.rows(sequence, now)
     if not batch.batch_first:
-        index, real = index.T, real.T
+        index = index.T
+        real = real.T
     return padded_rows(x.flatten(0, 1), index, real, padding_value)
 
 
-def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns the lengths and a mask. If `lengths` has two dimensions, it is the mask; otherwise the mask is `None`."""
-    require_dense("lengths", lengths)
-    try:
-        values = _as_tensor(lengths)
-    except (TypeError, ValueError, RuntimeError):
-        values = None
-    if values is None or values.ndim != 2:
-        return lengths_tensor(lengths), None
-    if values.is_floating_point() or values.is_complex():
+def last_output(
+    output: Tensor,
+    lengths: Lengths,
+    batch_first: bool | None = None,
+    *,
+    bidirectional: bool = False,
+) -> Tensor:
+    """Returns an RNN's output at the last real step of each sequence.
+
+    Args:
+        output: `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`: the padded output of the RNN.
+        lengths: `(B,)` whole numbers, each from 0 to `T`, or a mask, `(B, T)`.
+        batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with
+            a warning if `B` equals `T`.
+        bidirectional: whether `output` has two directions. Each of them ends elsewhere: the result
+            has the forward half at the last real step, and the backward half at step 0.
+
+    Returns:
+        `(B, D·P)`: what a classifier takes. For an RNN of one layer without a projection, this is
+        `h_n`, with its directions side by side. An empty sequence gives zeros.
+
+    Raises:
+        TypeError: `output` is not a dense tensor.
+        ValueError: the lengths do not fit `output`.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> lstm = pv.LSTM(3, 4, bidirectional=True)
+        >>> output, (h_n, c_n) = lstm(torch.randn(5, 2, 3), lengths=[2, 5])
+        >>> last = pv.last_output(output, [2, 5], bidirectional=True)
+        >>> torch.equal(last, torch.cat([h_n[0], h_n[1]], 1))
+        True
+    """
+    n, batch = _fitted(lengths, output, "output", batch_first)
+    rows = output.flatten(0, 1)
+    sequence = torch.arange(batch.batch, device=output.device)
+    last = rows.index_select(0, batch.rows(sequence, (n - 1).clamp(min=0)))
+    if bidirectional:
+        first = rows.index_select(0, batch.rows(sequence, torch.zeros_like(sequence)))
+        half = output.shape[2] // 2
+        last = torch.cat([last[:, :half], first[:, half:]], 1)
+    return last.masked_fill(_widened(n == 0, last.ndim), 0)
+
+
+def _opposite(side: Side) -> Side:
+    return "left" if side == "right" else "right"
+
+
+def _is_on_side(cells: Tensor, n: Tensor, side: Side) -> bool:
+    """Returns whether the values show that the padding of `cells`, `(B, T, …)`, is on one side.
+
+    They do if the same value fills the padding there, and not on the other side.
+    """
+    if not (_is_readable(cells) and _is_readable(n)):
+        return False
+    padding = ~_is_real(n, cells.shape[1])
+    if side == "left":
+        return _is_constant(cells[padding.flip(1)]) and not _is_constant(cells[padding])
+    return _is_constant(cells[padding]) and not _is_constant(cells[padding.flip(1)])
+
+
+def _is_constant(cells: Tensor) -> bool:
+    """Returns whether all cells are the same, or all are NaN."""
+    return bool((cells == cells[:1]).all() or cells.isnan().all())
+
+
+def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
+    """Raises an error if the same value fills the cells where a mask is True, and not the others."""
+    if not (_is_readable(cells) and _is_readable(mask)) or not mask.any() or mask.all():
+        return
+    others = cells[~mask]
+    if _is_constant(cells[mask]) and not _is_constant(others) and others.isfinite().all():
         raise ValueError(
-            f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers 0 and 1"
+            "x has the same value wherever the mask is True, and different ones elsewhere, so the"
+            " mask seems to be True at padding: pass ~mask"
         )
-    if _is_readable(values) and (wrong := (values != 0) & (values != 1)).any():
-        b, t = wrong.nonzero()[0].tolist()
-        raise ValueError(
-            f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at padding"
-        )
-    mask = values.bool()
-    return mask.sum(1), mask
 
 
 def _check_padding(
-    x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, side: Side, value: Any
+    cells: Tensor, n: Tensor, mask: Tensor | None, side: Side, value: object
 ) -> None:
     """Checks that each sequence extends exactly from the first to the last cell that differs from
     the padding.
@@ -400,48 +528,38 @@ def _check_padding(
         TypeError: `value` is not a number.
         ValueError: a sequence begins or ends elsewhere.
     """
-    if not isinstance(value, Real) or (isinstance(value, bool) and x.dtype != torch.bool):
+    if not isinstance(value, Real) or (isinstance(value, bool) and cells.dtype != torch.bool):
         raise TypeError(f"check_padding is {value!r}; give the value of the padding, such as 0")
-    cells = (x if batch.batch_first else x.transpose(0, 1)).detach().cpu()
     # In a batch of floats, value is compared in their precision, so that 0.1 is found. In a batch
     # of integers, it is compared in float64, because in uint8, 300 would become 44.
-    dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.float64
-    equal = (
-        cells.isnan() if math.isnan(value) else cells.to(dtype).eq(torch.tensor(value, dtype=dtype))
-    )
-    data = ~(equal if equal.ndim == 2 else equal.flatten(2).all(2))
-    span = data.cumsum(1).bool() & data.flip(1).cumsum(1).flip(1).bool()
-
-    def misfits(side: Side) -> tuple[list[int], list[int]]:
-        real = _is_real(n.cpu(), batch.steps) if mask is None else mask.cpu()
-        real = real.flip(1) if mask is None and side == "left" else real
-        lost = (data & ~real).any(1)
-        return lost.nonzero().flatten().tolist(), (
-            (real & ~span).any(1) & ~lost
-        ).nonzero().flatten().tolist()
-
-    lost, blank = misfits(side)
-    if not lost and not blank:
-        return
-    what = (
-        f"values in the padding that are not {value} and would be lost",
-        f"data that begins or ends with {value}",
-    )
-    problems = []
-    for rows, which in zip((lost, blank), what, strict=True):
-        named = ", ".join(map(str, rows[:8])) + ", …" * (len(rows) > 8)
-        problems += (
-            [f"row {named} has {which}" if len(rows) == 1 else f"rows {named} have {which}"]
-            if rows
-            else []
-        )
-    opposite: Side = "left" if side == "right" else "right"
-    hint = f"check lengths and source_side, which is {side!r} here"
+    dtype = cells.dtype if cells.is_floating_point() or cells.is_complex() else torch.float64
+    numbers = cells.detach().cpu().to(dtype).flatten(2)
+    equal = numbers.eq(torch.tensor(float(value), dtype=dtype))
+    if math.isnan(value):
+        equal = numbers.isnan()
+    data = ~equal.reshape(*cells.shape[:2], -1).all(2)
     if mask is not None:
+        rows = _misfits(data, mask.cpu())
         hint = "a mask must be True at real cells"
-    elif misfits(opposite) == ([], []):
-        hint = f"x fits source_side={opposite!r}"
-    raise ValueError(f"check_padding={value}: {', and '.join(problems)}; {hint}")
+    else:
+        real = _is_real(n.cpu(), data.shape[1])
+        sides = {"right": _misfits(data, real), "left": _misfits(data, real.flip(1))}
+        rows = sides[side]
+        hint = f"check lengths and source_side, which is {side!r} here"
+        if not sides[_opposite(side)]:
+            hint = f"x fits source_side={_opposite(side)!r}"
+    if rows:
+        raise ValueError(
+            f"check_padding={value}: in row {', '.join(rows[:8])}, the padding holds other values,"
+            f" which would be lost, or the data begins or ends with {value}; {hint}"
+        )
+
+
+def _misfits(data: Tensor, real: Tensor) -> list[str]:
+    """Returns the rows in which data and real cells do not begin and end together."""
+    span = data.cumsum(1).bool() & data.flip(1).cumsum(1).flip(1).bool()
+    rows = ((data & ~real) | (real & ~span)).any(1)
+    return [str(row) for row in rows.nonzero().flatten().tolist()]
 
 
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
@@ -462,8 +580,8 @@ def _is_real(n: Tensor, steps: int) -> Tensor:
 
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
-    """Reshapes a mask of two dimensions so that it broadcasts with a tensor of `ndim` dimensions."""
-    return mask.reshape(*mask.shape, *(1,) * (ndim - 2))
+    """Reshapes a mask so that it broadcasts with a tensor of `ndim` dimensions."""
+    return mask.reshape(*mask.shape, *(1,) * (ndim - mask.ndim))
 
 
 def _fitted(
@@ -472,21 +590,19 @@ def _fitted(
     """Checks that lengths, or a mask, fit `x`. Returns the lengths on the device of `x`, and the dimensions of `x`."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
-    require_dense(name, x)
+    _require_usable(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = lengths_tensor(lengths)
     if mask is not None:
         read = Padded.of(x.shape, bool(batch_first))
         if mask.shape != (read.batch, read.steps):
-            hint = (
-                f"; did you mean batch_first={not batch_first}?"
-                if mask.shape == (read.steps, read.batch)
-                else ""
-            )
+            hint = ""
+            if mask.shape == (read.steps, read.batch):
+                hint = f"; did you mean batch_first={not batch_first}?"
             raise ValueError(
-                f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)}, has B = {read.batch},"
-                f" T = {read.steps}; a mask is (B, T) for any x{hint}"
+                f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)},"
+                f" has B = {read.batch}, T = {read.steps}; a mask is (B, T) for any x{hint}"
             )
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
@@ -497,52 +613,106 @@ def _fitted(
 
 
 def lengths_tensor(lengths: Lengths) -> Tensor:
-    """Returns `(B,)` lengths as an int64 tensor on their own device, or on the CPU for a list.
+    """Returns `(B,)` lengths, or those of a mask, as an int64 tensor.
+
+    It is on their own device, or on the CPU for anything but a tensor.
 
     Raises:
-        ValueError: the lengths are not whole numbers, or are not one-dimensional.
+        TypeError: the lengths are a nested, sparse or quantised tensor, or a NumPy masked array.
+        ValueError: the lengths are not whole numbers, or are not one-dimensional; or a mask has
+            other values, or padding before real cells.
     """
-    if torch.compiler.is_compiling():
-        lengths = _as_tensor(lengths)
-    usual = (
-        isinstance(lengths, Tensor)
-        and lengths.dtype == torch.int64
-        and lengths.layout == torch.strided
-    )
+    _require_usable("lengths", lengths)
+    if is_mask(lengths):
+        mask = _booleans(lengths)
+        if not _is_readable(mask):
+            return mask.sum(1)
+        return torch.tensor(Layout.from_mask(mask).lengths)
+    if torch.compiler.is_compiling() and not isinstance(lengths, Tensor):
+        values = lengths.lengths if isinstance(lengths, Layout) else lengths
+        lengths = torch.as_tensor(values, device="cpu")  # a constant of the graph
+    usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
     if not isinstance(lengths, Tensor) or (_is_readable(lengths) and not usual):
         return torch.from_numpy(read_lengths(lengths, empty=True))
-    require_dense("lengths", lengths)
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS)
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
-        got = f"{lengths.dtype} of shape {tuple(lengths.shape)} on {lengths.device}"
         raise ValueError(
-            f"lengths must be (B,) whole numbers, got {got}; give one per sequence, converted with .long()"
+            f"lengths must be (B,) whole numbers or a (B, T) mask, got {lengths.dtype} of shape"
+            f" {tuple(lengths.shape)} on {lengths.device}; give one per sequence"
         )
     return lengths.long()
 
 
-def _as_tensor(values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values
-    if torch.compiler.is_compiling():  # a list becomes a constant of the graph
-        return torch.as_tensor(
-            values.lengths if isinstance(values, Layout) else values, device="cpu"
+def is_mask(lengths: object) -> bool:
+    """Returns whether lengths are given as a mask: a tensor or an array with two dimensions."""
+    return isinstance(lengths, (Tensor, np.ndarray)) and lengths.ndim == 2
+
+
+def _booleans(mask: Any) -> Tensor:
+    """Returns a mask of booleans, or of 0 and 1, as a tensor of booleans.
+
+    Raises:
+        TypeError: `mask` is a nested, sparse or quantised tensor, or a NumPy masked array.
+        ValueError: `mask` contains floats, or other numbers than 0 and 1.
+    """
+    _require_usable("mask", mask)
+    values = mask if isinstance(mask, Tensor) else torch.tensor(mask, device="cpu")
+    if values.is_floating_point() or values.is_complex():
+        raise ValueError(
+            f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers 0 and 1"
         )
-    return torch.tensor(host_array(values), device="cpu")
+    if _is_readable(values):
+        wrong = (values != 0) & (values != 1)
+        if wrong.any():
+            b, t = wrong.nonzero()[0].tolist()
+            raise ValueError(
+                f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at"
+                " padding. Lengths are one-dimensional"
+            )
+    return values.bool()
+
+
+def _require_usable(name: str, value: object) -> None:
+    """Raises an error for tensors and arrays whose values cannot be used as they are."""
+    require_dense(name, value)
+    if getattr(value, "is_quantized", False):
+        raise TypeError(f"{name} is a quantised tensor; give {name}.dequantize()")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a NumPy masked array, whose mask would be ignored; give a plain array"
+        )
+
+
+def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
+    """Checks that a tensor of this dtype can hold a number.
+
+    Raises:
+        ValueError: it would become another number.
+    """
+    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, Real):
+        return
+    low, high = 0, 1
+    if dtype != torch.bool:
+        limits = torch.iinfo(dtype)
+        low, high = limits.min, limits.max
+    if not low <= value <= high or value != int(value):
+        raise ValueError(
+            f"{name} is {value}, which {dtype} cannot hold: give a whole number from {low} to {high}"
+        )
 
 
 def time_steps(value: int, name: str) -> int:
     """Checks a number of time steps, and returns it.
 
     Raises:
-        ValueError: `value` is not a whole number of at least 0.
+        ValueError: `value` is not a whole number of at least 0, or exceeds 10,000,000.
     """
-    whole = isinstance(value, (int, torch.SymInt)) or (
-        hasattr(value, "__index__") and not isinstance(value, Tensor)
-    )
-    if isinstance(value, bool) or not whole or value < 0:
+    is_whole = isinstance(value, (int, torch.SymInt, np.integer))
+    if isinstance(value, bool) or not is_whole or value < 0:
         raise ValueError(f"{name} is {value!r}; give a whole number of time steps, at least 0")
+    if isinstance(value, int) and value > MOST_STEPS:
+        raise ValueError(f"{name} is {value}; give at most {MOST_STEPS:,} time steps")
     return value
 
 
@@ -557,9 +727,15 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
             raise ValueError(f"{name}[{b}] is {value}, more than {limit} ({most})")
 
 
+def is_tracing() -> bool:
+    """Returns whether `torch.jit.trace` or the legacy ONNX exporter records what is called."""
+    return bool(torch.jit.is_tracing())  # type: ignore[no-untyped-call,attr-defined]
+
+
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether a tensor's values can be read: it is plain and on the CPU, and nothing is being compiled."""
-    return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
+    """Returns whether values can be read: they are on the CPU, and nothing is compiled or traced."""
+    is_recorded = torch.compiler.is_compiling() or is_tracing()
+    return n.device.type == "cpu" and type(n) is Tensor and not is_recorded
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Provides torch's own functions for packing and unpacking, even while `pv.patch_torch()` replaces them."""
+"""Provides torch's own functions for packing, even while `pv.patch_torch()` replaces them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn.utils import rnn
 
-NAMES = ("pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "unpack_sequence")
-"""The names of torch's four functions for packing and unpacking."""
+NAMES = ("pack_padded_sequence", "pad_packed_sequence")
+"""The names of the functions that packviz replaces."""
 
 
 def offered() -> dict[str, Any]:
-    """Returns what `from torch.nn.utils.rnn import *` imports, by name. The functions in `NAMES` are torch's own."""
+    """Returns what `from torch.nn.utils.rnn import *` imports, by name, with torch's own functions."""
     return {name: globals().get(name, getattr(rnn, name)) for name in rnn.__all__}
 
 
 if TYPE_CHECKING:
     from torch.nn.utils.rnn import pack_padded_sequence as pack_padded_sequence
-    from torch.nn.utils.rnn import pack_sequence as pack_sequence
     from torch.nn.utils.rnn import pad_packed_sequence as pad_packed_sequence
-    from torch.nn.utils.rnn import unpack_sequence as unpack_sequence
 else:
-    pack_padded_sequence, pad_packed_sequence, pack_sequence, unpack_sequence = (
+    pack_padded_sequence, pad_packed_sequence = (
         inspect.unwrap(getattr(rnn, name)) for name in NAMES
     )

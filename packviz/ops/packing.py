@@ -1,20 +1,18 @@
-"""Packs and unpacks as torch does, but with a backward pass whose time is proportional to the
-amount of data.
+"""Packs and pads as torch does, but with a backward pass whose time is proportional to the data.
 
-Four functions take the same arguments as their namesakes in `torch.nn.utils.rnn`, and return the
+Two functions take the same arguments as their namesakes in `torch.nn.utils.rnn`, and return the
 same results, bit for bit. The `PackedSequence` is torch's own, so you can mix packviz's functions
-and torch's. There is **one difference**: a length greater than the input's number of time steps
-raises a ValueError. torch accepts such a length and returns fewer rows of data than `batch_sizes`
-promises, which leads to various errors later.
+and torch's. There are **two differences**. A length greater than the input's number of time steps
+raises a ValueError; torch accepts such a length and returns fewer rows of data than `batch_sizes`
+promises, which leads to various errors later. And a mask is accepted in the place of the lengths.
 
 torch's own functions do the work if they are faster (usually on a CPU without gradients, or for a
 small batch). They are also used for input that they reject, so that the error is torch's, and in
-cases that the functions here don't
-support: tracing, scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of
-`Tensor`, complex numbers, CUDA graph capture, and devices other than CPU and CUDA. Nothing here
-waits for a GPU, except unpacking a batch that was not packed here. Under `torch.compile` each of
-the four functions causes a graph break, as torch's own functions do. A fifth function,
-`unpack_to_length`, unpacks to any number of time steps.
+cases that the functions here don't support: tracing, scripting, exporting, `torch.func`,
+forward-mode differentiation, subclasses of `Tensor`, complex numbers, CUDA graph capture, and
+devices other than CPU and CUDA. Nothing here waits for a GPU, except padding a batch that was not
+packed here. Under `torch.compile` both functions cause a graph break, as torch's own functions do.
+A third function, `unpack_to_length`, pads to any number of time steps.
 """
 
 from __future__ import annotations
@@ -24,18 +22,25 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.jit import is_scripting, is_tracing  # type: ignore[attr-defined]
+from torch.jit import is_scripting  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import reading
-from packviz.core.validation import renamed
 from packviz.ops import index as indices
 from packviz.ops import original
-from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
-from packviz.ops.masks import padded_rows, time_steps, to_device
+from packviz.ops.index import Index, is_at_hand, needs_grad, packed_rows, padded_cells, placed
+from packviz.ops.masks import (
+    is_mask,
+    is_tracing,
+    lengths_tensor,
+    padded_rows,
+    require_fitting,
+    time_steps,
+    to_device,
+)
 from packviz.ops.private import may_derive_otherwise
 
-R = TypeVar("R")
+Result = TypeVar("Result")
 
 
 def pack_padded_sequence(
@@ -48,7 +53,8 @@ def pack_padded_sequence(
 
     Args:
         input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
-        lengths: `(B,)` whole numbers from 1 to `T`, in a list or in a tensor on the CPU.
+        lengths: `(B,)` whole numbers from 1 to `T`, in a list or in a tensor on the CPU; or a mask,
+            `(B, T)`, as in `pv.run`.
         batch_first: whether the batch is the first dimension of `input`.
         enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own
             sort puts them in this order.
@@ -57,7 +63,7 @@ def pack_padded_sequence(
         What torch's function returns, bit for bit.
 
     Raises:
-        ValueError: a length is greater than `T`; torch accepts such a length.
+        ValueError: a length is greater than `T`, which torch accepts; or a mask is not valid.
         RuntimeError: torch rejects the input. All errors except the ValueError above are torch's
             own, with the same text.
 
@@ -101,7 +107,8 @@ def pad_packed_sequence(
 
     Examples:
         >>> import packviz as pv, torch
-        >>> packed = pv.pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
+        >>> from torch.nn.utils.rnn import pack_sequence
+        >>> packed = pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
         >>> pv.pad_packed_sequence(packed, batch_first=True)
         (tensor([[7, 8, 9],
                 [5, 0, 0]]), tensor([3, 1]))
@@ -111,59 +118,6 @@ def pad_packed_sequence(
     return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
 
 
-def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs sequences, as `torch.nn.utils.rnn.pack_sequence` does.
-
-    Unlike torch's function, this function builds a padded batch in between only if that is faster.
-
-    Args:
-        sequences: tensors `(L, …)`, each with its own length `L`.
-        enforce_sorted: whether the sequences must be sorted, longest first. If False, torch's own
-            sort puts them in this order.
-
-    Returns:
-        What torch's function returns, bit for bit.
-
-    Raises:
-        RuntimeError: torch rejects the input. This error and all others are torch's own.
-
-    Examples:
-        >>> import packviz as pv, torch
-        >>> packed = pv.pack_sequence([torch.tensor([5]), torch.tensor([7, 8, 9])], enforce_sorted=False)
-        >>> packed.data, packed.sorted_indices
-        (tensor([7, 5, 8, 9]), tensor([1, 0]))
-        >>> picture = pv.show(packed)
-    """
-    if not is_scripting():
-        return _pack(sequences, enforce_sorted)
-    return original.pack_sequence(sequences, enforce_sorted)
-
-
-def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """Unpacks a packed batch into sequences, as `torch.nn.utils.rnn.unpack_sequence` does.
-
-    Unlike torch's function, this function builds a padded batch in between only if that is faster.
-
-    Args:
-        packed_sequences: a `PackedSequence` from packviz, from torch or from an RNN, or one that
-            was built by hand.
-
-    Returns:
-        What torch's function returns, bit for bit: tensors `(L, …)` in the order that they had
-        before packing.
-
-    Examples:
-        >>> import packviz as pv, torch
-        >>> packed = pv.pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
-        >>> pv.unpack_sequence(packed)
-        [tensor([7, 8, 9]), tensor([5])]
-    """
-    if not is_scripting():
-        return _unpack(packed_sequences)
-    return original.unpack_sequence(packed_sequences)
-
-
-@renamed(length="total_length")
 def unpack_to_length(
     packed: PackedSequence,
     total_length: int,
@@ -197,11 +151,12 @@ def unpack_to_length(
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
         ValueError: `total_length` is not a whole number of at least 0, or it is less than the
-            longest length and `truncate` is False.
+            longest length and `truncate` is False; or the dtype cannot hold `padding_value`.
 
     Examples:
         >>> import packviz as pv, torch
-        >>> packed = pv.pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
+        >>> from torch.nn.utils.rnn import pack_sequence
+        >>> packed = pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
         >>> pv.unpack_to_length(packed, 4, batch_first=True)
         tensor([[7, 8, 9, 0],
                 [5, 0, 0, 0]])
@@ -210,13 +165,16 @@ def unpack_to_length(
         raise TypeError(
             f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the RNN"
         )
-    width, longest = time_steps(total_length, "total_length"), len(packed.batch_sizes)
+    width = time_steps(total_length, "total_length")
+    longest = len(packed.batch_sizes)
+    require_fitting("padding_value", padding_value, packed.data.dtype)
     if width < longest and not truncate:
         raise ValueError(
             f"total_length is {width}, but the longest sequence has {longest} time steps: give at least {longest}, or"
             " truncate=True to drop the later steps"
         )
-    data, rank = packed.data, packed.unsorted_indices
+    data = packed.data
+    rank = packed.unsorted_indices
     if rank is None:
         rank = torch.arange(int(packed.batch_sizes[0]), device=data.device)
     sizes = nn.functional.pad(packed.batch_sizes, (0, width - longest))  # a negative number cuts
@@ -224,66 +182,82 @@ def unpack_to_length(
     index = (first_row[:, None] + rank).remainder(len(data))
     real = rank < to_device(sizes, data.device)[:, None]
     if batch_first:
-        index, real = index.T, real.T
+        index = index.T
+        real = real.T
     return padded_rows(data, index, real, padding_value)
 
 
 # An index is faster from these sizes on. They were measured with one thread of a server CPU, and
-# affect only the time.
-_MANY_STEPS = 16  # torch's gradient of packing makes a copy per time step
-_MANY_NUMBERS = (
-    2**16
-)  # torch moves whole sequences to sort them; without a gradient, 16 times this size applies
-_MANY_SEQUENCES = 16  # torch packs and unpacks a list one sequence at a time
+# affect only the time. torch's gradient of packing makes a copy per time step. torch moves whole
+# sequences to sort them; without a gradient, 16 times this size applies.
+_MANY_STEPS = 16
+_MANY_NUMBERS = 2**16
+
 _PLAIN = (Tensor, nn.Parameter)
 
 
 def _pack_padded(
     x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool
 ) -> PackedSequence:
-    if (not isinstance(lengths, Tensor) and is_tracing()) or type(x) not in _PLAIN or x.ndim < 2:  # type: ignore[no-untyped-call]
+    if is_mask(lengths):
+        lengths = lengths_tensor(lengths)
+    is_traced_list = not isinstance(lengths, Tensor) and is_tracing()
+    if is_traced_list or type(x) not in _PLAIN or x.ndim < 2:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
-    ours = needs_grad(x) and type(steps) is int and steps >= _MANY_STEPS
-    ours = ours or (not (enforce_sorted and x.is_cpu) and _wants_index(x))
-    if ours and torch.compiler.is_compiling():
+    pays = needs_grad(x) and type(steps) is int and steps >= _MANY_STEPS
+    if not (enforce_sorted and x.is_cpu):
+        pays = pays or _wants_index(x)
+    if pays and torch.compiler.is_compiling():
         return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
-    ours = ours and _is_plain(x, batch_first)
-    if not ours:
-        try:
-            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-        except RuntimeError:
-            pass  # torch may run out of memory for a length far beyond T
-        else:
-            if (
-                type(steps) is not int or packed[1].shape[0] <= steps
-            ):  # a tracer's numbers cannot be compared
-                return packed
-    batch = x.shape[0 if batch_first else 1]
+    pays = pays and _is_plain(x, batch_first)
+    if not pays:
+        packed = _packed_by_torch(x, lengths, batch_first, enforce_sorted)
+        if packed is not None:
+            return packed
     if not isinstance(lengths, Tensor):
         lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
-    n = ranked = lengths.to(torch.int64)
-    order = None
-    fits = x.numel() and n.ndim == 1 and n.is_cpu and 0 < n.shape[0] <= batch
-    if fits and not enforce_sorted:
-        # torch's own sort, with the same arguments, gives the same order of equal lengths. It is
-        # not stable.
-        ranked, order = torch.sort(n, descending=True)
-    elif fits:
-        fits = n.shape[0] == batch
-    values = ranked.tolist() if fits else []
-    if not indices.is_falling(values):
-        return original.pack_padded_sequence(
-            x, lengths, batch_first, enforce_sorted
-        )  # which raises an error
-    if values[0] > steps:
+    n = lengths.to(torch.int64)
+    batch = x.shape[0 if batch_first else 1]
+    ranked, order = _ranked(n, enforce_sorted)
+    fits = x.numel() > 0 and ranked is not None and len(ranked) <= batch
+    if enforce_sorted:
+        fits = fits and len(n) == batch
+    if ranked is None or not fits or not indices.is_falling(ranked.tolist()):
+        # This raises torch's error.
+        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    if ranked[0] > steps:
         b = int(n.argmax())
-        raise ValueError(
-            f"lengths[{b}] is {n[b]}, but {reading(x.shape, batch_first, 'input')}, has T = {steps}: shorten it"
-        )
-    if not ours or len(values) < batch:  # torch drops the sequences that have no length
+        read = reading(x.shape, batch_first, "input")
+        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: shorten it")
+    if not pays or len(ranked) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     return _packed_in_order(x, ranked, order, batch_first)
+
+
+def _packed_by_torch(
+    x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool
+) -> PackedSequence | None:
+    """Packs with torch's function. Returns `None` if a length may be greater than `T`."""
+    try:
+        packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    except RuntimeError:  # torch may run out of memory for a length far beyond T
+        return None
+    steps = x.shape[1 if batch_first else 0]
+    if type(steps) is int and packed.batch_sizes.shape[0] > steps:  # not a tracer's number
+        return None
+    return packed
+
+
+def _ranked(n: Tensor, enforce_sorted: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Returns the lengths longest first, and their order. The lengths are `None` if unusable."""
+    if n.ndim != 1 or not n.is_cpu or len(n) == 0:
+        return None, None
+    if enforce_sorted:
+        return n, None
+    # torch's own sort is not stable. The same call gives the same order of equal lengths.
+    ranked, order = torch.sort(n, descending=True)
+    return ranked, order
 
 
 def _packed_in_order(
@@ -299,19 +273,20 @@ def _packed_in_order(
         batch_first: whether the batch is the first dimension of `x`.
     """
     batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
-    sorted_indices = None if order is None else _moved(order, x.device)
+    sorted_indices = order
+    if order is not None and not x.is_cpu:
+        sorted_indices = placed(x.device, order.numpy())[0]
     if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
-        data = (
-            _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
-        )
-        packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
+        copied = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format)
+        sizes = torch.full((steps,), batch, device="cpu")
+        packed = PackedSequence(copied.flatten(0, 1), sizes, sorted_indices)
         if not x.is_cpu:  # so that padding need not read an order from the device
             indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
         return packed
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
     is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
-    cells = (x if is_batch_major == batch_first else x.transpose(0, 1)).flatten(0, 1)
-    data = packed_rows(cells, index.padded(steps, is_batch_major))
+    cells = x if is_batch_major == batch_first else x.transpose(0, 1)
+    data = packed_rows(cells.flatten(0, 1), index.padded(steps, is_batch_major))
     packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
     indices.keep(index, packed)
     return packed
@@ -320,156 +295,88 @@ def _packed_in_order(
 def _pad_packed(
     sequence: PackedSequence, batch_first: bool, padding_value: float, total_length: int | None
 ) -> tuple[Tensor, Tensor]:
+    arguments = sequence, batch_first, padding_value, total_length
     if not isinstance(sequence, PackedSequence):
-        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+        return original.pad_packed_sequence(*arguments)
     _refuse_empty(sequence)
     data, sizes, _, ranks = sequence
-    ours = needs_grad(data) or (not (ranks is None and data.is_cpu) and _wants_index(data))
-    if ours and torch.compiler.is_compiling():
-        return _run_uncompiled(_pad_packed, sequence, batch_first, padding_value, total_length)
-    if not (ours and _is_plain(data, batch_first)):
-        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+    pays = needs_grad(data)
+    if ranks is not None or not data.is_cpu:
+        pays = pays or _wants_index(data)
+    if pays and torch.compiler.is_compiling():
+        return _run_uncompiled(_pad_packed, *arguments)
+    if not (pays and _is_plain(data, batch_first)):
+        return original.pad_packed_sequence(*arguments)
     longest = sizes.shape[0]
     steps = longest if total_length is None else total_length
-    fits = (
-        longest > 1
-        and type(steps) is int
-        and steps >= longest
-        and isinstance(padding_value, (int, float))
-    )
-    values = indices.falling_sizes(sequence) if fits else []
-    if not values:
-        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
-
-    if padding_value:
-        data.new_full(
-            (2,), padding_value
-        )  # as in torch, a value that does not fit the dtype is always an error
+    fits = longest > 1 and type(steps) is int and steps >= longest
+    values = indices.falling_sizes(sequence)
+    if not (fits and values and isinstance(padding_value, (int, float))):
+        return original.pad_packed_sequence(*arguments)
+    if padding_value:  # as in torch, a value that does not fit the dtype is always an error
+        data.new_full((2,), padding_value)
     batch = values[0]
     is_batch_major = batch_first and ranks is not None  # the memory layout of torch's result
     if batch * steps == len(data) and not _is_moved(sequence, batch):
         x = data.view(steps, batch, *data.shape[1:])
         x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
         lengths = torch.full((batch,), steps, device="cpu")
-    elif (index := indices.of_packed(sequence)) is None:
-        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
-    else:
-        x = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
-        x = x.view(*((batch, steps) if is_batch_major else (steps, batch)), *data.shape[1:])
-        lengths = index.lengths.clone()
-    return _time_major(x, batch_first != is_batch_major), lengths
-
-
-def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
-    if torch.compiler.is_compiling():
-        return _run_uncompiled(_pack, sequences, enforce_sorted)
-    if not _pays_to_join(sequences):
-        return original.pack_sequence(sequences, enforce_sorted)
-    ranked, order = torch.tensor([s.shape[0] for s in sequences], device="cpu"), None
-    if not enforce_sorted:
-        ranked, order = torch.sort(ranked, descending=True)
-    if not indices.is_falling(ranked.tolist()):
-        return original.pack_sequence(sequences, enforce_sorted)  # which raises an error
-    joined = torch.cat(sequences)
-    sorted_indices = None if order is None else _moved(order, joined.device)
-    index = indices.of_lengths(ranked, order, sorted_indices, joined.device)
-    packed = PackedSequence(
-        packed_rows(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices
-    )
-    indices.keep(index, packed)
-    return packed
-
-
-def _unpack(packed: PackedSequence) -> list[Tensor]:
-    if torch.compiler.is_compiling():
-        return _run_uncompiled(_unpack, packed)
-    index = None
-    if isinstance(packed, PackedSequence):
-        _refuse_empty(packed)
-    if isinstance(packed, PackedSequence) and _is_plain(packed.data):
-        values = indices.falling_sizes(packed)
-        if values and (values[0] >= _MANY_SEQUENCES or not packed.data.is_cpu):
-            index = indices.of_packed(packed)
+        return _time_major(x, batch_first != is_batch_major), lengths
+    index = indices.of_packed(sequence)
     if index is None:
-        return original.unpack_sequence(packed)
-    joined = padded_cells(packed.data, index.joined(), 0.0)
-    return [sequence.clone() for sequence in torch.split(joined, index.lengths.tolist())]
-
-
-def _moved(order: Tensor, device: torch.device) -> Tensor:
-    """Moves an order of the sequences to a device."""
-    return order if device.type == "cpu" else placed(device, order.numpy())[0]
+        return original.pad_packed_sequence(*arguments)
+    cells = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
+    shape = (batch, steps) if is_batch_major else (steps, batch)
+    x = cells.view(*shape, *data.shape[1:])
+    return _time_major(x, batch_first != is_batch_major), index.lengths.clone()
 
 
 def _is_moved(packed: PackedSequence, batch: int) -> bool:
     """Returns whether packing changed the order of the sequences."""
-    if (index := indices.kept(packed)) is not None:
+    index: Index | None = indices.kept(packed)
+    if index is not None:
         return index.order is not None
     ranks = packed.unsorted_indices
-    return indices.is_moved(
-        None if ranks is None else ranks.cpu(), batch
-    )  # torch waits for them, too
+    return ranks is not None and indices.is_moved(ranks.cpu(), batch)  # torch waits, too
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error for empty `batch_sizes`, which make older releases of torch, such as 2.9, crash."""
+    """Raises torch's error for empty `batch_sizes`, which make older releases, such as 2.9, crash."""
     steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
     if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
         raise RuntimeError("batch_sizes can not be empty")
 
 
-def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a function outside `torch.compile`, which causes a graph break, as torch's own functions do."""
-    result: R = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
+def _run_uncompiled(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls a function outside `torch.compile`, which causes a graph break, as in torch."""
+    result: Result = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
 
 
-def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
-    """Returns whether packviz can pack or unpack a tensor. If it cannot, torch's own functions are used."""
+def _is_plain(x: Tensor, batch_first: bool) -> bool:
+    """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions are used."""
     return (
         type(x) in _PLAIN
         and is_at_hand(x)
         and not x.is_complex()  # torch cannot differentiate the packing of these
         and isinstance(batch_first, bool)  # torch accepts nothing else
-        and not is_tracing()  # type: ignore[no-untyped-call]
+        and not is_tracing()
         and not may_derive_otherwise()
     )
 
 
 def may_pay(x: Tensor) -> bool:
-    """Returns whether packviz's functions may do more with a tensor than pass it on to torch's own."""
+    """Returns whether packviz's functions may do more with a tensor than pass it on to torch's."""
     return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MANY_NUMBERS
 
 
 def _wants_index(x: Tensor) -> bool:
-    """Returns whether an index is faster than torch's functions, for sequences that are unsorted or on a GPU."""
-    if is_tracing():  # type: ignore[no-untyped-call]
+    """Returns whether an index is faster than torch, for unsorted sequences or those on a GPU."""
+    if is_tracing():
         return False
     if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
         return x.device.type in indices.ACCELERATORS
     return x.numel() >= (_MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS)
-
-
-def _pays_to_join(sequences: Any) -> bool:
-    """Returns whether an index is faster for packing a list of sequences.
-
-    An index is faster on a GPU, and on a CPU for many sequences with gradients. The result is False
-    if the sequences differ in dtype, device or features.
-    """
-    if not isinstance(sequences, (list, tuple)) or not sequences:
-        return False
-    first = sequences[0]
-    return (
-        all(isinstance(s, Tensor) and s.ndim for s in sequences)
-        and (
-            not first.is_cpu
-            or (len(sequences) >= _MANY_SEQUENCES and any(map(needs_grad, sequences)))
-        )
-        and all(map(_is_plain, sequences))
-        and all(s.dtype == first.dtype and s.device == first.device for s in sequences)
-        and all(s.shape[1:] == first.shape[1:] for s in sequences)
-        and first.numel() > 0
-    )
 
 
 def _time_major(x: Tensor, batch_first: bool) -> Tensor:

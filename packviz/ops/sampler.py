@@ -1,10 +1,11 @@
-"""Provides a sampler that puts sequences of similar lengths into the same batch, for one or more workers."""
+"""Provides a sampler that puts sequences of similar lengths into the same batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from torch import distributed
 from torch.utils.data import Sampler
 
 from packviz.core.batches import BUCKETED, WINDOW, batches, split
@@ -20,13 +21,18 @@ class BucketSampler(Sampler[list[int]]):
     sorted by length and cut into batches. Then all batches are shuffled. Within a batch, the
     longest sequence comes first.
 
-    With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker
-    must make a sampler with its own `rank` and otherwise the same arguments. In each step, the
-    workers then get batches of similar lengths, so no worker waits long for the others.
+    In distributed training, every process makes a sampler with its own rank and otherwise the same
+    arguments. If `torch.distributed` is initialised, the sampler asks it for the rank and the number
+    of replicas. In each step, the ranks then get batches of similar lengths, so none of them waits
+    long for the others.
+
+    To resume within an epoch, save `state_dict()` beside the model's. It counts the batches that
+    the sampler has yielded. A DataLoader with processes of its own asks for batches in advance, so
+    there the count runs ahead of training.
 
     Attributes:
-        epoch: the epoch of the next pass. Each pass adds 1 to it, so every pass has a different
-            order.
+        epoch: the epoch of the next pass. Each pass adds 1 to it when it begins, so every pass has a
+            different order.
 
     Examples:
         >>> import packviz as pv
@@ -43,63 +49,90 @@ class BucketSampler(Sampler[list[int]]):
         window: int = WINDOW,
         drop_last: bool = False,
         seed: int = 0,
-        num_replicas: int = 1,
-        rank: int = 0,
+        num_replicas: int | None = None,
+        rank: int | None = None,
     ) -> None:
         """Creates a sampler for the lengths of a whole data set.
 
         Args:
             lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
-            batch_size: number of sequences per batch and worker.
-            window: number of batches (of all workers together) that are sorted together. A window
+            batch_size: number of sequences per batch and rank.
+            window: number of batches (of all ranks together) that are sorted together. A window
                 of 1 gains nothing.
             drop_last: whether to drop the batch that is smaller than the others, if there is one.
-                If such a batch is kept and has fewer sequences than there are workers, some
-                sequences are repeated, so that each worker gets one.
-            seed: seed of epoch 0. All workers need the same seed.
-            num_replicas: number of workers.
-            rank: index of this worker, from 0.
+                If such a batch is kept and has fewer sequences than there are ranks, some
+                sequences are repeated, so that each rank gets one.
+            seed: seed of epoch 0. All ranks need the same seed.
+            num_replicas: number of ranks. Defaults to the world size of `torch.distributed`, or to
+                1 if it is not initialised.
+            rank: the rank of this process, from 0. Defaults to that in `torch.distributed`, or to
+                0. Pass both or neither.
 
         Raises:
             ValueError: a length is not valid; `batch_size`, `window` or `num_replicas` is not a
-                whole number of at least 1; `seed` or `rank` is negative; or `rank` is not below
-                `num_replicas`.
+                whole number of at least 1; `seed` or `rank` is negative; `rank` is not below
+                `num_replicas`; or only one of these two is passed.
         """
         self.lengths = Layout(lengths).lengths
         self.batch_size = at_least("batch_size", batch_size)
         self.window = at_least("window", window)
         self.drop_last = drop_last
         self.seed = at_least("seed", seed, 0)
+        if (num_replicas is None) != (rank is None):
+            raise ValueError("pass num_replicas and rank together, or neither of them")
+        if num_replicas is None or rank is None:
+            is_distributed = distributed.is_available() and distributed.is_initialized()
+            num_replicas = distributed.get_world_size() if is_distributed else 1
+            rank = distributed.get_rank() if is_distributed else 0
         self.num_replicas = at_least("num_replicas", num_replicas)
         self.rank = at_least("rank", rank, 0)
         if self.rank >= self.num_replicas:
             raise ValueError(
                 f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below num_replicas"
             )
-        self.epoch = 0
+        self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next pass, and thus its order, for example when training resumes.
+        """Sets the epoch of the next pass, and thus its order.
 
         Raises:
             ValueError: `epoch` is not a whole number of at least 0.
         """
-        self.epoch = at_least("epoch", epoch, 0)
+        self.load_state_dict({"epoch": epoch, "yielded": 0})
+
+    def state_dict(self) -> dict[str, int]:
+        """Returns the epoch of the pass in progress, and how many of its batches were yielded."""
+        return dict(self._state)
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Makes the next pass go on after the last batch that was yielded.
+
+        Raises:
+            ValueError: a number in `state` is negative or not whole.
+        """
+        self.epoch = at_least("epoch", state["epoch"], 0)
+        self._start = at_least("yielded", state["yielded"], 0)
+        self._state = dict(state)
 
     def __len__(self) -> int:
         together = self.batch_size * self.num_replicas
-        return (
-            self.lengths.size // together if self.drop_last else -(-self.lengths.size // together)
-        )
+        if self.drop_last:
+            return int(self.lengths.size // together)
+        return -(-self.lengths.size // together)
 
     def __iter__(self) -> Iterator[list[int]]:
-        together, workers = self.batch_size * self.num_replicas, self.num_replicas
-        found = batches(
-            self.lengths, together, BUCKETED, window=self.window, seed=self.seed + self.epoch
-        )
+        together = self.batch_size * self.num_replicas
+        seed = self.seed + self.epoch
+        groups = batches(self.lengths, together, BUCKETED, window=self.window, seed=seed)
+        if self.drop_last:
+            groups = [group for group in groups if group.size == together]
+        start = self._start
+        state = {"epoch": self.epoch, "yielded": start}
         self.epoch += 1
-        for batch in found:
-            if self.drop_last and batch.size < together:
-                continue
-            shares = split(self.lengths[batch], min(workers, batch.size))
-            yield batch[shares[self.rank % len(shares)]].tolist()
+        self._start = 0
+        for group in groups[start:]:
+            state["yielded"] += 1
+            self._state = state
+            shares = split(self.lengths[group], min(self.num_replicas, group.size))
+            yield group[shares[self.rank % len(shares)]].tolist()
+        self._state = {"epoch": state["epoch"] + 1, "yielded": 0}

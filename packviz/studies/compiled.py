@@ -30,8 +30,8 @@ from packviz.draw.text import table
 from packviz.measure.study import Comparison, Results, Study, by_comparison
 from packviz.measure.timing import RATIOS, Timing
 from packviz.ops.masks import real_mask
-from packviz.ops.operator import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.rnn import Ragged
 
 REFERENCE = "compiled, padded"
 """The method that the others are compared with."""
@@ -96,7 +96,9 @@ class _Island(nn.Module):
         self.rnn = rnn
 
     @_disabled
-    def forward(self, x: Tensor, lengths: Tensor, hx: Any = None, *, total_length: int) -> Any:
+    def forward(
+        self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int
+    ) -> Any:
         """Returns the padded output and the states."""
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         result, states = self.rnn(packed, hx)
@@ -116,9 +118,9 @@ class _Wrapping(_Forecaster):
     ) -> Tensor:
         """Maps the past and the future to an output, without reading padding."""
         x = self.before(past)
-        _, states = self.encoder(x, past_lengths, total_length=x.size(1))
+        _, states = self.encoder(x, lengths=past_lengths, total_length=x.size(1))
         x = self.before(future)
-        output, _ = self.decoder(x, future_lengths, states, total_length=x.size(1))
+        output, _ = self.decoder(x, states, future_lengths, total_length=x.size(1))
         result: Tensor = self.after(output)
         return result
 
@@ -170,7 +172,7 @@ class CompiledPoint:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Drawing, Results[CompiledPoint, Timing]):
+class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
     """The times of one training step (forward and backward) with each of the `models`, by name."""
 
     def to_text(self) -> str:
@@ -178,14 +180,14 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
         return "\n\n".join(map(self._table, self.values))
 
     def _table(self, point: CompiledPoint) -> str:
-        timing = self.values[point]
+        timing = self.timing(point)
         rows = [["", "ms", f"times {REFERENCE} (quartiles)"], *timing.against(REFERENCE)]
         title = f"One training step of an encoder–decoder LSTM: {point}."
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
-        return stack("", [self._bars(timing, theme) for timing in self.values.values()], theme)
+        return stack("", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme)
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]

@@ -1,9 +1,10 @@
-"""Tests batches of similar lengths, for one worker and for several."""
+"""Tests batches of similar lengths, for one rank and for several."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import distributed
 
 import packviz as pv
 
@@ -41,7 +42,7 @@ def test_each_epoch_is_shuffled_anew_and_can_be_chosen():
     st.booleans(),
     st.integers(0, 3),
 )
-def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, epoch):
+def test_ranks_share_the_data_set(n, batch_size, window, ranks, drop_last, epoch):
     samplers = [
         pv.BucketSampler(
             n,
@@ -49,28 +50,61 @@ def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, e
             window=window,
             drop_last=drop_last,
             seed=1,
-            num_replicas=workers,
+            num_replicas=ranks,
             rank=rank,
         )
-        for rank in range(workers)
+        for rank in range(ranks)
     ]
     epochs = []
     for sampler in samplers:
         sampler.set_epoch(epoch)
         epochs.append(list(sampler))
-        assert len(epochs[-1]) == len(
-            sampler
-        )  # with different numbers of steps, workers would wait forever
+        # With different numbers of steps, ranks would wait forever.
+        assert len(epochs[-1]) == len(sampler)
     assert len({len(batches) for batches in epochs}) == 1
     assert all(0 < len(batch) <= batch_size for batches in epochs for batch in batches)
     everyone = [i for batches in epochs for batch in batches for i in batch]
-    left = len(n) % (batch_size * workers)
+    left = len(n) % (batch_size * ranks)
     if drop_last:
         assert all(len(batch) == batch_size for batches in epochs for batch in batches)
         assert len(set(everyone)) == len(everyone) == len(n) - left
     else:
         assert set(everyone) == set(range(len(n)))
-        assert len(everyone) == len(n) + (max(workers - left, 0) if left else 0)
+        assert len(everyone) == len(n) + (max(ranks - left, 0) if left else 0)
+
+
+@given(lengths, st.booleans(), st.data())
+def test_a_pass_goes_on_where_it_stopped(n, drop_last, data):
+    options = {"batch_size": 3, "window": 2, "drop_last": drop_last}
+    sampler = pv.BucketSampler(n, **options)
+    list(sampler)
+    whole = list(sampler)
+    sampler.set_epoch(1)
+    stop = data.draw(st.integers(0, len(whole)))
+    steps = iter(sampler)
+    begun = [next(steps) for _ in range(stop)]
+    resumed = pv.BucketSampler(n, **options)
+    resumed.load_state_dict(sampler.state_dict())
+    assert begun + list(resumed) == whole
+    if stop:
+        assert list(resumed) == list(sampler)  # the epoch after it
+
+
+@pytest.fixture
+def in_a_group(monkeypatch):
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 2)
+
+
+def test_rank_and_replicas_come_from_torch(in_a_group):
+    n = range(1, 31)
+    told = pv.BucketSampler(n, 4, num_replicas=3, rank=2)
+    assert list(pv.BucketSampler(n, 4)) == list(told)
+    assert list(pv.BucketSampler(n, 4, num_replicas=1, rank=0)) != list(told)
+    for options in ({"num_replicas": 3}, {"rank": 1}):
+        with pytest.raises(ValueError, match="pass num_replicas and rank together"):
+            pv.BucketSampler(n, 4, **options)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +114,7 @@ def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, e
         ({"window": 1.5}, "window is 1.5; give"),
         ({"seed": -1}, "seed is -1; give a whole number of at least 0"),
         ({"lengths": [-1]}, r"lengths\[0\] is -1"),
-        ({"num_replicas": 0}, "num_replicas is 0; give"),
+        ({"num_replicas": 0, "rank": 0}, "num_replicas is 0; give"),
         (
             {"rank": 2, "num_replicas": 2},
             "rank is 2; give a number from 0 to 1, below num_replicas",

@@ -1,0 +1,266 @@
+"""Runs a layer on a staircase of rectangles, each of which contains only the sequences that are
+still running.
+
+Each rectangle runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their
+final states are still exact, for three reasons:
+
+* `h_n` is the output at a sequence's last step.
+* The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at
+  padding and 0 elsewhere; its weights are -`FREEZE` into the input gate and +`FREEZE` into the
+  forget gate. In the padding, the sigmoids of these gates are exactly 0 and 1, so `c = 1 · c + 0 ·
+  g`, and the padding adds exactly 0 to any gradient. `can_freeze` says for which weights this is
+  so.
+* The reverse direction begins at the end of each sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packviz.core.cuts import every_cut, rectangles
+from packviz.core.layout import IntArray
+from packviz.core.padded import Padded
+from packviz.ops.index import placed
+from packviz.ops.private import fused_lstm, fused_lstm_backward, kernel
+from packviz.ops.torch_kernels import Layer, in_one_piece
+
+FREEZE = 1e38
+"""The weight that freezes a cell state. It is finite in float32, float64 and bfloat16."""
+
+LARGEST = 1e15
+"""The largest norm of a weight for which `FREEZE` outweighs everything else that a gate receives."""
+
+MOST_SHAPES = 8
+"""The largest number of padded shapes for which the indices of one batch are kept."""
+
+KEPT = 11
+"""The number of tensors kept for each rectangle: seven inputs and four results of the fused kernel."""
+
+Forward = tuple[list[Tensor], Tensor | None, list[Tensor]]
+"""What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
+an LSTM, longest sequence first; and what the backward pass needs."""
+
+Backward = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
+"""The gradients for one direction: of the cells, in parts that follow each other; of `h` and `c`,
+longest sequence first; and of the weights."""
+
+
+def can_freeze(weights: Sequence[Tensor]) -> bool:
+    """Returns whether the cell state of an LSTM with these weights can be frozen exactly.
+
+    In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
+    that a projection computes from such numbers. With weights whose norm is at most `LARGEST`, all
+    of this is less than `FREEZE`, which float16 cannot hold. On a GPU, the norms are not checked, because the processor would
+    have to wait for them.
+    """
+    if weights[0].dtype == torch.float16:
+        return False
+    if not weights[0].is_cpu:
+        return True
+    with torch.no_grad():  # a comparison with NaN is false
+        return all(float(torch.linalg.vector_norm(weight)) <= LARGEST for weight in weights)
+
+
+class Grid:
+    """The cells of a staircase, rectangle by rectangle.
+
+    Each rectangle is time-major, with the longest sequences first.
+
+    Attributes:
+        lengths: the lengths of the batch.
+        sizes: for each rectangle, the numbers of time steps and sequences.
+        areas: for each rectangle, the number of its cells.
+        left: for each rectangle, the number of sequences that continue after it.
+        n_cells: the number of cells.
+        order: `(B,)` the caller's index of each sequence, longest sequence first.
+        rank: `(B,)` the position of each of the caller's sequences in `order`.
+        waste: the indices of the padding among all cells.
+        last: `(B,)` for each of the caller's sequences, the index of its last real cell.
+        source: a function that takes the shape of a padded batch and a direction, and returns the
+            row of the batch for each cell. Direction 1 begins at the end of each sequence.
+        target: a function that takes the shape of a padded batch and a range of directions, and
+            returns, for each row and direction, the index of its cell among the cells of all these
+            directions. At padding, the index is the number of cells.
+    """
+
+    def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
+        """Computes the staircase of a batch with these lengths and cuts. See `packviz.core.cuts.rectangles`."""
+        stairs = rectangles(lengths, cuts)
+        n = np.array(lengths)
+        order = np.argsort(-n, kind="stable")
+        step = np.concatenate([np.repeat(np.arange(a, b), count) for a, b, count in stairs])
+        rank = np.concatenate([np.tile(np.arange(count), b - a) for a, b, count in stairs])
+        self._step = step
+        self._sequence = order[rank]
+        self._last_step = n[self._sequence] - 1
+        self._is_real = step <= self._last_step
+        ends = np.flatnonzero(step == self._last_step)
+        last = np.empty_like(n)
+        last[self._sequence[ends]] = ends
+        self.lengths = tuple(lengths)
+        self.sizes = [(b - a, count) for a, b, count in stairs]
+        self.areas = [(b - a) * count for a, b, count in stairs]
+        self.left = [count for _, _, count in stairs[1:]] + [0]
+        self.n_cells = len(step)
+        waste = np.flatnonzero(~self._is_real)
+        self._device = device
+        self.order, self.rank, self.waste, self.last = placed(
+            device, order, np.argsort(order), waste, last
+        )
+        self.source = functools.lru_cache(MOST_SHAPES)(self._source)
+        self.target = functools.lru_cache(MOST_SHAPES)(self._target)
+
+    @classmethod
+    def without_waste(cls, lengths: Sequence[int], device: torch.device) -> Grid:
+        """Returns the staircase with the fewest cells. They are in the order of the packed data."""
+        return cls(lengths, every_cut(lengths), device)
+
+    @functools.cached_property
+    def batch_sizes(self) -> list[int]:
+        """The number of sequences at each time step."""
+        return [count for steps, count in self.sizes for _ in range(steps)]
+
+    @functools.cached_property
+    def before(self) -> Tensor:
+        """The index of the cell one step before each cell, without those of the first step."""
+        sizes = np.array(self.batch_sizes)
+        numbers = np.arange(sizes[0], self.n_cells)
+        (cells,) = placed(self._device, numbers - np.repeat(sizes[:-1], sizes[1:]))
+        return cells
+
+    def _rows(self, shape: Padded, direction: int) -> IntArray:
+        step = self._step
+        if direction:
+            step = np.where(self._is_real, self._last_step - step, step)
+        rows: IntArray = shape.rows(self._sequence, step)
+        return rows
+
+    def _source(self, shape: Padded, direction: int) -> Tensor:
+        (rows,) = placed(self._device, self._rows(shape, direction))
+        return rows
+
+    def _target(self, shape: Padded, which: range) -> Tensor:
+        cells = np.full((shape.batch * shape.steps, len(which)), len(which) * self.n_cells)
+        real = np.flatnonzero(self._is_real)
+        for column, direction in enumerate(which):
+            cells[self._rows(shape, direction)[real], column] = real + column * self.n_cells
+        (placed_cells,) = placed(self._device, cells.ravel())
+        return placed_cells
+
+
+def forward(
+    layer: Layer,
+    grid: Grid,
+    weights: Sequence[Tensor],
+    cells: Tensor,
+    h: Tensor,
+    c: Tensor | None = None,
+) -> Forward:
+    """Runs one direction with torch's kernel for padded data. Autograd can differentiate all of it."""
+    weights, cells = _freezing(grid, weights, cells, c)
+    if not cells.is_cpu:
+        weights = in_one_piece(weights)
+    options = layer.bias, 1, 0.0, torch.is_grad_enabled(), False, False
+
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+        hx = h[None] if c is None else (h[None], c[None])
+        out, *final = kernel(layer.mode)(x, hx, weights, *options)
+        return out, *(state[0] for state in final)
+
+    return *_each(grid, cells, h, c, call), []
+
+
+def forward_fused(
+    layer: Layer, grid: Grid, weights: Sequence[Tensor], cells: Tensor, h: Tensor, c: Tensor
+) -> Forward:
+    """Runs one direction of an LSTM with oneDNN's kernel, for `backward_fused`."""
+    weights, cells = _freezing(grid, weights, cells, c)
+    if len(weights) == 2:
+        zeros = weights[0].new_zeros(len(weights[0]))
+        weights = [*weights, zeros, zeros]
+    kept: list[Tensor] = []
+
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+        every = (x, *weights, h, cast(Tensor, c))
+        taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
+        results = fused_lstm(taken)
+        kept.extend([*taken, *results])
+        return results[:3]
+
+    return *_each(grid, cells, h, c, call), kept
+
+
+def _each(
+    grid: Grid,
+    cells: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    call: Callable[[Tensor, Tensor, Tensor | None], Sequence[Tensor]],
+) -> tuple[list[Tensor], Tensor | None]:
+    """Calls a kernel for each rectangle. It takes a rectangle `(t, n, I)`, `h` and `c`, and returns
+    the output and the final states.
+    """
+    outs = []
+    ended = []
+    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
+        out, h, *rest = call(part.view(*size, -1), h, c)
+        outs.append(out.flatten(0, 1))
+        h = h[:left]
+        for state in rest:
+            ended.append(state[left:])
+            c = state[:left]
+    return outs, torch.cat(ended[::-1]) if ended else None
+
+
+def backward_fused(
+    layer: Layer,
+    grid: Grid,
+    weights: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    d_cells: Tensor,
+    d_ended: Tensor | None,
+    needs_input: bool,
+) -> Backward:
+    """Computes the gradients of what `forward_fused` takes."""
+    assert d_ended is not None
+    features = weights[0].shape[1]
+    d_h = d_c = d_ended[:0]
+    d_parts: list[Tensor] = []
+    d_weights: list[Tensor] = []
+    d_outs = d_cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    for i in reversed(range(len(grid.sizes))):
+        left = grid.left[i]
+        count = grid.sizes[i][1]
+        *taken, out, h_n, c_n, space = kept[i * KEPT : (i + 1) * KEPT]
+        d_h = torch.cat([d_h, torch.zeros_like(d_ended[left:count])])
+        d_c = torch.cat([d_c, d_ended[left:count]])
+        results = [out, h_n, c_n, d_outs[i].view(out.shape), d_h, d_c]
+        d_rows, *d_here, d_h, d_c = fused_lstm_backward(taken, results, space)
+        d_parts.insert(0, d_rows.flatten(0, 1)[:, :features])
+        if d_weights:
+            d_here = [a + b for a, b in zip(d_weights, d_here, strict=True)]
+        d_weights = d_here
+    d_weights[0] = d_weights[0][:, :features]
+    return d_parts, d_h, d_c, d_weights[: len(weights)]
+
+
+def _freezing(
+    grid: Grid, weights: Sequence[Tensor], cells: Tensor, c: Tensor | None
+) -> tuple[Sequence[Tensor], Tensor]:
+    """Returns the weights and the cells of an LSTM with the column that freezes its state in the padding."""
+    if c is None or not len(grid.waste):
+        return weights, cells
+    column = cells.new_zeros(len(weights[0]), 1)
+    input_gate, forget_gate, *_ = column.chunk(4)
+    input_gate.fill_(-FREEZE)
+    forget_gate.fill_(FREEZE)
+    marks = cells.new_zeros(len(cells), 1).index_fill_(0, grid.waste, 1)
+    frozen = torch.cat([weights[0], column], 1)
+    return [frozen, *weights[1:]], torch.cat([cells, marks], 1)

@@ -1,0 +1,551 @@
+"""Provides torch's RNNs with a forward pass that takes lengths: in Python, compiled, and exported.
+
+To `torch.compile` and `torch.export`, the RNN is one opaque operator: they keep the call and
+compile everything around it, so the code inside may depend on the lengths. In ONNX, it becomes
+ONNX's own LSTM, GRU or RNN, whose input `sequence_lens` holds the lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.rnn import PackedSequence
+
+from packviz.core.frames import warn
+from packviz.core.padded import Padded
+from packviz.core.spec import GATES
+from packviz.core.validation import kind_of, require_dense
+from packviz.ops.arguments import require_features, require_padded, require_rnn
+from packviz.ops.torch_kernels import flat_names
+from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
+from packviz.ops.private import recorded, storage
+from packviz.ops.running import State, _run
+
+
+class WithLengths(nn.RNNBase):
+    """The base class of `LSTM`, `GRU` and `RNN`.
+
+    Attributes:
+        method: the method that `pv.run` would use, while nothing is compiled or traced.
+    """
+
+    method: str | Sequence[int] = "auto"
+    _torch: ClassVar[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Creates an RNN. All arguments are torch's."""
+        self.__dict__.update(vars(self._torch(*args, **kwargs)))
+
+    @classmethod
+    def from_torch(cls, rnn: Any) -> Any:
+        """Turns torch's RNN of this kind into one that takes lengths (see `Ragged`)."""
+        kind = type(rnn)
+        if "forward" in vars(rnn) or kind.forward is not cls._torch.forward:
+            raise TypeError(f"rnn is {kind_of(rnn)} with its own forward, which takes no lengths")
+        if kind is cls._torch:
+            rnn.__class__ = cls
+        elif is_parametrized(rnn):  # torch has derived a class for it, with a property per weight
+            hidden = ("__dict__", "__weakref__")
+            names = {name: value for name, value in vars(kind).items() if name not in hidden}
+            rnn.__class__ = type(kind.__name__, (cls,), names)
+        else:
+            raise TypeError(
+                f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from pv.{cls.__name__}"
+            )
+        return rnn
+
+    def forward(  # type: ignore[override]
+        self,
+        input: Tensor | PackedSequence,
+        hx: State | None = None,
+        lengths: Lengths | None = None,
+        *,
+        total_length: int | None = None,
+        padding_value: float = 0.0,
+    ) -> tuple[Any, State]:
+        """Runs the RNN.
+
+        Args:
+            input: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
+                Without `lengths`, anything that torch's RNN takes.
+            hx: the initial state, as in torch. Defaults to zeros.
+            lengths: `(B,)` whole numbers from 0 to `T`, or a mask, `(B, T)`, as in `pv.run`.
+                Without lengths, this is torch's own forward pass.
+            total_length: the number of time steps of the output. Defaults to `T`.
+            padding_value: the value that fills the padding of the output.
+
+        Returns:
+            The output, and the final state: what `pack_padded_sequence`, torch's RNN and
+            `pad_packed_sequence(…, total_length=T)` return.
+
+        Raises:
+            TypeError: `hx` holds whole numbers, so it is probably the lengths.
+            ValueError: the arguments do not fit together.
+            RuntimeError: the RNN is exported to ONNX, and ONNX or this release of torch lacks what
+                it needs.
+        """
+        if lengths is None:
+            _refuse_lengths(hx)
+            return self._plain(input, hx)
+        require_padded(input)
+        if total_length is None and input.ndim == 3:
+            total_length = input.shape[1 if self.batch_first else 0]
+        if torch.compiler.is_compiling():
+            return self._compiled(input, lengths_tensor(lengths), hx, total_length, padding_value)
+        if not is_tracing():
+            how = None, total_length, padding_value
+            return _run(self, input, lengths, hx, self.method, *how)
+        if padding_value and torch.onnx.is_in_onnx_export():
+            raise RuntimeError(
+                "ONNX's legacy exporter ignores padding_value: leave it out, or export with dynamo=True"
+            )
+        numbers = lengths_tensor(lengths)
+        return _run(self, input, numbers, hx, "packed", None, total_length, padding_value)
+
+    def _plain(self, input: Tensor | PackedSequence, hx: State | None = None) -> Any:
+        """Runs torch's own forward, without the hooks, which run around this module's forward."""
+        return self._torch.forward(self, input, hx)
+
+    def _compiled(
+        self, x: Tensor, lengths: Tensor, hx: State | None, width: Any, padding_value: float
+    ) -> tuple[Tensor, State]:
+        require_dense("x", x)
+        require_features(self, x.shape, self.batch_first)
+        weights: list[Tensor] = [getattr(self, name) for name in flat_names(self)]
+        states = _as_list(hx)
+        if torch.onnx.is_in_onnx_export():
+            return _in_onnx(self, x, lengths, states, weights, width, padding_value)
+        if torch.is_autocast_enabled(x.device.type):
+            is_cpu = x.device.type == "cpu"  # there, packed data keep their dtype under autocast
+            dtype = x.dtype if is_cpu else torch.get_autocast_dtype(x.device.type)
+            x, *tensors = [tensor.to(dtype) for tensor in (x, *states, *weights)]
+            states, weights = tensors[: len(states)], tensors[len(states) :]
+        drops = self.dropout > 0 and self.training and self.num_layers > 1
+        parts = self.num_layers if drops else 1
+        n_weights = len(weights) // parts
+        n_rows = (2 if self.bidirectional else 1) * self.num_layers // parts
+        settings = self.mode, self.bias, self.batch_first, bool(self.bidirectional)
+        steps = x.shape[1 if self.batch_first else 0]
+        hidden, cells = [], []
+        for part in range(parts):
+            if part:
+                x = nn.functional.dropout(x, self.dropout)
+            own = weights[part * n_weights : (part + 1) * n_weights]
+            h_0, c_0 = _two([state[part * n_rows : (part + 1) * n_rows] for state in states])
+            shape = width if part == parts - 1 else steps, float(padding_value)
+            record = _recording(x, h_0, c_0, own)
+            x, h_n, c_n, _ = _forward(x, lengths, h_0, c_0, own, *settings, record, *shape)
+            hidden.append(h_n)
+            cells.append(c_n)
+        h_n = torch.cat(hidden) if drops else hidden[0]
+        if self.mode != "LSTM":
+            return x, h_n
+        return x, (h_n, torch.cat(cells) if drops else cells[0])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "qconfig":
+            warn(
+                f"pv.{type(self).__name__} stays in floating point: torch.ao.quantization replaces"
+                " only modules whose class is exactly nn.LSTM or nn.GRU"
+            )
+        super().__setattr__(name, value)
+
+
+class LSTM(WithLengths):
+    """torch's `nn.LSTM`, with a forward pass that takes lengths.
+
+    It has torch's arguments, parameters, names and checkpoints. With `lengths`, it returns what
+    pack → LSTM → pad returns, and the output always has `T` time steps:
+
+        rnn = pv.LSTM(32, 64, num_layers=2, bidirectional=True)
+        output, (h_n, c_n) = rnn(x, lengths=lengths)
+
+    In Python, it runs like `pv.run`, with the method `rnn.method`. It also works under
+    `torch.compile(fullgraph=True)`, in `torch.export` with `T` and `B` dynamic, in
+    `torch.jit.trace`, and in both ONNX exporters. The new one also keeps `T` and `B` dynamic; it
+    needs torch 2.8, knows no projections, and its runtime may refuse empty sequences. Values on an
+    accelerator and values in a compiled program are not checked before the RNN runs. A compiled
+    program cannot be differentiated twice. Before you load an exported program, import
+    `packviz.ops.rnn`, which defines its operator.
+
+    `isinstance(rnn, nn.LSTM)` is False, because `torch.compile` breaks the graph at every instance
+    of `nn.LSTM`. So code that looks for `nn.LSTM` passes it by: initialisation by type, FLOP
+    counters, and `quantize_dynamic`, which shows a warning. Look for `nn.RNNBase` instead.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> lstm = pv.LSTM(3, 4, batch_first=True)
+        >>> output, (h_n, c_n) = lstm(torch.randn(3, 7, 3), lengths=[5, 2, 3])
+        >>> output.shape
+        torch.Size([3, 7, 4])
+    """
+
+    _torch = nn.LSTM
+    get_expected_cell_size = nn.LSTM.get_expected_cell_size
+    check_forward_args = nn.LSTM.check_forward_args
+    permute_hidden = nn.LSTM.permute_hidden
+
+
+class GRU(WithLengths):
+    """torch's `nn.GRU`, with a forward pass that takes lengths. What `pv.LSTM` says applies here.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> gru = pv.GRU(3, 4, batch_first=True)
+        >>> output, h_n = gru(torch.randn(3, 5, 3), lengths=[5, 2, 3])
+        >>> torch.equal(h_n[0, 1], output[1, 1])  # the state after the last real step
+        True
+    """
+
+    _torch = nn.GRU
+
+
+class RNN(WithLengths):
+    """torch's `nn.RNN`, with a forward pass that takes lengths. What `pv.LSTM` says applies here.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> rnn = pv.RNN(3, 4, nonlinearity="relu")
+        >>> output, h_n = rnn(torch.randn(5, 3, 3), lengths=[5, 2, 3])
+        >>> output[2:, 1].any().item()  # the padding of the second sequence
+        False
+    """
+
+    _torch = nn.RNN
+
+
+def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # noqa: N802  # it makes a module
+    """Turns torch's RNN into one that takes lengths: the *same object*, whose class changes.
+
+    Parameters, hooks, parametrisations and references to the object stay as they are. Afterwards,
+    `isinstance(rnn, nn.LSTM)` is False. `pv.LSTM` says what follows from this.
+
+    Args:
+        rnn: an `nn.LSTM`, `nn.GRU` or `nn.RNN`.
+
+    Returns:
+        `rnn` itself, which is now a `pv.LSTM`, `pv.GRU` or `pv.RNN`.
+
+    Raises:
+        TypeError: `rnn` is not one of torch's RNNs, or has its own `forward`.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> gru = torch.nn.GRU(3, 4)
+        >>> pv.Ragged(gru) is gru, type(gru) is pv.GRU
+        (True, True)
+    """
+    require_rnn(rnn)
+    if isinstance(rnn, WithLengths):
+        return rnn
+    return _KINDS[rnn.mode].from_torch(rnn)
+
+
+_KINDS: dict[str, type[WithLengths]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RNN, "RNN_RELU": RNN}
+
+
+def _refuse_lengths(hx: Any) -> None:
+    """Raises an error for lengths in the place of the initial state."""
+    states = hx if isinstance(hx, (tuple, list)) else (hx,)
+    is_state = all(isinstance(state, Tensor) and state.is_floating_point() for state in states)
+    if hx is not None and not is_state:
+        raise TypeError(
+            "hx holds no floating-point state; if these are lengths, pass them as lengths="
+        )
+
+
+def _as_list(states: Any) -> list[Tensor]:
+    if states is None:
+        return []
+    return [states] if isinstance(states, Tensor) else list(states)
+
+
+def _two(states: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    """Returns the states `h` and `c`, with `None` for each that is missing."""
+    h, c, *_ = *states, None, None
+    return h, c
+
+
+# The operator.
+
+_RESULTS_ONLY, _WEIGHTS, _EVERYTHING = 0, 1, 2  # what is recorded for the backward pass
+
+
+def _recording(x: Tensor, h_0: Tensor | None, c_0: Tensor | None, weights: list[Tensor]) -> int:
+    """Returns what to record: nothing, or the graph for the gradients without or with that of `x`."""
+    if not torch.is_grad_enabled() or torch.compiler.is_exporting():
+        return _RESULTS_ONLY
+    if x.requires_grad:
+        return _EVERYTHING
+    others = (h_0, c_0, *weights)
+    needs_any = any(tensor is not None and tensor.requires_grad for tensor in others)
+    return _WEIGHTS if needs_any else _RESULTS_ONLY
+
+
+def _with_weights(
+    weights: Sequence[Tensor],
+    mode: str,
+    bias: bool,
+    batch_first: bool,
+    bidirectional: bool,
+    training: bool,
+) -> WithLengths:
+    """Returns an RNN with these tensors as weights, without copying them or making them parameters."""
+    rows, input_size = weights[0].shape
+    output_size = weights[1].shape[1]
+    hidden_size = rows // GATES.get(mode, 1)
+    proj_size = 0 if output_size == hidden_size else output_size
+    per_layer = (2 + 2 * bias + bool(proj_size)) * (1 + bidirectional)
+    kind = _KINDS[mode]
+    rnn = kind.__new__(kind)
+    nn.Module.__init__(rnn)
+    rnn.training = training
+    rnn.__dict__.update(
+        mode=mode,
+        bias=bias,
+        batch_first=batch_first,
+        bidirectional=bidirectional,
+        input_size=input_size,
+        hidden_size=hidden_size,
+        proj_size=proj_size,
+        num_layers=len(weights) // per_layer,
+        dropout=0.0,
+    )
+    names = flat_names(rnn)
+    rnn.__dict__.update(zip(names, weights, strict=True))
+    rnn.__dict__.update(_flat_weights=weights, _flat_weights_names=names, _flat_weight_refs=[])
+    return rnn
+
+
+def _results(
+    x: Tensor,
+    lengths: Tensor,
+    h_0: Tensor | None,
+    c_0: Tensor | None,
+    weights: Sequence[Tensor],
+    *settings: Any,
+) -> list[Tensor]:
+    """Returns the output, `h_n` and, for an LSTM, `c_n`."""
+    *how, record, width, padding_value = settings
+    rnn = _with_weights(weights, *how, bool(record))
+    hx = h_0 if c_0 is None else (h_0, c_0)
+    with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
+        output, states = _run(rnn, x, lengths.cpu(), hx, "auto", None, int(width), padding_value)
+    return [output, *_as_list(states)]
+
+
+class _Recording:
+    """An RNN's results, and the tensors whose gradients can be computed from them."""
+
+    def __init__(self, x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, *settings: Any):
+        needs_x = settings[4] == _EVERYTHING
+        leaves = [t if t is None else t.detach().requires_grad_() for t in (h_0, c_0, *weights)]
+        x = x.detach().requires_grad_(needs_x)
+        h_0, c_0, *weights = leaves
+        self.leaves = [t for t in (x, *leaves) if t is not None and t.requires_grad]
+        self.results: list[Tensor] = recorded(
+            lambda: _results(x, lengths, h_0, c_0, weights, *settings)
+        )
+
+    def gradients(self, given: Sequence[Tensor | None]) -> list[Tensor]:
+        """Returns the gradients of the leaves."""
+        pairs = zip(self.results, given, strict=False)
+        results, gradients = zip(*((r, g) for r, g in pairs if g is not None), strict=True)
+        found = torch.autograd.grad(
+            results, self.leaves, gradients, allow_unused=True, materialize_grads=True
+        )
+        return _separate(found, [*gradients, *self.leaves])
+
+
+_ARGUMENTS = (
+    "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"
+    " str mode, bool bias, bool batch_first, bool bidirectional,"
+    " int record, SymInt total_length, float padding_value"
+)
+
+
+# A program that is loaded where this operator is missing names its namespace, and so this module.
+@torch.library.custom_op(
+    "packviz_ops_rnn::forward",
+    mutates_args=(),
+    schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
+)
+def _forward(
+    x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, *settings: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Runs the RNN. The backward pass keeps the empty `token`, and with it the recorded graph."""
+    token: Any = torch.empty(0)
+    arguments = x, lengths, h_0, c_0, weights, *settings
+    if settings[4] == _RESULTS_ONLY:
+        results = _results(*arguments)
+    else:
+        token.recording = _Recording(*arguments)
+        results = [result.detach() for result in token.recording.results]
+    output, h_n, *cells = _separate(results, [x, h_0, c_0, *weights])
+    c_n = cells[0] if cells else output.new_empty(0)
+    return output, h_n, c_n, token
+
+
+@_forward.register_fake
+def _shapes(
+    x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, mode: str, bias: bool,
+    batch_first: bool, bidirectional: bool, record: int, total_length: Any, padding_value: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    batch = Padded.of(x.shape, batch_first)._replace(steps=total_length)
+    hidden_size = weights[0].shape[0] // GATES.get(mode, 1)
+    size = weights[1].shape[1]
+    rows = len(weights) // (2 + 2 * bias + (size != hidden_size))
+    output = x.new_empty(batch.shape((1 + bidirectional) * size))
+    h_n = x.new_empty(rows, batch.batch, size)
+    c_n = x.new_empty((rows, batch.batch, hidden_size) if mode == "LSTM" else (0,))
+    return output, h_n, c_n, torch.empty(0)
+
+
+@torch.library.custom_op(
+    "packviz_ops_rnn::backward",
+    mutates_args=(),
+    schema=f"(Tensor? output, Tensor? h_n, Tensor? c_n, Tensor token, {_ARGUMENTS}) -> Tensor[]",
+)
+def _backward(output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any) -> list[Tensor]:
+    """Computes the gradients of the leaves. Without a recorded graph, it runs the RNN again."""
+    recording = vars(token).pop("recording", None) or _Recording(*arguments)
+    return recording.gradients((output, h_n, c_n))  # type: ignore[no-any-return]
+
+
+@_backward.register_fake
+def _gradient_shapes(
+    output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any
+) -> list[Tensor]:
+    x, _, h_0, c_0, weights, *settings = arguments
+    leaves = [x, h_0, c_0, *weights] if settings[4] == _EVERYTHING else [h_0, c_0, *weights]
+    return [leaf.new_empty(leaf.shape) for leaf in leaves if leaf is not None]
+
+
+def _separate(results: Iterable[Tensor], arguments: Sequence[Tensor | None]) -> list[Tensor]:
+    """Makes results contiguous, and copies those that share memory with another or an argument."""
+    seen = {storage(tensor) for tensor in arguments if tensor is not None}
+    separate = []
+    for result in results:
+        result = result.contiguous()
+        if storage(result) in seen:
+            result = result.clone()
+        seen.add(storage(result))
+        separate.append(result)
+    return separate
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Saves what the backward pass needs."""
+    x, lengths, h_0, c_0, weights, *ctx.settings = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, lengths, h_0, c_0, output[3], *weights)
+
+
+def _differentiate(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+    x, lengths, h_0, c_0, token, *weights = ctx.saved_tensors
+    arguments = x, lengths, h_0, c_0, weights, *ctx.settings
+    found = iter(_backward(*gradients[:3], token, *arguments))
+    dx = next(found) if ctx.settings[4] == _EVERYTHING else None
+    dh = None if h_0 is None else next(found)
+    dc = None if c_0 is None else next(found)
+    return dx, None, dh, dc, [*found], *[None] * len(ctx.settings)
+
+
+_forward.register_autograd(_differentiate, setup_context=_keep)
+
+
+# ONNX.
+
+_GATES_IN_ONNX = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}  # torch's index of each gate
+
+
+def _in_onnx(
+    rnn: WithLengths,
+    x: Tensor,
+    lengths: Tensor,
+    states: list[Tensor],
+    weights: list[Tensor],
+    width: Any,
+    padding_value: float,
+) -> tuple[Tensor, State]:
+    """Runs the RNN with ONNX's own operators, a layer at a time."""
+    if rnn.proj_size:
+        raise RuntimeError("ONNX has no LSTM with proj_size: export the RNN without a projection")
+    if not hasattr(torch.onnx, "ops"):
+        raise RuntimeError(
+            f"ONNX with lengths needs torch 2.8 or later, and this is {torch.__version__}:"
+            " export with dynamo=False"
+        )
+    if rnn.batch_first:
+        x = x.transpose(0, 1)
+    steps, batch, _ = x.shape
+    directions = 2 if rnn.bidirectional else 1
+    per_layer = len(weights) // rnn.num_layers
+    if not states:
+        zeros = x.new_zeros(directions * rnn.num_layers, batch, rnn.hidden_size)
+        states = [zeros] * (2 if rnn.mode == "LSTM" else 1)
+    finals = []
+    for layer in range(rnn.num_layers):
+        own = weights[layer * per_layer : (layer + 1) * per_layer]
+        initial = [state[layer * directions : (layer + 1) * directions] for state in states]
+        x, *final = _layer_in_onnx(rnn, x, lengths, initial, own)
+        finals.append(final)
+    if padding_value:
+        real = torch.arange(steps, device=x.device).unsqueeze(1) < lengths
+        x = torch.where(real.unsqueeze(2), x, float(padding_value))
+    if width is not steps:
+        x = nn.functional.pad(x, (0, 0, 0, 0, 0, width - steps), value=float(padding_value))
+    if rnn.batch_first:
+        x = x.transpose(0, 1)
+    h_n, *c_n = (torch.cat(tensors) for tensors in zip(*finals, strict=True))
+    return x, (h_n, c_n[0]) if c_n else h_n
+
+
+def _layer_in_onnx(
+    rnn: WithLengths,
+    x: Tensor,
+    lengths: Tensor,
+    initial: list[Tensor],
+    weights: list[Tensor],
+) -> list[Tensor]:
+    """Returns the output `(T, B, D·H)` and the final states of one layer."""
+    kind = rnn.mode.partition("_")[0]
+    steps, batch, _ = x.shape
+    directions = len(initial[0])
+    per_direction = len(weights) // directions
+
+    def stacked(index: int) -> Tensor:
+        """Returns one weight of all directions, `(D, G·H, …)`, with ONNX's order of gates."""
+        ordered = []
+        for weight in weights[index::per_direction]:
+            gates = weight.chunk(GATES.get(kind, 1))
+            ordered.append(torch.cat([gates[i] for i in _GATES_IN_ONNX[kind]]))
+        return torch.stack(ordered)
+
+    matrices = stacked(0), stacked(1)
+    biases = x.new_zeros(directions, 2 * matrices[0].shape[1])
+    if rnn.bias:
+        biases = torch.cat([stacked(2), stacked(3)], 1)
+    options: dict[str, Any] = {"hidden_size": rnn.hidden_size, "direction": "forward"}
+    if directions == 2:
+        options["direction"] = "bidirectional"
+    if kind == "GRU":
+        options["linear_before_reset"] = 1
+    if kind == "RNN":
+        options["activations"] = ["Relu" if rnn.mode == "RNN_RELU" else "Tanh"] * directions
+    final_shape = directions, batch, rnn.hidden_size
+    shapes = [(steps, *final_shape), *[final_shape] * len(initial)]
+    output, *final = torch.onnx.ops.symbolic_multi_out(
+        kind,
+        (x, *matrices, biases, lengths.to(torch.int32), *initial),
+        options,
+        dtypes=[x.dtype] * len(shapes),
+        shapes=shapes,
+        version=18,
+    )
+    output = output.transpose(1, 2).reshape(steps, batch, directions * rnn.hidden_size)
+    return [output, *final]
