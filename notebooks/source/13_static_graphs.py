@@ -130,7 +130,7 @@ class Model(torch.nn.Module):
         self.rnn, self.head = rnn, torch.nn.Linear(7, 2)
 
     def forward(self, x, lengths):
-        output, _ = self.rnn(torch.tanh(x), lengths)
+        output, _ = self.rnn(torch.tanh(x), lengths=lengths)
         return torch.relu(self.head(output))
 
 
