@@ -1,4 +1,4 @@
-"""Defines `pv.advise`, which times each method of running an RNN on batches with your lengths, and recommends one."""
+"""Defines `pv.advise`, which times the methods on batches with your lengths and recommends one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from packviz.ops.agreement import relative_error
 from packviz.ops.tolerance import of_states
 
 Method = Callable[[Any, Tensor, Tensor], Any]
-"""A function that runs an RNN on a batch (see `rnn_calls`) and returns its output and final states."""
+"""A function that runs an RNN on a batch (see `rnn_calls`).
+
+It returns the output and the states.
+"""
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
@@ -40,7 +43,7 @@ SAMPLE = 5
 """The largest number of batches that are measured."""
 
 SLOW = 3.0
-"""A method that takes more than this many times as long as the fastest exact method is not measured further."""
+"""A method this many times slower than the fastest exact one is not measured further."""
 
 _ROUNDS = 11  # these give narrow intervals on a quiet machine, so the sample leaves time for them
 
@@ -60,7 +63,9 @@ class _Batches:
     """
 
     def __init__(self, rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> None:
-        """Makes a batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, for each `(B,)` lengths.
+        """Makes a batch for each `(B,)` lengths.
+
+        Its shape is `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`.
 
         The padding contains random numbers, too. If the RNN is in training mode, the inputs require
         gradients.
@@ -130,7 +135,10 @@ class Advice(HasText):
 
     @property
     def device(self) -> str:
-        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`. `timing.caption` gives its name."""
+        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`.
+
+        `timing.caption` gives its name.
+        """
         return str(self.timing.provenance["device"])
 
     @property
@@ -147,7 +155,7 @@ class Advice(HasText):
 
     @property
     def method(self) -> str | None:
-        """The recommended method as `pv.run(…, method=)` takes it, or `None` if it is torch's own run."""
+        """The recommended method for `pv.run(…, method=)`; `None` if it is torch's own run."""
         return self.recommended.partition("pv.run, ")[2] or None
 
     @property
@@ -167,7 +175,8 @@ class Advice(HasText):
         ratio = self.timing.ratio(self.recommended, PACKED)
         if ratio.rounds < FEWEST_ROUNDS:
             rounds = text.count(ratio.rounds, "round")
-            return f"{self.recommended} measured fastest, but {rounds} cannot show a difference. Give a larger budget."
+            doubt = f"{rounds} cannot show a difference. Give a larger budget."
+            return f"{self.recommended} measured fastest, but {doubt}"
         parts = [f"Use {self.recommended}."]
         if ratio.is_clear:
             parts.append(f"It takes {ratio.number} times as long as {PACKED} ({ratio.between}).")
@@ -178,7 +187,7 @@ class Advice(HasText):
         return " ".join(parts)
 
     def to_text(self) -> str:
-        """Returns the recommendation, the table behind it, and the conditions of the measurement."""
+        """Returns the recommendation, the table behind it, and the conditions."""
         rows = [["", "ms", f"times as long as {PACKED} (quartiles)"]]
         for name, milliseconds, ratio in self.timing.against(PACKED):
             if name in self.inexact:
@@ -296,7 +305,9 @@ def advise(
 
 
 def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, twice if there is time, and compares its results with packing.
+    """Calls each method on one batch, and compares its results with packing.
+
+    If there is time, a method is called twice.
 
     Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
     out. torch's padded run is kept although its results differ.
@@ -343,7 +354,7 @@ def _device_of(rnn: Any) -> torch.device:
     device = next(rnn.parameters()).device
     if device.type == "meta":
         raise ValueError(
-            "rnn is on the meta device, where nothing can be measured; give it weights with to_empty()"
+            "rnn is on the meta device, where nothing can be timed; give it weights with to_empty()"
         )
     return device
 
@@ -357,7 +368,7 @@ def _lengths(values: Any) -> IntArray:
 
 
 def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
-    """Ranks batches by number of cells, cuts them into equal groups, and returns the middle batch of each group."""
+    """Ranks batches by cells, cuts them into equal groups, and returns the middle of each group."""
     cells = [n.size * n.max() for n in groups]
     ranked = np.argsort(cells, kind="stable")
     parts = np.array_split(ranked, sample)

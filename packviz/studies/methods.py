@@ -98,7 +98,10 @@ def tuned_points() -> list[Point]:
 
 
 def untuned_points() -> list[Point]:
-    """Returns points to which nothing was tuned. The last one of each size has a single sequence."""
+    """Returns points to which nothing was tuned.
+
+    The last one of each size has a single sequence.
+    """
     points = []
     for mode in _MODES:
         for batch_size, *sizes in _UNTUNED:

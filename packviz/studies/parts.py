@@ -1,5 +1,4 @@
-"""Measures the time of each part of a packed training step, by replacing one after another with
-parts that don't copy.
+"""Measures the parts of a packed training step, by replacing one after another.
 
 The step trains the model from the forum question (see `packviz.studies.network`) on a batch of
 setup B. First torch's pad is replaced, then torch's pack, and then torch's packed LSTM. The results
@@ -45,7 +44,10 @@ REST = "the rest"
 
 
 def shares(results: TimedPoints, point: Point) -> dict[str, float]:
-    """Returns the shares of the step's time that each part and the rest take. The shares add up to 1."""
+    """Returns the shares of the step's time that each part and the rest take.
+
+    The shares add up to 1.
+    """
     left = [1.0]
     for step in REPLACED.values():
         left.append(results.ratio(point, step, TORCH).value)
@@ -103,7 +105,10 @@ def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
 
 
 def replaced_steps(point: Point, device: Any) -> Comparison:
-    """Returns steps with more and more parts replaced. A step returns the logits and the gradients of all weights."""
+    """Returns steps with more and more parts replaced.
+
+    A step returns the logits and the gradients of all weights.
+    """
     torch.manual_seed(0)
     model = network.Network().to(device)
     n = forum.setup_lengths("B", point.batch_size, point.steps)

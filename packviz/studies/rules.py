@@ -5,8 +5,8 @@ alone. (Padded results differ from packed ones, as notebook 03 shows, but only t
 here.) A rule uses only the lengths and the sizes, which are known before the run. The measured
 cases show whether the rule is right.
 
-`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in about four
-minutes.
+`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in
+about four minutes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ _KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 def grid(
     modes: Sequence[str], batch_sizes: Sequence[int], steps: Sequence[int], sizes: Sequence[int]
 ) -> list[Point]:
-    """Returns the points for all combinations of these values. A size is both the input size and the hidden size."""
+    """Returns the points for all combinations of these values.
+
+    A size is both the input size and the hidden size.
+    """
     points = []
     for mode, batch_size, longest, size in product(modes, batch_sizes, steps, sizes):
         points += [Point(mode, kind, batch_size, longest, size, size) for kind in _KINDS]
@@ -65,7 +68,10 @@ LARGE = [
     *grid(["LSTM"], [16, 64], [64], [256, 512, 1024]),
     *grid(["GRU"], [16], [64], [256, 512, 1024]),
 ]
-"""Points with large sizes, where matrix products take most of the time. There are few, because each takes seconds."""
+"""Points with large sizes, where matrix products take most of the time.
+
+There are few, because each takes seconds.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class Case:
 
     @property
     def faster(self) -> str:
-        """The faster method, `"padded"` or `"packed"`, or an empty string if there is no clear difference.
+        """The faster method, `"padded"` or `"packed"`, or `""` if there is no clear difference.
 
         The difference is clear if the factor between the two times is larger than the factor
         between the ratio's quartiles.
@@ -98,7 +104,7 @@ class Case:
         return PACKED if self.ratio < 1 else PADDED
 
     def slowdown(self, packs: bool) -> float:
-        """Returns the time of a choice, packed or not, as a multiple of the time of the better choice."""
+        """Returns the time of a choice as a multiple of the better choice's."""
         return max(self.ratio if packs else 1 / self.ratio, 1.0)
 
     @property
@@ -133,10 +139,9 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
 
 
 def rule_of_thumb(lengths: Any) -> bool:
-    """Returns whether a rule of thumb says to pack: if lengths vary by over 10 %, or if there are
-    at least 8 sequences.
+    """Returns whether a rule of thumb says to pack.
 
-    The 10 % is relative to the longest length. Equal lengths are never packed, even if every
+    It does if lengths vary by over 10 %, or if there are at least 8 sequences. The 10 % is relative to the longest length. Equal lengths are never packed, even if every
     sequence is padded. The rule is from "RNN Packed Sequences" in the documentation of
     transformertf. (The code is our own.)
     """
@@ -190,8 +195,7 @@ def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
 
 
 def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
-    """Returns a rule that decides each case by the rule that was fitted to the cases of all other
-    sizes.
+    """Returns a rule that decides each case as fitted to the cases of all other sizes.
 
     A size combines a batch size, a number of time steps and a hidden size, so a rule is never
     tested on the size that it was fitted to.
@@ -279,8 +283,9 @@ def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], the
 
 
 def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
-    """Plots the work per packed time step of each case against its padding, by pass and number of
-    time steps.
+    """Plots the work per packed time step of each case against its padding.
+
+    Each pass and number of time steps has a panel.
 
     Args:
         machine: the name of the machine.
@@ -299,9 +304,10 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         which = "training" if case.training else "forward"
         panels[f"{which}, {case.point.steps} steps"].append(case)
         faster[which] += case.faster == PACKED
+    forward, training = faster["forward"], faster["training"]
     title = (
-        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2} batches"
-        f" forward, and on {faster['training']} in training"
+        f"{mode}, {machine}: packing is faster on {forward} of {len(measured) // 2} batches"
+        f" forward, and on {training} in training"
     )
     notes = captions({machine: results})
     lines = [title]

@@ -1,5 +1,4 @@
-"""Measures whether equal savings in FLOPs also save equal time, for few and for many distinct
-lengths.
+"""Measures whether equal savings in FLOPs also save equal time, for few and many distinct lengths.
 
 All batches have the same size, the same padded width and the same number of real cells, so packing
 saves the same FLOPs on each. They differ in their number of distinct lengths. A training step
@@ -62,7 +61,7 @@ def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
 
 
 def training_steps(point: Point, device: Any) -> Comparison:
-    """Returns the comparison of a padded step with one packed step for each number of distinct lengths."""
+    """Compares a padded step with a packed step for each number of distinct lengths."""
     rnn = rnn_calls.rnn_of(point.spec).to(device)
     x = torch.randn(point.steps, point.batch_size, point.input_size, device=device).requires_grad_()
     runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x)}
