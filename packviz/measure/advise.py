@@ -79,14 +79,16 @@ class _Batches:
         self._inputs = []
         for n in lengths:
             shape = (int(n.max()), n.size, rnn.input_size)
-            x = torch.randn(shape, generator=generator).to(weight.device, weight.dtype)
+            numbers = torch.randn(shape, generator=generator)
+            x = numbers.to(weight.device, weight.dtype)
             x = x.transpose(0, 1).contiguous() if rnn.batch_first else x
             self._inputs.append(x.requires_grad_(rnn.training))
 
     def permute(self) -> None:
         """Gives the lengths of each batch to other sequences of the batch."""
         for i, n in enumerate(self.lengths):
-            self.lengths[i] = n[self._random.permutation(len(n))]
+            order = self._random.permutation(len(n))
+            self.lengths[i] = n[order]
 
     def run(self, method: Method) -> list[Tensor]:
         """Runs the RNN forward and, in training, backward to its inputs and weights.
@@ -268,7 +270,8 @@ def advise(
     groups = [n[group] for group in batches(n, batch_size, seed=seed)]
     gpus = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
-        looks, missing = _look(_Batches(rnn, _middle(groups, 1), seed), end)
+        middle = _Batches(rnn, _middle(groups, 1), seed)
+        looks, missing = _look(middle, end)
         exact = [seconds for name, seconds in looks.items() if name != PADDED]
         kept = {}
         for name, seconds in looks.items():
@@ -278,7 +281,8 @@ def advise(
                 missing[name] = f"on one batch, over {SLOW:g} times as slow as the fastest"
         left = end - time.monotonic()
         rounds = left / sum(kept.values())  # with one batch
-        sample = max(1, min(int(rounds / (_ROUNDS + 1)), SAMPLE, len(groups)))
+        affordable = max(1, int(rounds / (_ROUNDS + 1)))
+        sample = min(affordable, SAMPLE, len(groups))
         if rounds < 2:  # too few for a warm-up round and a timed one
             seconds_once = {name: (seconds,) for name, seconds in kept.items()}
             timing = Timing(seconds_once, provenance=provenance(device))
@@ -299,7 +303,8 @@ def advise(
     sequences = text.count(n.size, "sequence")
     steps = f"{n.min()} to {n.max()} steps"
     what = f"{rnn}, {which}; {sequences} of {steps}, in batches of {batch_size}"
-    inexact = (PADDED,) if n.min() < n.max() and PADDED in kept else ()
+    ragged = n.min() < n.max()
+    inexact = (PADDED,) if ragged and PADDED in kept else ()
     timing = replace(timing, missing=missing)
     return Advice(timing, sample, inexact, what, rnn.mode == "LSTM")
 

@@ -173,7 +173,8 @@ def caption(
         parts.append(count(place["threads"], "thread"))
     if "allocator" in place:
         parts.append(f"allocator {place['allocator']}")
-    parts += [f"{name}={value}" for name, value in place.get("environment", {}).items()]
+    environment = place.get("environment", {})
+    parts += [f"{name}={value}" for name, value in environment.items()]
     if loads and "cores" in place:
         parts.append(f"load {_span(loads)} on {count(place['cores'], 'core')}")
     if taken := _span(rounds):
@@ -186,9 +187,11 @@ def caption(
 
 def _span(values: Iterable[Any]) -> str:
     """Returns the smallest and the largest value as text, or only one if they are equal."""
-    ordered = sorted(values)
-    ends = [f"{end:.1f}" if isinstance(end, float) else str(end) for end in ordered]
-    return " to ".join(dict.fromkeys(ends[:1] + ends[-1:]))
+    ordered = [
+        f"{value:.1f}" if isinstance(value, float) else str(value) for value in sorted(values)
+    ]
+    ends = ordered[:1] + ordered[-1:]
+    return " to ".join(dict.fromkeys(ends))
 
 
 @functools.cache

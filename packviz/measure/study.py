@@ -165,8 +165,10 @@ class Results(HasText, Generic[P, V]):
                 lines.append(f"{point}, {which}")
                 head = ["", "ms", f"times as long as {first} (quartiles)"]
                 lines += table([head, *timing.against(first)], "<  >  <")
-        lines += ["", RATIOS, *(f"✗ {line}." for line in self.left_out)]
-        return "\n".join([*lines, f"Measured on {self.caption}."])
+        lines += ["", RATIOS]
+        lines += [f"✗ {line}." for line in self.left_out]
+        lines.append(f"Measured on {self.caption}.")
+        return "\n".join(lines)
 
 
 TimedPoints: TypeAlias = Results[Point, dict[str, Timing]]

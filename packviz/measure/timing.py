@@ -264,8 +264,11 @@ class Timing(HasText):
             return load
         if self.rounds < FEWEST_ROUNDS:
             return ""
-        quartiles = [self.spread(name) for name in self.seconds]
-        usual = statistics.median(high / max(low, _TICK) for low, _, high in quartiles)
+        factors = []
+        for name in self.seconds:
+            low, _, high = self.spread(name)
+            factors.append(high / max(low, _TICK))
+        usual = statistics.median(factors)
         if usual <= _UNSTEADY:
             return ""
         where = "even in the middle half of the rounds"
@@ -285,8 +288,10 @@ class Timing(HasText):
         for name in self.seconds:
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", no clear difference"
-            multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            rows.append([name, quantities.milliseconds(self.median(name)), multiple])
+            quartiles = f"({ratio.low:.3g} to {ratio.high:.3g})"
+            multiple = f"{ratio.value:.3g} {quartiles}{doubt}"
+            milliseconds = quantities.milliseconds(self.median(name))
+            rows.append([name, milliseconds, multiple])
         return rows
 
     def to_text(self) -> str:
@@ -303,8 +308,10 @@ class Timing(HasText):
             rows.append([name, f"{middle} ms", remark])
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, first).to_text() for name in others]
-        lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
-        lines.append(f"{text.count(self.rounds, 'round')} after {self.warmup} to warm up.")
+        for name, why in self.missing.items():
+            lines.append(f"✗ {name} was left out: {why}")
+        rounds = text.count(self.rounds, "round")
+        lines.append(f"{rounds} after {self.warmup} to warm up.")
         if others:
             lines.append(RATIOS)
         if self.provenance:

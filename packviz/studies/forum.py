@@ -120,7 +120,8 @@ def grid(
 
 def steps(results: TimedPoints, setup: str) -> list[int]:
     """Returns the measured sizes of a setup in ascending order."""
-    return sorted(each.steps for each in results.points if each.kind == SETUPS[setup])
+    kind = SETUPS[setup]
+    return sorted(each.steps for each in results.points if each.kind == kind)
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
@@ -128,7 +129,8 @@ def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Timed
     recorded = {}
     for machine, results in STUDY.recordings().items():
         measured = results.provenance["parameters"]["methods"]
-        if {*methods} <= {*measured} and results.points[0].batch_size == FULL_BATCH:
+        batch_size = results.points[0].batch_size
+        if {*methods} <= {*measured} and batch_size == FULL_BATCH:
             recorded[machine] = results
     return recorded
 
@@ -138,7 +140,8 @@ def finding(
 ) -> str:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
     largest = steps(results, setup)[-1]
-    timing = results.timing(point(setup, largest, results.points[0].batch_size))
+    batch_size = results.points[0].batch_size
+    timing = results.timing(point(setup, largest, batch_size))
     first, *others = methods
     where = f"(training, setup {setup}, {largest} steps)"
     reference = _spread(timing, quantity, first, first)[1]
@@ -152,10 +155,10 @@ def finding(
         else:
             multiple = f"{median / reference:#.2g}".rstrip(".")
             parts.append(f"{name} {_VERBS[quantity]} {multiple}")
-    sentence = ", ".join(parts)
     units = {"time": "ms", "ratio": f"times as long as {first}"}
     unit = units.get(quantity, f"times the memory of {first}")
-    return f"{sentence[:1].upper()}{sentence[1:]} {unit} {where}"
+    sentence = f"{', '.join(parts)} {unit} {where}"
+    return sentence[:1].upper() + sentence[1:]
 
 
 def chart(
@@ -195,9 +198,11 @@ def chart(
         plot = Plot(heading, curves[::-1], (), guides, unit, log=True)
         plots.append(plot)
         head = ["steps", *map(str, plot.sizes)]
-        rows = [[curve.name, *map(plain, curve.y)] for curve in curves]
+        rows = [head]
+        for curve in curves:
+            rows.append([curve.name, *map(plain, curve.y)])
         lines += ["", f"{plot.title}, {unit}"]
-        lines += table([head, *rows])
+        lines += table(rows)
     below = [f"{MODEL}.", *captions(machines)]
     for results in machines.values():
         below += [f"✗ {line}" for line in results.left_out]

@@ -53,7 +53,8 @@ def shares(results: TimedPoints, point: Point) -> dict[str, float]:
         left.append(results.ratio(point, step, TORCH).value)
     falling = [*accumulate(left, min)]  # because of noise, a replacement may seem to cost time
     saved = [before - after for before, after in pairwise(falling)]
-    return dict(zip([*REPLACED, REST], [*saved, falling[-1]], strict=True))
+    names = [*REPLACED, REST]
+    return dict(zip(names, [*saved, falling[-1]], strict=True))
 
 
 def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
@@ -64,7 +65,8 @@ def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
         prefix = f"{machine}, " if len(machines) > 1 else ""
         for point in results.points:
             total = milliseconds(results.timing(point).median(TORCH))
-            groups[f"{prefix}{point.steps} steps, {total} ms"] = _bars(results, point)
+            group = f"{prefix}{point.steps} steps, {total} ms"
+            groups[group] = _bars(results, point)
             lines.append(
                 f"At {point.steps} steps, a packed step consists of {_listed(results, point)}"
             )
@@ -82,9 +84,10 @@ def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
 
 
 def _listed(results: TimedPoints, point: Point) -> str:
-    return ", ".join(
-        f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
-    )
+    parts = []
+    for part, share in shares(results, point).items():
+        parts.append(f"{part} {whole_percent(share)}")
+    return ", ".join(parts)
 
 
 def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
@@ -97,9 +100,10 @@ def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
         if part in REPLACED:
             fill = HATCHED
             ratio = results.ratio(point, REPLACED[part], TORCH)
-            low, high = np.clip([1 - ratio.high, 1 - ratio.low], 0, 1).tolist()
-            whisker = (low, high)
-        drawn[part] = bars.Bar([(start, ""), (share, fill)], whole_percent(share), whisker)
+            ends = np.clip([1 - ratio.high, 1 - ratio.low], 0, 1)
+            whisker = (float(ends[0]), float(ends[1]))
+        lengths = [(start, ""), (share, fill)]
+        drawn[part] = bars.Bar(lengths, whole_percent(share), whisker)
         start += share
     return drawn
 

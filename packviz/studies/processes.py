@@ -1,8 +1,8 @@
 """Compares ways to split a ragged batch among processes that train one model.
 
 A batch, sorted by length, is split by the strategies of `packviz.core.batches.SPLITS`. Each process
-runs its shard, and torch's `DistributedDataParallel` (DDP) averages the gradients. These averages are compared with the gradient of one
-process on the whole batch, for two losses:
+runs its shard, and torch's `DistributedDataParallel` (DDP) averages the gradients. These averages
+are compared with the gradient of one process on the whole batch, for two losses:
 
 * *mean of means*: every process takes the mean loss over its own tokens. The average of these means
   is not the mean over all tokens, unless all shards have the same number of tokens.
@@ -71,7 +71,8 @@ class Shards(HasText):
     def lengths(self, strategy: str) -> list[IntArray]:
         """Returns the lengths of each rank's sequences."""
         n = self.layout.lengths
-        return [n[shard] for shard in buckets.split(n, len(self.timings), strategy)]
+        shards = buckets.split(n, len(self.timings), strategy)
+        return [n[shard] for shard in shards]
 
     def tokens(self, strategy: str) -> list[int]:
         """Returns the number of tokens that each rank has."""
@@ -93,7 +94,9 @@ class Shards(HasText):
         """Returns a table of each rank's time, and of the slowest divided by the fastest."""
         rows = [["split", "ms", "slowest ÷ fastest"]]
         for strategy in self.errors:
-            seconds = {f"{rank}": each.seconds[strategy] for rank, each in enumerate(self.timings)}
+            seconds = {}
+            for rank, own in enumerate(self.timings):
+                seconds[f"{rank}"] = own.seconds[strategy]
             timing = Timing(seconds)
             slowest = max(seconds, key=timing.median)
             fastest = min(seconds, key=timing.median)
@@ -115,7 +118,8 @@ class Shards(HasText):
             tokens = self.tokens(strategy)
             times[strategy] = max(tokens) / min(tokens)
             for rank, own in enumerate(tokens):
-                rows[f"{strategy}, rank {rank}"] = bars.Bar([(own, bars.SOLID)], f"{own:,}")
+                bar = bars.Bar([(own, bars.SOLID)], f"{own:,}")
+                rows[f"{strategy}, rank {rank}"] = bar
         worst = max(times, key=lambda strategy: times[strategy])
         title = f"The {worst} split gives one rank {times[worst]:.2g} times the tokens of another"
         return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))

@@ -141,8 +141,8 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
 def rule_of_thumb(lengths: Any) -> bool:
     """Returns whether a rule of thumb says to pack.
 
-    It does if lengths vary by over 10 %, or if there are at least 8 sequences. The 10 % is relative to the longest length. Equal lengths are never packed, even if every
-    sequence is padded. The rule is from "RNN Packed Sequences" in the documentation of
+    It does if lengths vary by over 10 % of the longest, or if there are at least 8 sequences. Equal
+    lengths are never packed, even if every sequence is padded. The rule is from "RNN Packed Sequences" in the documentation of
     transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
@@ -221,15 +221,20 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     def fit(measured: Sequence[Case]) -> Packs:
         groups: dict[tuple[str, bool], list[Case]] = {}
         for case in measured:
-            groups.setdefault((case.point.mode, case.training), []).append(case)
+            key = (case.point.mode, case.training)
+            groups.setdefault(key, []).append(case)
         thresholds = {}
         for key, group in groups.items():
             limits = [-np.inf, *sorted({number(case) for case in group})]
-            costs = [sum(case.slowdown(number(case) > limit) for case in group) for limit in limits]
+            costs = []
+            for limit in limits:
+                slowdowns = [case.slowdown(number(case) > limit) for case in group]
+                costs.append(sum(slowdowns))
             thresholds[key] = limits[int(np.argmin(costs))]
 
         def packs(case: Case) -> bool:
-            return number(case) > thresholds.get((case.point.mode, case.training), np.inf)
+            key = (case.point.mode, case.training)
+            return number(case) > thresholds.get(key, np.inf)
 
         return packs
 
@@ -263,14 +268,17 @@ def compare(
     title = f"Where there is a clear difference, this rule is right most often: {best}, {accuracy}"
     rows = [["cases", *_PARTS, "times as long as the better choice"]]
     for name, verdict in verdicts.items():
-        rows.append([name, *map(str, verdict.counts), f"{verdict.slowdown:.2f}"])
+        counts = map(str, verdict.counts)
+        rows.append([name, *counts, f"{verdict.slowdown:.2f}"])
     notes = captions(machines)
-    words = "\n".join([title, *text.table(rows, "<  >  >  >  <"), *notes])
+    lines = text.table(rows, "<  >  >  >  <")
+    words = "\n".join([title, *lines, *notes])
     return bars.BarChart(words, partial(_bars, title, verdicts, notes))
 
 
 def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], theme: str) -> Sheet:
-    fills = (bars.SOLID, THEMES[theme].wrong, THEMES[theme].ground)
+    colours = THEMES[theme]
+    fills = (bars.SOLID, colours.wrong, colours.ground)
     drawn = {}
     for name, verdict in verdicts.items():
         accuracy = quantities.whole_percent(verdict.accuracy)
@@ -314,9 +322,9 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
     for panel, group in panels.items():
         for winner, label in _WINNERS.items():
             here = [case for case in group if case.faster == winner]
-            lines.append(f"{panel}, {label}: {text.count(len(here), 'case')}")
-            if here:
-                lines[-1] += f" with {_extent(here)}"
+            count = text.count(len(here), "case")
+            extent = f" with {_extent(here)}" if here else ""
+            lines.append(f"{panel}, {label}: {count}{extent}")
     chart = axes(
         title,
         "\n".join([*lines, *notes]),

@@ -54,7 +54,8 @@ def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
             ratio = results.ratio(point, name(distinct), PADDED)
             times.append(ratio.value)
             rows[f"packed, {distinct} distinct lengths"] = (works[-1], ratio)
-        groups[f"{point.spec}, {point.steps} sequences padded to {point.steps} steps"] = rows
+        batch = f"{point.steps} sequences padded to {point.steps} steps"
+        groups[f"{point.spec}, {batch}"] = rows
     shown = f"{min(times):.2g} to {max(times):.2g} times the time"
     title = title or f"Packed training takes {percent(max(works))} of the FLOPs and {shown}"
     return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
@@ -63,7 +64,8 @@ def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
 def training_steps(point: Point, device: Any) -> Comparison:
     """Compares a padded step with a packed step for each number of distinct lengths."""
     rnn = rnn_calls.rnn_of(point.spec).to(device)
-    x = torch.randn(point.steps, point.batch_size, point.input_size, device=device).requires_grad_()
+    shape = (point.steps, point.batch_size, point.input_size)
+    x = torch.randn(shape, device=device).requires_grad_()
     runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x)}
     for distinct in distinct_lengths(point):
         lengths = torch.tensor(even_steps(distinct, point.steps))
