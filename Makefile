@@ -21,7 +21,7 @@ STALE := $(shell [ -x $(PY) ] && [ "$$(cat .venv/.home 2>/dev/null)" = "$$(pwd -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab site test test-full test-torch notebooks check-notebooks lint bench-ui badge clean stale
+.PHONY: help lab site test test-full test-torch notebooks check-notebooks lint badge clean stale
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
@@ -55,9 +55,6 @@ lint: .venv/.installed-test ## run ruff and mypy
 site: .venv/.installed-site ## build the web site in build/site (with links to GitHub and Binder: REPO=owner/name)
 	@$(WITH_VENV) $(PY) docs/build.py build/site $(REPO)
 	@echo "To see the site, open build/site/index.html, or run $(PY) -m http.server -d build/site"
-
-bench-ui: .venv/.installed-test ## measure the time from a key press until a panel's picture has changed
-	@$(WITH_VENV) PYTHONPATH=tools $(PY) -m browser.bench_ui
 
 badge: ## print a Binder badge for the README: make badge REPO=owner/name
 	@[ -n "$(REPO)" ] || { echo "REPO is empty; give the repository: make badge REPO=owner/name" >&2; exit 2; }

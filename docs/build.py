@@ -18,6 +18,7 @@ import re
 import shutil
 import sys
 import tomllib
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from html import escape
 from os.path import normpath
@@ -35,17 +36,19 @@ from packviz.draw import palette
 
 DOCS = Path(__file__).resolve().parent
 REPO = DOCS.parent
-RINGS = {
-    "The library": ("core.", "draw.", "count.flops.", "check.states.", "ops.masks."),
-    "Fast execution": ("ops.",),
-    "Judging and measuring": ("check.", "measure."),
-    "Panels": ("panels.",),
+TITLES = {
+    "core": "Lengths",
+    "draw": "Pictures",
+    "ops": "Packing and running",
+    "count": "Counts",
+    "check": "Checks",
+    "measure": "Times",
+    "panels": "Panels",
 }
-"""The pages of the API reference, and the modules whose names they list. Each name is on the first page that fits."""
+"""The titles of the pages of the API reference, by subpackage."""
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
-_TAG, _COLOUR = re.compile(r"<\w[^>]*>"), re.compile(r'\b(fill|stroke)="(#\w{6})"')
-_CROSSES = re.compile(rf'fill="{palette.LIGHT.ground}"(?=>(<text[^>]*>✗</text>)+</g>)')
+_SVG = "http://www.w3.org/2000/svg"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
@@ -57,16 +60,17 @@ def live(svg: str) -> str:
     White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page,
     as its fill does.
     """
-
-    def recolour(tag: re.Match[str]) -> str:
-        ink = (
-            f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
-        )
-        return _COLOUR.sub(
-            lambda c: c[0] if c[0] == ink else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0]
-        )
-
-    return _CROSSES.sub(f'fill="{palette.LIVE.ground}"', _TAG.sub(recolour, svg))
+    ElementTree.register_namespace("", _SVG)
+    root = ElementTree.fromstring(svg)
+    for element in root.iter():
+        is_text = element.tag.removeprefix(f"{{{_SVG}}}") in ("text", "tspan", "g")
+        fill = element.get("fill", "")
+        stays = is_text and fill == palette.LIGHT.ground and {*element.itertext()} != {"✗"}
+        if fill in _LIVE and not stays:
+            element.set("fill", _LIVE[fill])
+        if element.get("stroke") in _LIVE:
+            element.set("stroke", _LIVE[element.get("stroke", "")])
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def raw(html: str) -> str:
@@ -77,6 +81,10 @@ def raw(html: str) -> str:
 def box(kind: str, html: str) -> str:
     """Returns HTML in a box, which can be scrolled sideways if its content is wider than the page."""
     return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
+
+
+def _is_exercise(cell: dict[str, Any]) -> bool:
+    return "exercise" in cell["metadata"].get("tags", ())
 
 
 class Site:
@@ -120,17 +128,14 @@ class Site:
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
         index = (DOCS / "front.md").read_text(encoding="utf-8")
         first = Frames("PackedPanel([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": []}])
-        index = index.replace(
-            "PANEL", raw(self.panel(first, "front", box("picture", first.frames[0][0])))
-        )
+        index = index.replace("PANEL", raw(self.panel(first, "front")))
         binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
         (self.out / "index.md").write_text(
             index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8"
         )
-        for i, (title, names) in enumerate(rings().items(), 1):
-            (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(
-                api(title, names)
-            )
+        for i, (title, names) in enumerate(public_names().items(), 1):
+            page = f"{i}-{title.lower().replace(' ', '-')}.rst"
+            (self.out / "api" / page).write_text(api(title, names))
 
     def linked(self, text: str, folder: Path) -> str:
         """Makes links lead to pages of the site or to files in the repository.
@@ -139,16 +144,14 @@ class Site:
         """
 
         def to(match: re.Match[str]) -> str:
-            words, target, fragment = match[1], normpath(folder / match[2]), match[3] or ""
+            words, relative, fragment = match.groups("")
+            target = normpath(folder / relative)
             if target in self.pages:
-                return f"[{words}]({match[2].rpartition('.')[0]}.md{fragment})"
+                return f"[{words}]({relative.rpartition('.')[0]}.md{fragment})"
             if not (REPO / target).exists():
                 return match[0]
-            return (
-                f"[{words}](https://github.com/{self.repository}/blob/HEAD/{target})"
-                if self.repository
-                else words
-            )
+            address = f"https://github.com/{self.repository}/blob/HEAD/{target}"
+            return f"[{words}]({address})" if self.repository else words
 
         return _LINK.sub(to, text)
 
@@ -160,29 +163,26 @@ class Site:
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
         """Yields a stored notebook as Markdown, in parts."""
-        solved = json.loads(
-            (REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8")
-        )["cells"]
-        solutions = iter(
-            [cell for cell in solved if "exercise" in cell["metadata"].get("tags", ())]
-        )
+        solved = (REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8")
+        solutions = filter(_is_exercise, json.loads(solved)["cells"])
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                source = re.sub(
-                    r"(?<=\d) (?=%|min )", "\u00a0", source
-                )  # a number and its unit stay on one line
-                opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
-                yield opening.replace("# ", f"# {path.stem[:2]} · ", 1) if i == 0 else opening
+                # A number and its unit stay on one line.
+                source = re.sub(r"(?<=\d) (?=%|min )", "\u00a0", source)
                 if i == 0:
+                    opening, section, rest = source.partition("\n## ")
+                    yield opening.replace("# ", f"# {path.stem[:2]} · ", 1)
                     yield raw(self.opened(path.name))
-                yield section + rest
+                    source = section + rest
+                yield source
                 continue
-            asked, code = _ASK.findall(source), _ASK.sub("", source).strip("\n")
+            asked = _ASK.findall(source)
+            code = _ASK.sub("", source).strip("\n")
             if code:
                 yield f"```python\n{code}\n```"
             yield from (raw(self.quiz(name)) for name in asked)
-            if "exercise" in cell["metadata"].get("tags", ()):
+            if _is_exercise(cell):
                 yield from self.solution(next(solutions))
             elif not asked and cell["outputs"]:
                 html = "".join(self.output(output, cell["id"]) for output in cell["outputs"])
@@ -190,32 +190,32 @@ class Site:
 
     def opened(self, name: str) -> str:
         """Returns a line that explains how to run this page."""
-        binder = (
-            f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
+        how = (
+            f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>"
         )
-        how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
-        return f'<p class="pv-open">{how}</p>'
+        if self.repository:
+            how += f' or <a href="{self.binder(name)}">open it on Binder</a>'
+        return f'<p class="pv-open">{how}.</p>'
 
     def quiz(self, name: str) -> str:
-        """Returns a question as a form. The feedback on each choice is hidden until the button is pressed."""
-        quiz, group = self.quizzes[name], escape(re.sub(r"\W+", "-", name))
-        choices = "".join(
-            f'<label data-why="{escape(why)}"{" data-right" * (choice == quiz["answer"])}>'
-            f'<input type="radio" name="{group}"> {escape(choice)}</label>'
-            for choice, why in quiz["choices"].items()
-        )
+        """Returns a question as a form, whose feedback is hidden until the button is pressed."""
+        quiz = self.quizzes[name]
+        group = re.sub(r"\W+", "-", name)
+        parts = [f"<legend>{escape(quiz['question'])}</legend>"]
+        for choice, why in quiz["choices"].items():
+            right = " data-right" if choice == quiz["answer"] else ""
+            field = f'<input type="radio" name="{group}"> {escape(choice)}'
+            parts.append(f'<label data-why="{escape(why)}"{right}>{field}</label>')
         check = '<button type="button" disabled>Check my answer</button><p role="status"></p>'
-        asked = f"<fieldset><legend>{escape(quiz['question'])}</legend>{choices}</fieldset>"
-        return f'<form class="pv-quiz packviz">{asked}{check}</form>'
+        fields = f"<fieldset>{''.join(parts)}</fieldset>"
+        return f'<form class="pv-quiz packviz">{fields}{check}</form>'
 
     def solution(self, cell: dict[str, Any]) -> Iterator[str]:
         """Yields a solved exercise, which is folded at first."""
         yield raw('<details class="pv-solution"><summary>A solution</summary>')
         yield f"```python\n{''.join(cell['source'])}\n```"
-        yield raw(
-            "".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"])
-            + "</details>"
-        )
+        html = [self.output(output, f"{cell['id']}-solved") for output in cell["outputs"]]
+        yield raw(f"{''.join(html)}</details>")
 
     def output(self, output: dict[str, Any], key: str) -> str:
         """Returns a stored output as HTML."""
@@ -245,64 +245,64 @@ class Site:
 
     def moving(self, code: str, key: str, html: str) -> str:
         """Returns the output of a cell. A panel gets its controls, or a line that explains why it has none."""
-        calls = (
-            [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
-            if "Panel(" in code
-            else []
-        )
-        call = next(
-            (ast.unparse(one) for one in calls if ast.unparse(one.func) in panels.__all__), None
-        )
-        if not call:
+        if "Panel(" not in code:
             return html
-        if not call.startswith(tuple(WALKS)):
-            recorded = "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
-            return f'{html}<p class="pv-rest">{recorded}</p>'
-        frames = Frames(call)
-        return self.panel(frames, key, html, f'<p class="pv-rest">{frames.rest()}</p>')
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
+                call = ast.unparse(node)
+                if call.startswith(tuple(WALKS)):
+                    return self.panel(Frames(call), key)
+                recorded = "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
+                return f'{html}<p class="pv-rest">{recorded}</p>'
+        return html
 
-    def panel(self, frames: Frames, key: str, html: str, rest: str = "") -> str:
+    def panel(self, frames: Frames, key: str) -> str:
         """Returns a panel at its first frame, with HTML controls."""
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
-        controls = "".join(control(one, values, frames) for one, values in frames.controls.items())
-        _, summary, error, words = frames.frames[0]
-        words = (
-            f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>"
+        controls = "".join(
+            control(widget, values, frames) for widget, values in frames.controls.items()
         )
-        said = f'<div class="error" role="alert">{error}</div><div class="summary" role="status">{summary}</div>'
-        return (
-            f'<div class="pv-panel packviz" data-key="{key}"><div class="pv-controls">{controls}</div>'
-            f"{said}{html}{words}{rest}</div>"
-        )
+        picture, summary, error, words = frames.frames[0]
+        parts = [
+            f'<div class="pv-controls">{controls}</div>',
+            f'<div class="error" role="alert">{error}</div>',
+            f'<div class="summary" role="status">{summary}</div>',
+            box("picture", picture),
+            f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>",
+            f'<p class="pv-rest">{frames.rest()}</p>',
+        ]
+        return f'<div class="pv-panel packviz" data-key="{key}">{"".join(parts)}</div>'
 
 
 def control(widget: Any, values: list[Any], frames: Frames) -> str:
     """Returns the HTML control that replaces a widget."""
     at = values.index(frames.start[widget])
     if all(type(value) is int for value in values):
-        spec = f'min="0" max="{len(values) - 1}" value="{at}" data-values="{" ".join(map(str, values))}"'
-        inner = f'<input type="range" {spec} aria-valuetext="{values[at]}"><output>{values[at]}</output>'
+        last = len(values) - 1
+        data = f'data-values="{" ".join(map(str, values))}" aria-valuetext="{values[at]}"'
+        inner = f'<input type="range" min="0" max="{last}" value="{at}" {data}>'
+        inner += f"<output>{values[at]}</output>"
     elif values == [False, True]:
         inner = f'<input type="checkbox"{" checked" * at}>'
     else:
-        inner = "".join(
-            f"<option{' selected' * (i == at)}>{escape(value)}</option>"
-            for i, value in enumerate(values)
-        )
-        inner = f"<select>{inner}</select>"
-    hidden = " hidden" * (widget not in frames.offered)
+        options = [f"<option>{escape(value)}</option>" for value in values]
+        options[at] = options[at].replace("<option", "<option selected")
+        inner = f"<select>{''.join(options)}</select>"
+    hidden = "" if widget in frames.offered else " hidden"
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
 
 
-def rings() -> dict[str, list[str]]:
-    """Returns the public names by page of the API reference, with functions and classes before modules."""
-    found: dict[str, list[str]] = {title: [] for title in RINGS}
-    for name in (name for name in dir(pv) if not name.startswith("_")):
+def public_names() -> dict[str, list[str]]:
+    """Returns the public names by title of their page of the API reference."""
+    pages: dict[str, list[str]] = {title: [] for title in TITLES.values()}
+    for name in dir(pv):
         value = getattr(pv, name)
-        home = f"{getattr(value, '__module__', '') or value.__name__}.".removeprefix("packviz.")
-        found[next(title for title, homes in RINGS.items() if home.startswith(homes))].append(name)
-    modules = {name for name in dir(pv) if isinstance(getattr(pv, name), ModuleType)}
-    return {ring: sorted(names, key=lambda name: name in modules) for ring, names in found.items()}
+        home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+        _, _, subpackage = home.partition("packviz.")
+        title = TITLES.get(subpackage.partition(".")[0])
+        if title and not name.startswith("_"):
+            pages[title].append(name)
+    return {title: names for title, names in pages.items() if names}
 
 
 def api(title: str, names: list[str]) -> str:
@@ -311,38 +311,26 @@ def api(title: str, names: list[str]) -> str:
     for name in names:
         value = getattr(pv, name)
         lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
-        if isinstance(value, ModuleType):
-            lines += [f".. automodule:: {value.__name__}", "   :no-members:", ""]
-            inside = {one: getattr(value, one) for one in dir(value) if not one.startswith("_")}
-            own = {
-                one: what
-                for one, what in inside.items()
-                if getattr(what, "__module__", "").startswith(value.__name__)
-            }
-        else:
-            own = {name: value}
-        home = value.__name__ if isinstance(value, ModuleType) else "packviz"
-        lines += [
-            f".. auto{'class' if isinstance(what, type) else 'function'}:: {home}.{one}\n"
-            for one, what in own.items()
-        ]
+        if not isinstance(value, ModuleType):
+            lines.append(_entry(f"packviz.{name}", value))
+            continue
+        lines += [f".. automodule:: {value.__name__}", "   :no-members:", ""]
+        for inner, part in vars(value).items():
+            if getattr(part, "__module__", "").startswith(value.__name__) and inner[0] != "_":
+                lines.append(_entry(f"{value.__name__}.{inner}", part))
     return "\n".join(lines)
+
+
+def _entry(name: str, value: Any) -> str:
+    return f".. auto{'class' if isinstance(value, type) else 'function'}:: {name}\n"
 
 
 def main(out: str, repository: str = "") -> int:
     """Writes the pages, and runs Sphinx with warnings as errors."""
     source = Path(f"{out}-source").resolve()
     Site(source, repository).write()
-    options = [
-        "-q",
-        "-E",
-        "-W",
-        "--keep-going",
-        "-c",
-        str(DOCS),
-        "-D",
-        f"html_static_path={source / '_static'}",
-    ]
+    static = f"html_static_path={source / '_static'}"
+    options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", static]
     shutil.rmtree(out, ignore_errors=True)
     return sphinx([*options, str(source), out])
 

@@ -44,44 +44,40 @@ class Frames:
         self.places: dict[str, Any] = {}
         self.frames: list[list[str]] = []
         self._frame()
-        found = [place for walk in walks for place in self._walk(walk)]
-        for place, frame in found:
-            *levels, last = [
-                "*" if c not in place else str(v.index(place[c])) for c, v in self.controls.items()
-            ]
-            node = self.places
-            for level in levels:
-                node = node.setdefault(level, {})
-            node[last] = frame
+        settings = [setting for walk in walks for setting in self._walk(walk)]
+        for setting, frame in settings:
+            keys = ["*"] * len(self.controls)
+            for i, (control, values) in enumerate(self.controls.items()):
+                if control in setting:
+                    keys[i] = str(values.index(setting[control]))
+            level = self.places
+            for key in keys[:-1]:
+                level = level.setdefault(key, {})
+            level[keys[-1]] = frame
 
     def _walk(self, walk: Mapping[str, Sequence[Any]]) -> Iterator[tuple[dict[Any, Any], int]]:
         """Yields the settings of a walk that the panel accepts, each with the number of its frame."""
-        found: dict[Any, list[Any]] = {}
+        choices: dict[Any, list[Any]] = {}
         for name, values in walk.items():
-            control = next(
-                (control for control in inputs(self.panel) if control.description == name), None
-            )
-            if control is None:
-                raise ValueError(
-                    f"{type(self.panel).__name__} shows no control {name!r}: correct docs/walks.toml"
-                )
-            found[control] = _values(control, values)
+            named = [control for control in inputs(self.panel) if control.description == name]
+            if not named:
+                panel = type(self.panel).__name__
+                raise ValueError(f"{panel} shows no control {name!r}: correct docs/walks.toml")
+            control = named[0]
+            choices[control] = _values(control, values)
             self.start.setdefault(control, control.value)
-            control.value = found[control][0]
-        for control, values in found.items():
-            known = [*self.controls.get(control, ()), *values]
-            self.controls[control] = (
-                sorted({*known}) if type(known[0]) is int else [*dict.fromkeys(known)]
-            )
-        for values in product(*found.values()):
-            place = dict(zip(found, values, strict=True))
-            for control, value in place.items():
+            control.value = choices[control][0]
+        for control, values in choices.items():
+            known = [*dict.fromkeys([*self.controls.get(control, ()), *values])]
+            self.controls[control] = sorted(known) if type(known[0]) is int else known
+        for values in product(*choices.values()):
+            setting = dict(zip(choices, values, strict=True))
+            for control, value in setting.items():
                 if value in getattr(control, "options", [value]):
                     control.value = value
-            if all(
-                control.value == value for control, value in place.items()
-            ):  # else the panel changed a value
-                yield place, self._frame()
+            # Otherwise, the panel has changed a value.
+            if all(control.value == value for control, value in setting.items()):
+                yield setting, self._frame()
 
     def _frame(self) -> int:
         """Returns the number of the frame that the panel shows now, and adds the frame if it is new."""
@@ -94,24 +90,17 @@ class Frames:
 
     def rest(self) -> str:
         """Returns a line about the states that the panel has only in JupyterLab."""
-        others = [control.description for control in self.offered if control not in self.controls]
-        others += [
-            f"your own {one.description}"
-            for one in self.controls
-            if isinstance(one, widgets.Textarea)
-        ]
-        sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
-        few = any(len(self.controls[control]) <= control.max - control.min for control in sliders)
-        more = (
-            ", ".join(dict.fromkeys(others))
-            + " and " * bool(others and few)
-            + "every value of the sliders" * few
-        )
-        return (
-            f"This page has {len(self.frames)} states of the panel. JupyterLab has more: {more}."
-            if more
-            else ""
-        )
+        more = [control.description for control in self.offered if control not in self.controls]
+        for control, values in self.controls.items():
+            if isinstance(control, widgets.Textarea):
+                more.append(f"your own {control.description}")
+            elif isinstance(control, widgets.IntSlider):
+                if len(values) <= control.max - control.min:
+                    more.append("every value of the sliders")
+        if not more:
+            return ""
+        shown = f"This page has {len(self.frames)} states of the panel. JupyterLab has more"
+        return f"{shown}: {', '.join(dict.fromkeys(more))}."
 
     def script(self, key: str) -> str:
         """Returns the frames as a script, which a page can load even from a file."""

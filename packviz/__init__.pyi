@@ -6,10 +6,10 @@ Type checkers and editors read the public names here. A test compares them with 
 
 from packviz import draw as draw
 from packviz import panels as panels
-from packviz.check.batches import diagnose as diagnose
-from packviz.check.errors import explain_errors as explain_errors
+from packviz.check.diagnose import diagnose as diagnose
+from packviz.check.explain import explain_errors as explain_errors
 from packviz.check.museum import explain as explain
-from packviz.check.states import compare as compare
+from packviz.check.compare import compare as compare
 from packviz.check.static import check_static as check_static
 from packviz.core import batches as batches
 from packviz.core import lengths as lengths

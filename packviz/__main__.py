@@ -3,22 +3,21 @@
 import os
 import signal
 import sys
-from typing import Any
+from types import FrameType
 
 
 def main() -> int:
-    """Runs the command `packviz`. Ctrl-C ends the command without a traceback, even during the first import."""
-    if (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):  # otherwise, the parent process has changed it
+    """Runs the command `packviz`. Ctrl-C ends it without a traceback, even while it is imported."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Otherwise, the parent process has changed it.
         signal.signal(signal.SIGINT, _stop)
     from packviz import cli
 
     return cli.main()
 
 
-def _stop(number: int, frame: Any) -> None:
-    """Ends the program at once, because a KeyboardInterrupt while torch is imported could turn into another error."""
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Ends the program at once: while torch is imported, an exception could become another one."""
     os.write(2, b"packviz: stopped\n")
     os._exit(128 + number)  # the exit status in a shell
 

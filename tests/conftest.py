@@ -51,3 +51,10 @@ def chromium():
     if (found := find_chromium()) is None:
         (pytest.fail if in_ci() else pytest.skip)(how_to_get_it())
     return found
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args, chromium):
+    """Lets pytest-playwright start this machine's browser."""
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    return {**browser_type_launch_args, "executable_path": chromium, "args": flags}

@@ -1,20 +1,18 @@
-"""Writes, checks, tests and runs the notebooks.
+"""Writes, checks and tests the notebooks.
 
-python tools/notebooks.py write [NAME…]              run the sources and write notebooks/ (`make
-notebooks`) python tools/notebooks.py check [NAME…]              find defects without running
-anything (`make check-notebooks`) python tools/notebooks.py test [NAME…]               check the
-notebooks, run them again, and compare every output python tools/notebooks.py run NAME OUT [-p k=v]…
-    run one notebook with papermill, without JupyterLab
+python tools/notebooks.py write [NAME…]   run the sources and write notebooks/ (`make notebooks`)
+python tools/notebooks.py check [NAME…]   find defects without running anything
+python tools/notebooks.py test [NAME…]    check the notebooks, and run them and compare every output
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from nbtools.alternative import describe_pictures
 from nbtools.canonical import dumps, leaks, loads
@@ -27,54 +25,28 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns 1 if there are defects or failures, 2 if the command is wrong, and otherwise 0."""
-    options = _parser().parse_args(arguments)
+    """Runs the command.
+
+    Returns:
+        1 if there are defects or failures, 2 if the command is wrong, and otherwise 0.
+    """
+    parser = argparse.ArgumentParser(
+        prog="notebooks.py", description=(__doc__ or "").split("\n")[0]
+    )
+    commands = {"write": _write, "check": _check, "test": _test}
+    parser.add_argument("command", choices=commands)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="01_why_pack, or 01 (default: all)"
+    )
+    parser.add_argument("--redraw", action="store_true", help="draw every chart again")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the folder of notebooks/")
+    options = parser.parse_args(arguments)
     options.root = options.root.resolve()
     try:
-        return int(options.run(options))
+        return int(commands[options.command](options))
     except SourceError as error:
         print(error, file=sys.stderr)
         return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="notebooks.py", description="Writes, checks, tests and runs the notebooks."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, function, words in (
-        ("write", _write, "run the sources and write the notebooks"),
-        ("check", _check, "list every defect of the stored notebooks without running them"),
-        ("test", _test, "check the stored notebooks, run them again, and compare every output"),
-    ):
-        command = commands.add_parser(name, help=words, description=words)
-        command.add_argument(
-            "names", nargs="*", metavar="NAME", help="01_why_pack, or just 01 (default: all)"
-        )
-        command.set_defaults(run=function)
-    write = commands.choices["write"]
-    write.add_argument(
-        "--redraw", action="store_true", help="draw every chart again, even if it did not change"
-    )
-    run = commands.add_parser("run", help="run one notebook with papermill, without JupyterLab")
-    run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
-    run.add_argument(
-        "out", metavar="OUT", type=Path, help="the notebook file to write, or a folder"
-    )
-    run.add_argument(
-        "-p",
-        dest="pairs",
-        metavar="key=value",
-        action="append",
-        default=[],
-        help="a JSON or YAML value",
-    )
-    run.set_defaults(run=_run)
-    for command in commands.choices.values():
-        command.add_argument(
-            "--root", type=Path, default=ROOT, help="the folder that contains notebooks/"
-        )
-    return parser
 
 
 def _write(options: argparse.Namespace) -> int:
@@ -97,9 +69,20 @@ def _write(options: argparse.Namespace) -> int:
 
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     """Runs one edition, and replaces its file if the notebook has changed. Returns what was done."""
-    old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else None
-    stored = None if options.redraw or old is None else _read(old)
-    new = _made(edition, options.root, stored)
+    old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else ""
+    stored = None
+    with contextlib.suppress(ValueError):
+        stored = None if options.redraw else loads(old)
+    notebook = executed(edition)
+    draw_charts(notebook, stored)
+    problems = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            problems += [f"cell {cell.id}: {leak}" for leak in leaks(cell, options.root)]
+    if problems:
+        raise RunError("\n  ".join(["its outputs depend on this run or machine", *problems]))
+    describe_pictures(notebook)
+    new = dumps(notebook)
     if new == old:
         return "unchanged"
     draft = edition.path.with_suffix(".ipynb.part")
@@ -108,30 +91,11 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     return "written"
 
 
-def _made(edition: Edition, root: Path, stored: Any | None) -> str:
-    notebook = executed(edition)
-    draw_charts(notebook, stored)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    if found := [f"cell {cell.id}: {leak}" for cell in code for leak in leaks(cell, root)]:
-        raise RunError("\n  ".join(["its outputs depend on this run or machine", *found]))
-    describe_pictures(notebook)
-    return dumps(notebook)
-
-
-def _read(text: str) -> Any | None:
-    """Reads the stored notebook; returns None if it cannot be read."""
-    try:
-        return loads(text)
-    except ValueError:
-        return None
-
-
 def _check(options: argparse.Namespace) -> int:
-    found = defects(options.root, options.names)
-    for defect in found:
-        print(defect)
-    print(f"{len(found) or 'no'} defects in the notebooks", file=sys.stderr)
-    return bool(found)
+    problems = defects(options.root, options.names)
+    print(*problems, sep="\n", end="\n" * bool(problems))
+    print(f"{len(problems) or 'no'} defects in the notebooks", file=sys.stderr)
+    return bool(problems)
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -141,21 +105,6 @@ def _test(options: argparse.Namespace) -> int:
     for failure in failures:
         print(failure, file=sys.stderr)
     return bool(failures)
-
-
-def _run(options: argparse.Namespace) -> int:
-    from nbtools.headless import parse_parameters, run
-
-    (source,) = source_files(options.root, [options.name])
-    notebook = source.parent.parent / f"{source.stem}.ipynb"
-    out = options.out / notebook.name if options.out.is_dir() else options.out
-    try:
-        run(notebook, out, parse_parameters(options.pairs))
-    except RunError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"ran {notebook.relative_to(options.root)}; the result is in {out}")
-    return 0
 
 
 if __name__ == "__main__":

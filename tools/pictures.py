@@ -7,14 +7,12 @@ from pathlib import Path
 
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
-from packviz.draw.grids import BANDS
+from packviz.draw.differences import BANDS
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
-_SIGNS, _SHARES = (
-    ("−−−", "−−", "−", "0", "+", "++", "+++"),
-    ("least", "less", "half", "more", "most"),
-)
+_SIGNS = ("−−−", "−−", "−", "0", "+", "++", "+++")
+_SHARES = ("least", "less", "half", "more", "most")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -31,40 +29,31 @@ def colours() -> str:
 
 
 def _colours(theme: str) -> Sheet:
-    own, sheet, y = palette.THEMES[theme], Sheet(theme), 0.0
-    differs = {f"differs, {said}": fill for fill, said in zip(palette.SHADES, BANDS, strict=True)}
-    groups: list[dict[str, str]] = [
-        {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCES)},
-        {f"method: {name}": fill for name, fill in palette.METHODS.items()},
-        {f"a number, {sign}": fill for sign, fill in zip(_SIGNS, palette.SIGNED, strict=True)},
-        {f"a weight, {share}": fill for share, fill in zip(_SHARES, palette.RAMP, strict=True)},
-        {"real, useful": palette.REAL, "padding, wasted work": HATCHED},
-        differs
-        | {
-            "pointed at": own.accent,
-            "wrong": own.wrong,
-            "words": own.text,
-            "axes and notes": own.muted,
-        },
-    ]
-    for group in groups:
-        y += 10
-        for said, fill in group.items():
-            if said.startswith("method"):
-                sheet.line([(8, y + 10), (38, y + 10)], fill, width=2.6, outlined=True)
-            else:
-                sheet.box(8, y + 2, 30, 16, fill)
-            for x, word in (
-                (50, said),
-                (220, f"{own.hatch} on {own.padding}" if fill == HATCHED else fill),
-            ):
-                sheet.text(x, y + 14, word, ink=own.text)
-            y += 22
-    whole = Sheet(theme)
-    whole.box(0, 0, 380, y + 10, own.ground, stroke="")
-    whole.place(sheet, 0, 0)
-    whole.size(380, y + 10)
-    return whole
+    own = palette.THEMES[theme]
+    fills: dict[str, str] = {}
+    for i, fill in enumerate(palette.SEQUENCES):
+        fills[f"sequence {sequence_name(i)}"] = fill
+    for name, fill in palette.METHODS.items():
+        fills[f"method: {name}"] = fill
+    for sign, fill in zip(_SIGNS, palette.SIGNED, strict=True):
+        fills[f"a number, {sign}"] = fill
+    for share, fill in zip(_SHARES, palette.RAMP, strict=True):
+        fills[f"a weight, {share}"] = fill
+    for band, fill in zip(BANDS, palette.SHADES, strict=True):
+        fills[f"differs, {band}"] = fill
+    fills |= {"real, useful": palette.REAL, "padding, wasted work": HATCHED}
+    fills |= {"pointed at": own.accent, "wrong": own.wrong}
+    fills |= {"words": own.text, "axes and notes": own.muted}
+    sheet = Sheet(theme)
+    sheet.box(0, 0, 380, 22 * len(fills) + 20, own.ground, stroke="")
+    for i, (name, fill) in enumerate(fills.items()):
+        y = 10 + 22 * i
+        sheet.box(8, y + 2, 30, 16, fill)
+        sheet.text(50, y + 14, name, ink=own.text)
+        code = f"{own.hatch} on {own.padding}" if fill == HATCHED else fill
+        sheet.text(220, y + 14, code, ink=own.text)
+    sheet.size(380, 22 * len(fills) + 20)
+    return sheet
 
 
 DRAWN: Mapping[str, Callable[[], str]] = {"picture.svg": picture, "palette.svg": colours}

@@ -185,6 +185,10 @@ pv.show(packed, indices=True)
 # %% [markdown]
 # - `sorted_indices`, on the right, says which of your sequences is in each packed row. 0 is a, 1 is b, and so on.
 # - `unsorted_indices`, on the left, says in which packed row each of your sequences is.
+#
+# Sequences of equal length may change places: torch's sort keeps their order only in batches of up to 16. `pv.show` and
+# `pv.Layout` keep it if you give them lengths. For torch's order, give them the packed sequence, as above, or read it
+# with `pv.Layout.from_packed(packed)`.
 
 # %%
 ask("order of h_n")

@@ -63,29 +63,30 @@ assert sums[-1] > 0.85  # at the longest
 ask("nodes after pad")
 
 # %% [markdown]
-# Here are the nodes for four sequences of 5, 4, 2 and 2 steps. The gradient enters on the left.
+# Now count for four sequences of 5, 4, 2 and 2 steps. The table shows what their nodes run in the backward pass.
 
 # %%
 small = profile.count([5, 4, 2, 2], features=8)
 print(small.pad.verdict)
-small.pad.graph()
+small.pad.backward
 
 # %% [markdown]
 # To pad, torch fills a tensor with the padding value and then copies one slice into it for each distinct length. For
-# *one* of these copies, the backward pass needs only one slice of the gradient, which is the solid part of its bar. But
-# `CopySlices` first copies **all** of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero
-# outside its slice. These tensors are then added up. So every distinct length costs a copy of the size of the padded
-# gradient, and a zero-fill and an addition of the size of the packed data.
+# *one* of these copies, the backward pass needs only one slice of the gradient. But the node `CopySlices` first copies
+# **all** of the gradient (`copy_`), and the node `SliceBackward` returns a **whole** packed tensor that is zero outside
+# its slice (`slice_backward`). These tensors are then added up (`add`). So every distinct length costs a copy of the
+# size of the padded gradient, and a zero-fill and an addition of the size of the packed data.
 #
-# (If the line above the picture names a derivative formula, your torch is newer than this page, so trust the counts,
+# (If the line above the table names a derivative formula, your torch is newer than this page, so trust the counts,
 # not the text.)
 #
-# In the panel, first change only *distinct lengths* and then only T.
+# Take 32 sequences. We first change only the number of distinct lengths, and then only T.
 
 # %%
-from packviz.panels import GraphPanel
-
-GraphPanel()
+print(" T   distinct lengths   nodes   written")
+for T, distinct in [(8, 1), (8, 2), (8, 4), (8, 8), (16, 8), (32, 8)]:
+    pad = profile.count(lengths.spread(distinct, 32, T), features=8).pad
+    print(f"{T:2} {distinct:18} {pad.nodes:7} {profile.size(pad.backward.bytes):>9}")
 
 # %% [markdown]
 # The number of nodes depends only on the number of distinct lengths. But `CopySlices` and `SliceBackward` write tensors

@@ -136,14 +136,14 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # %% [markdown]
 # Hatched cells are padding that is computed.
 #
-# *How many* cuts pay off (usually some, but not all) depends on the cost of a call compared with that of a cell. The
-# chart in the panel predicts the time from recorded costs. Move the slider *rectangles* from end to end. Then increase
-# *hidden_size*. Where does the lowest point go, and why?
+# *How many* cuts pay off (usually some, but not all) depends on the cost of a call compared with that of a cell. In the
+# panel, you say how many cells cost as much as a call. Move the slider *rectangles* from end to end. Then make a call
+# dearer. Where does the lowest point go, and why?
 
 # %%
 from packviz.panels import StaircasePanel
 
-panel = StaircasePanel(many=128, longest=256)
+panel = StaircasePanel(sequences=128, longest=256)
 panel
 
 # %% tags=["claims"]
@@ -154,7 +154,8 @@ panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# In a larger RNN, each cell costs more, while a call costs much the same, so more cuts pay off.
+# Every cut adds a call, so the dearer a call is, the fewer cuts pay off. In a larger RNN, each cell costs more, while a
+# call costs much the same. A call is then worth fewer cells, and more cuts pay off.
 #
 # ## Freeze the cell state
 #

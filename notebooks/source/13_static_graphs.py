@@ -23,35 +23,40 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check import networks
+from packviz.check import models
 from packviz.lessons import ask, checks
 
-print(networks.source(networks.ConditionalTagger))
+print(models.source(models.ConditionalTagger))
 ask("conditional packing")
 
 # %%
 torch.manual_seed(0)
 x, equal, lengths = torch.randn(5, 2, 3), torch.tensor([5, 5]), torch.tensor([5, 3])  # x is (T, B, features)
-pv.check_static(networks.ConditionalTagger(), (x, equal))
+pv.check_static(models.ConditionalTagger(), (x, equal))
 
 # %% [markdown]
 # All lengths of the example are equal, so the graph contains only the branch that does not pack. After the end of a
 # shorter sequence, the graph's outputs differ from the model's.
 #
 # `pv.check_static` captures a graph of your module from the example, by default with `torch.jit.trace`. Then it runs
-# both the graph and the module itself on other lengths and compares their results. In the code, `✗` marks the line
-# where Python reads a value of the lengths, because a trace keeps this value forever. If no other lengths can be tried,
-# the verdict is *undecided*.
+# both the graph and the module itself on other inputs and compares their results: on other lengths, on other numbers of
+# time steps, and on other batch sizes. The line below the table is the one that torch warns of. There, Python reads a
+# value of the lengths, and a trace keeps this value forever. If no other lengths can be tried, the verdict is
+# *undecided*.
 #
 # (The model itself is inconsistent, too: if all lengths are equal but shorter than `x`, it does not pack and reads
 # padding.)
 
 # %% tags=["claims"]
-found = pv.check_static(networks.ConditionalTagger(), (x, equal))
+found = pv.check_static(models.ConditionalTagger(), (x, equal))
 assert not found.ok
-assert found.rules[0] == "trace"
-assert pv.check_static(networks.Sorted(), (x, lengths)).ok
-tagger = networks.ConditionalTagger()
+marks = [answer.mark for answer in found.answers["trace"].values()]
+assert marks == ["✗ wrong", "✓", "✓"]
+assert "if lengths.min() == lengths.max():" in found.answers["trace"]["lengths"].where
+padded = pv.check_static(models.TAGGERS["padded"](), (x, lengths), "export").answers["export"]
+assert [padded["lengths"].mark, padded["steps"].mark, padded["batch"].mark] == ["✓", "✗ refused", "✓"]
+assert pv.check_static(models.Sorted(), (x, lengths)).ok
+tagger = models.ConditionalTagger()
 shorter = tagger(x, torch.tensor([3, 3]))[:, 1]
 assert torch.allclose(shorter[:3], tagger(x, lengths)[:3, 1], atol=1e-6)  # in both, it has 3 steps
 assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
@@ -184,55 +189,50 @@ ask("a size that varies")
 
 # %% [markdown]
 # A tensor whose size depends on the lengths may be passed only to an RNN or `pad_packed_sequence`, because there the
-# compiler can substitute a padded tensor. `pv.check_static` runs your model with several lengths and compares all
-# sizes, so it finds other uses. It marks them with `!`, not `✗`, because it has not tried such a compiler.
+# compiler can substitute a padded tensor. `pv.check_static` runs your model with two lists of lengths and compares all
+# other sizes. It marks a difference with `!`, not `✗`, because it has not tried such a compiler.
 #
-# In the panel, choose a network or type a `forward`. Try using `packed.batch_sizes`, or return `len(packed.data)`.
+# Here are the six models of the guide. Which of them does its compiler reject?
 
 # %%
-from packviz.panels import StaticPanel
-
-StaticPanel("PackedSequence used by max")
-
-# %% tags=["claims"]
-typed = StaticPanel()
-typed.code.value = """\
-def forward(self, x, lengths):
-    packed = pack_padded_sequence(x, lengths)
-    mask = torch.arange(5) < packed.batch_sizes.max()
-    packed = packed._replace(data=self.before(packed.data))
-    return self.lstm(packed)[1]
-"""
-assert typed.result.rules == ["size", "size"]
+sizes = {"FixedLength": pv.check_static(models.FixedLength(), [x]).size}
+for model in models.GUIDE[1:]:
+    sizes[model.__name__] = pv.check_static(model(), (x, lengths)).size
+for name, place in sizes.items():
+    print(f"{name:12}", f"! {place}" if place else "✓ all sizes are fixed")
 
 # %% tags=["claims"]
-rules = {network: pv.check_static(network(), (x, lengths)).rules for network in networks.GUIDE[1:]}
-assert rules == {
-    networks.Sorted: ["total_length"],
-    networks.Unsorted: ["unsorted", "total_length"],
-    networks.FinalStates: [],
-    networks.Returned: ["size"],
-    networks.UsedByMax: ["size"],
-}
+assert [name for name, place in sizes.items() if place] == ["Returned", "UsedByMax"]
+
+
+class Sized(models.ExampleModel):
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths)
+        packed = packed._replace(data=self.before(packed.data))
+        return self.lstm(packed)[1]
+
+
+assert "self.before(packed.data)" in pv.check_static(Sized(), (x, lengths)).size
 
 # %% [markdown]
 # The guide says that you should pad before you take a maximum over time. But the padding is 0, so if all outputs are
 # negative, the maximum is 0. Mask the padding with a value that cannot be the maximum:
 
 # %%
-print(networks.source(networks.MaxOfPadded))
-print(pv.check_static(networks.MaxOfPadded(), (x, lengths)).headline)
+print(models.source(models.MaxOfPadded))
+pv.check_static(models.MaxOfPadded(), (x, lengths))
 
 # %% tags=["claims"]
-lstm = networks.UsedByMax().lstm
+lstm = models.UsedByMax().lstm
 with torch.no_grad():
     lstm.bias_hh_l0[14:21] = -9  # the cell input: every output becomes negative
 result, _ = lstm(pack_padded_sequence(x, lengths))
 assert pad_packed_sequence(result)[0].max() == 0 > result.data.max()
-network = networks.MaxOfPadded()
-network.lstm = lstm
-assert network(x, lengths) == result.data.max()
-assert not pv.check_static(network, (x, lengths))
+model = models.MaxOfPadded()
+model.lstm = lstm
+assert model(x, lengths) == result.data.max()
+assert pv.check_static(model, (x, lengths)).ok
+assert not pv.check_static(model, (x, lengths)).size
 for n in ([5, 5], [5, 3], [5, 1]):
     assert pv.flops(lstm, n).padded == pv.flops(lstm, [5, 5]).packed
 
@@ -248,12 +248,12 @@ for n in ([5, 5], [5, 3], [5, 1]):
 #
 # ## Exercise
 #
-# This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`, with all `T`
+# This model returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`, with all `T`
 # time steps of `x` and zeros after the end of each sequence.
 
 
 # %% tags=["exercise"]
-class MyNetwork(networks.Network):
+class MyModel(models.ExampleModel):
     def forward(self, x, lengths):
         packed = pack_padded_sequence(x, lengths)
         output, _ = self.lstm(packed)
@@ -263,7 +263,7 @@ class MyNetwork(networks.Network):
         return output
 
 
-checks.repaired_network(MyNetwork)
+checks.repaired_network(MyModel)
 
 # %% [markdown]
 # ## You can now

@@ -308,7 +308,7 @@ assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 #   document](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask is the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
 #
-# Two more follow. `museum.exhibit` prints torch's message, the cause and the fix.
+# Two more follow. `museum.entry` prints torch's message, the cause and the fix.
 #
 # ### 1. cu_seqlens without its 0
 #
@@ -317,7 +317,7 @@ assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 # %%
 from packviz.check import museum
 
-with museum.exhibit("cu_seqlens without its 0") as attempt:
+with museum.entry("cu_seqlens without its 0") as attempt:
     nested = attempt(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
 
 # %% tags=["claims"]
@@ -332,7 +332,7 @@ def boundaries(positions):
     return [*(positions == 0).nonzero().flatten().tolist(), len(positions)]
 
 
-with museum.exhibit("No boundaries between documents") as attempt:
+with museum.entry("No boundaries between documents") as attempt:
     attempt(boundaries, torch.arange(10))  # read from positions that run on
 
 # %% tags=["claims"]

@@ -9,7 +9,7 @@
 # - check a batch for mistakes that raise no error,
 # - repair each mistake.
 #
-# Time: as long as you like. A search takes a minute, and an exhibit takes two.
+# Time: as long as you like. A search takes a minute, and an entry takes two.
 #
 # ## Search by error message
 #
@@ -40,17 +40,17 @@ for text in seen:
     print(f"{text}\n    {found[0].heading} (sure: {found.sure})")
 
 # %% tags=["claims"]
-assert search.found[0].name == "Lengths on the GPU"
-assert search.found.sure
+assert search.matches[0].name == "Lengths on the GPU"
+assert search.matches.sure
 assert not pv.explain("IndexError: index out of range in self").sure
 assert not pv.explain("KeyError: 'foo'")
 assert pv.explain("is h_n in my order?")[0].name == "Outputs and h_n are in your order"
 assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that does not take a PackedSequence"
 
 # %% [markdown]
-# ## The exhibits on this page
+# ## The entries on this page
 #
-# The search also knows some mistakes that have no exhibit here.
+# The search also knows some mistakes that have no entry here.
 #
 # | wrong results without an error | errors | surprises that are not mistakes |
 # |---|---|---|
@@ -90,7 +90,7 @@ def make(lengths):
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
-# If packing raises an error, `pv.explain_errors` adds a note to it, with the arguments, the cause and the fix:
+# If packing raises an error, `pv.explain_errors` adds a note to it, with the cause and the fix:
 
 # %%
 try:
@@ -110,8 +110,8 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # torch accepts each of these mistakes without an error, but does not compute what you meant. If another form of the
 # mistake raises an error, its message is listed as *also met*.
 #
-# Run the cells above once and then any exhibit. The code inside `with museum.exhibit(…)` makes a mistake. Below it, you
-# see torch's message, the cause, the fix, and where people have asked about it. If an exhibit makes several calls, each
+# Run the cells above once and then any entry. The code inside `with museum.entry(…)` makes a mistake. Below it, you
+# see torch's message, the cause, the fix, and where people have asked about it. If an entry makes several calls, each
 # is written `attempt(f, x)` instead of `f(x)`, and torch's messages follow in the order of the calls. Misplaced cells
 # have a red frame. The solutions notebook checks that every fix works.
 
@@ -124,7 +124,7 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %%
 lengths = [6, 2, 4, 1, 5, 3]
 x = make(lengths)  # (B, T) = (6, 6)
-with museum.exhibit("Batch and time swapped") as attempt:
+with museum.entry("Batch and time swapped") as attempt:
     attempt(pack_padded_sequence, torch.zeros(2, 5), [2, 1], enforce_sorted=False)  # 2 of 5 columns
     attempt(pack_padded_sequence, x, lengths, enforce_sorted=False)
 
@@ -144,7 +144,7 @@ assert not pv.diagnose(x, lengths, batch_first=True)
 lengths = [4, 3, 1, 1]
 x = make(lengths)  # (B, T) = (4, 4)
 packed = pack_padded_sequence(x, lengths, batch_first=True)
-with museum.exhibit("Unpacked without batch_first"):
+with museum.entry("Unpacked without batch_first"):
     output, _ = pad_packed_sequence(packed)
 
 pv.draw.Aligned.of(output, lengths, title="output, read as (B, T)", batch_first=True, like=x)
@@ -160,7 +160,7 @@ assert torch.equal(pad_packed_sequence(packed, batch_first=True)[0], x)
 
 # %%
 x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
-with museum.exhibit("Lengths too short"):
+with museum.entry("Lengths too short"):
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 print(f"\n{pv.diagnose(x, lengths, batch_first=True)[0]}")
@@ -182,7 +182,7 @@ assert not pv.diagnose(x[:, :4], lengths, batch_first=True)  # cut on purpose
 
 # %%
 x, before = make([5, 4, 3]), torch.tensor([10, 7, 5])
-with museum.exhibit("Fractional lengths"):
+with museum.entry("Fractional lengths"):
     packed = pack_padded_sequence(x, before / 2, batch_first=True)  # 5, 3.5, 2.5
 
 _, taken = pad_packed_sequence(packed)
@@ -203,7 +203,7 @@ assert (share * 22).round().long().tolist() == [22, 15]
 
 # %%
 x = make([5, 3, 2])
-with museum.exhibit("Too few lengths"):
+with museum.entry("Too few lengths"):
     packed = pack_padded_sequence(x, [5, 3], batch_first=True, enforce_sorted=False)
 
 output, _ = pad_packed_sequence(packed, batch_first=True)
@@ -224,7 +224,7 @@ assert pack_padded_sequence(x, [5, 3, 2], batch_first=True).batch_sizes[0] == 3
 # %%
 x, lengths = torch.nn.functional.pad(make([5, 3, 2]), (0, 3)), [5, 3, 2]
 packed = pack_padded_sequence(x, lengths, batch_first=True)
-with museum.exhibit("Unpacked without total_length"):
+with museum.entry("Unpacked without total_length"):
     output, _ = pad_packed_sequence(packed, batch_first=True)
 
 print(f"\nx {tuple(x.shape)}, output {tuple(output.shape)}")
@@ -243,7 +243,7 @@ assert pv.diagnose(x, lengths, batch_first=True).rules == ["narrower when unpack
 # %%
 x, lengths = make([2, 5, 3]), [2, 5, 3]
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-with museum.exhibit("Order lost in a hand-built PackedSequence"):
+with museum.entry("Order lost in a hand-built PackedSequence"):
     by_hand = PackedSequence(2 * packed.data, packed.batch_sizes)
 
 output, _ = pad_packed_sequence(by_hand, batch_first=True)
@@ -266,7 +266,7 @@ x, lengths = make([2, 5, 3]), [2, 5, 3]
 packed = pack_padded_sequence(x.unsqueeze(2), lengths, batch_first=True, enforce_sorted=False)
 torch.manual_seed(0)
 gru, h_0 = torch.nn.GRU(1, 4), torch.randn(1, 6, 4)
-with museum.exhibit("Too many rows in h_0"):
+with museum.entry("Too many rows in h_0"):
     _, h_n = gru(packed, h_0)
 
 print(f"\nh_0 {tuple(h_0.shape)}, h_n {tuple(h_n.shape)}")
@@ -284,7 +284,7 @@ assert not pv.diagnose(x, lengths, batch_first=True, hx=h_0[:, :3])
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
 gru = torch.nn.GRU(1, 4, num_layers=2)
-with museum.exhibit("GRU state unpacked into h and c"):
+with museum.entry("GRU state unpacked into h and c"):
     output, (h, c) = gru(packed)
 
 _, h_n = gru(packed)
@@ -304,7 +304,7 @@ assert torch.equal(torch.stack([h, c]), h_n)
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
-with museum.exhibit("Lengths greater than T") as attempt:
+with museum.entry("Lengths greater than T") as attempt:
     packed = attempt(pack_padded_sequence, x.unsqueeze(2), lengths)
     attempt(torch.nn.GRU(1, 4), packed)
     attempt(pad_packed_sequence, packed)
@@ -326,7 +326,7 @@ assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 
 # %%
 x, lengths = make([3, 5, 2]), [3, 5, 2]
-with museum.exhibit("Lengths not sorted"):
+with museum.entry("Lengths not sorted"):
     pack_padded_sequence(x, lengths, batch_first=True)
 
 # %% tags=["claims"]
@@ -337,12 +337,12 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# Exhibits 12 and 13 are about GPUs. Here, torch's `meta` device stands in for one. Meta tensors have no values, and
+# Entries 12 and 13 are about GPUs. Here, torch's `meta` device stands in for one. Meta tensors have no values, and
 # torch does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
 x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
-with museum.exhibit("Lengths on the GPU"):
+with museum.entry("Lengths on the GPU"):
     pack_padded_sequence(x, lengths.to("meta"), batch_first=True)
 
 # %% tags=["claims"]
@@ -358,7 +358,7 @@ assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True).to("meta")
 output, lengths = pad_packed_sequence(packed, batch_first=True)
-with museum.exhibit("Tensors on two devices"):
+with museum.entry("Tensors on two devices"):
     output * pv.real_mask(lengths)
 
 print(f"\noutput on {output.device}, lengths on {lengths.device}")
@@ -374,7 +374,7 @@ assert (output * mask).device == output.device
 
 # %%
 x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
-with museum.exhibit("An empty sequence"):
+with museum.entry("An empty sequence"):
     pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 pv.draw.Aligned.of(x, pv.real_mask(lengths), title="b has no step to pack", batch_first=True)
@@ -395,7 +395,7 @@ assert pv.diagnose(x, lengths, batch_first=True).rules == ["empty sequence"]
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
 gru, h_0 = torch.nn.GRU(1, 4, batch_first=True), torch.zeros(3, 1, 4)  # (B, layers, H)
-with museum.exhibit("Initial state given batch first"):
+with museum.entry("Initial state given batch first"):
     gru(packed, h_0)
 
 # %% tags=["claims"]
@@ -411,7 +411,7 @@ assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
 # %%
 x, lengths = make([5, 4, 3, 2]), [5, 4, 3, 2]
 shares = [pack_padded_sequence(x[i : i + 2], lengths[i : i + 2], batch_first=True) for i in (0, 2)]
-with museum.exhibit("Workers pad to different widths") as attempt:
+with museum.entry("Workers pad to different widths") as attempt:
     attempt(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
     attempt(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
 
@@ -426,7 +426,7 @@ assert torch.equal(torch.cat(outputs), x)
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True)
-with museum.exhibit("A PackedSequence has no size or shape") as attempt:
+with museum.entry("A PackedSequence has no size or shape") as attempt:
     attempt(lambda: packed.size())
     attempt(lambda: packed.shape)
     attempt(lambda: packed[:, -1])
@@ -444,14 +444,14 @@ assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)
 
 # %%
 packed = pack_padded_sequence(make([2, 5, 3]), [2, 5, 3], batch_first=True, enforce_sorted=False)
-with museum.exhibit("A layer that does not take a PackedSequence") as attempt:
+with museum.entry("A layer that does not take a PackedSequence") as attempt:
     for layer in (torch.sigmoid, torch.nn.Linear(1, 4), torch.nn.Dropout()):
         attempt(layer, packed)
 
 # %% tags=["claims"]
 packed = packed._replace(data=torch.relu(packed.data - 22))
 output, lengths = pad_packed_sequence(packed, batch_first=True)
-assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 7
+assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: entry 7
 assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
 
 # %% [markdown]
@@ -468,7 +468,7 @@ def network(x):
     return gru(pack_padded_sequence(x, [5, 3, 2], batch_first=True))[1]
 
 
-with museum.exhibit("Compiling a packed RNN with fullgraph") as attempt:
+with museum.entry("Compiling a packed RNN with fullgraph") as attempt:
     attempt(torch.compile(network, fullgraph=True, backend="eager"), x)
     attempt(torch.compile(gru, fullgraph=True, backend="eager"), x)
     h_n = attempt(torch.compile(network, backend="eager"), x)
@@ -493,7 +493,7 @@ class Half(torch.nn.Module):
 
 
 x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
-with museum.exhibit("ONNX export without unpacking"):
+with museum.entry("ONNX export without unpacking"):
     torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
 
 print(f"\nThe model returns {Half()(x, lengths).int().tolist()}, but not whose numbers these are.")
@@ -518,7 +518,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
-with museum.exhibit("batch_sizes are not lengths"):
+with museum.entry("batch_sizes are not lengths"):
     sizes = packed.batch_sizes.tolist()
 
 print(f"\nbatch_sizes {sizes}, lengths {pad_packed_sequence(packed)[1].tolist()}")
@@ -540,7 +540,7 @@ torch.manual_seed(0)
 x, gru = torch.randn(3, 5, 2), torch.nn.GRU(2, 4, bidirectional=True, batch_first=True)
 packed_output, h_n = gru(pack_padded_sequence(x, lengths, batch_first=True))
 output, _ = pad_packed_sequence(packed_output, batch_first=True)
-with museum.exhibit("The last output is not h_n"):
+with museum.entry("The last output is not h_n"):
     last = output[range(3), [4, 2, 1]]  # step len − 1
 
 print(f"\nEqual to h_n: forward {torch.equal(last[:, :4], h_n[0])}, reverse {torch.equal(last[:, 4:], h_n[1])}")
@@ -562,7 +562,7 @@ assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules 
 torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
 gru = torch.nn.GRU(2, 4, bidirectional=True, batch_first=True).double()
-with museum.exhibit("Padding changes bidirectional outputs"):
+with museum.entry("Padding changes bidirectional outputs"):
     other = x.masked_fill(~pv.real_mask(lengths).unsqueeze(2), 99.0)
 
 comparison = pv.compare(gru, other, lengths, gradients=False)
@@ -583,7 +583,7 @@ assert not comparison.agrees.outputs_reverse
 torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
 gru = torch.nn.GRU(2, 4, batch_first=True).double()
-with museum.exhibit("One-directional outputs do not need packing"):
+with museum.entry("One-directional outputs do not need packing"):
     comparison = pv.compare(gru, x, lengths, gradients=False)
 
 comparison
@@ -603,7 +603,7 @@ torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2), [2, 5, 3]
 gru = torch.nn.GRU(2, 4, batch_first=True)
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-with museum.exhibit("Outputs and h_n are in your order"):
+with museum.entry("Outputs and h_n are in your order"):
     output, h_n = gru(packed)
 
 _, alone = gru(x[:1, :2])  # a by itself
@@ -624,7 +624,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %%
 from packviz.count import profile
 
-with museum.exhibit("Slower when packed"):
+with museum.entry("Slower when packed"):
     equal, different = profile.count([8] * 8), profile.count([8, 7, 6, 5, 4, 3, 2, 1])
 
 print(f"\n{equal.pad.nodes} autograd nodes with eight equal lengths, {different.pad.nodes} with eight different ones")
@@ -635,7 +635,7 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"There is no error, so it is right."** Exhibits 1 to 9 give wrong results without an error. Draw one batch with
+# - **"There is no error, so it is right."** Entries 1 to 9 give wrong results without an error. Draw one batch with
 #   `pv.show` before you train.
 # - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and says what the data cannot
 #   show. Give it the batch as it was padded, before any layer changes the padding.
@@ -662,7 +662,7 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # `(x, lengths, batch_first)` for each batch, and see whether `pv.diagnose` agrees with you.
 
 # %%
-from packviz.lessons.checks.mistakes import spoilt_batches
+from packviz.lessons.checks import spoilt_batches
 
 one, two, three = spoilt_batches()
 pv.show(*one)

@@ -1,282 +1,170 @@
-"""Captures a network with one of torch's compilers, and compares the captured network with the original."""
+"""Captures a model with one of torch's compilers or exporters, so that the capture can be run."""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from packviz.check.trials import (
-    Leaf,
-    Reading,
-    Runner,
-    Trial,
-    axes,
-    difference,
-    leaves,
-    mapped,
-    replaced,
-    tensors,
-)
-from packviz.core.quiet import quiet
-from packviz.core.validation import kind_of
+Capture = Callable[[Sequence[Any]], Sequence[Any]]
+"""A captured model, which maps the inputs to the leaves of the result."""
+_Graph = Callable[..., Sequence[Any]]
+_Shapes = tuple[dict[int, Any], ...]
+
+BACKENDS = ("trace", "export", "compile", "onnx", "onnx_legacy")
+"""`torch.jit.trace`, `torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters."""
 
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
-Inputs = Mapping[str, Any]
-Answer = Callable[[Inputs], list[Leaf]]
-Axes = Mapping[str, Mapping[int, int]]
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns a copy of a nested value in which `change` has replaced every leaf, in order.
+
+    Mappings, lists, tuples and dataclasses have parts. Any other object is a leaf, and so is a
+    list or a tuple of whole numbers.
+    """
+    if isinstance(value, Mapping):
+        return {key: mapped(part, change) for key, part in value.items()}
+    if type(value) is not torch.Size and isinstance(value, (list, tuple)) and not is_list(value):
+        parts = [mapped(part, change) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **mapped(named, change))
+    return change(value)
 
 
-class Captured(NamedTuple):
-    """The result of trying one backend on a network.
+def leaves(value: Any) -> list[Any]:
+    """Returns the leaves of a nested value, in order (see `mapped`)."""
+    result: list[Any] = []
+    mapped(value, result.append)
+    return result
 
-    Attributes:
-        backend: one of `BACKENDS`.
-        takes: whether the backend accepts the network; `None` if the backend could not be tried in
-            this environment.
-        same: whether the captured network gives the same results as the original on all inputs that
-            were tried, apart from an empty sequence for which it raises an error.
-        difference: the largest difference between the two results; infinite if their number or
-            their shapes differ, or if the captured network raises an error.
-        trial: the name of the inputs that show the largest difference, such as `lengths [5, 3]`.
-        message: the text of the error, or a description of the output that differs.
-        error: the error that the backend or the captured network raised; `None` if neither raised
-            one.
+
+def numbers(output: Any) -> list[Any]:
+    """Returns the leaves of a model's result that are tensors, arrays or numbers."""
+    kinds = (Tensor, np.ndarray, int, float, complex, list, tuple)
+    return [leaf for leaf in leaves(output) if isinstance(leaf, kinds)]
+
+
+def is_list(value: Any) -> bool:
+    """Returns whether a value is a list or a tuple of whole numbers."""
+    return type(value) in (list, tuple) and bool(value) and all(type(n) is int for n in value)
+
+
+class _Flat(nn.Module):
+    """A model that takes and returns only tensors, because graphs take and return nothing else.
+
+    Its other inputs keep the values of the example.
     """
 
-    backend: str
-    takes: bool | None
-    same: bool = False
-    difference: float = 0.0
-    trial: str = ""
-    message: str = ""
-    error: Exception | None = None
+    def __init__(self, model: nn.Module, inputs: Sequence[Any]) -> None:
+        super().__init__()
+        self.model = model
+        self._inputs = inputs
 
-    @property
-    def cells(self) -> list[str]:
-        """A row of a table: backend, acceptance, agreement, largest difference, and the inputs that show it."""
-        if not self.takes:
-            return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
-        if self.same:
-            return [self.backend, "✓ yes", "✓ yes", "", ""]
-        amount = (
-            "raises"
-            if self.error
-            else "shape"
-            if " shape " in self.message
-            else f"{self.difference:.2g}"
-        )
-        return [self.backend, "✓ yes", "✗ no", amount, self.trial]
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        given = iter(tensors)
+        inputs = mapped(self._inputs, lambda x: next(given) if isinstance(x, Tensor) else x)
+        return tuple(map(torch.as_tensor, numbers(self.model(*inputs))))
 
 
-def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
-    """Wraps the network in a module that takes only tensors, because a trace and an ONNX file can
-    take nothing else.
-
-    The module returns its tensors, and then the output itself, which torch may reject because it
-    contains a `None`.
-
-    Returns:
-        The module, the names of its inputs, and a function that names its outputs and adds the
-        network's outputs that are not tensors.
-    """
-    names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
-    gave: list[Leaf] = []  # this is not an attribute, because torch.export resets attributes
-
-    class Flat(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = run.module
-
-        def forward(self, *given: Tensor) -> Any:
-            call.arguments.update(replaced(call.arguments, dict(zip(names, given, strict=False))))
-            gave[:] = leaves({"output": (output := run.forward(call))})
-            return (
-                *(leaf for _, leaf in gave if isinstance(leaf, Tensor)),
-                torch.zeros(()),
-            ), output
-
-    def named(outputs: Any) -> list[Leaf]:
-        given = iter(outputs)
-        return [(name, next(given) if isinstance(leaf, Tensor) else leaf) for name, leaf in gave]
-
-    return Flat().eval(), names, named
-
-
-def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
-    if sys.version_info >= (3, 14):
-        raise ImportError(
-            "torch.jit.trace is deprecated and does not support Python 3.14; choose another backend"
-        )
-
-    def capture(call: Any) -> Any:
-        given = tuple(tensors(call.arguments))
-        flat, _, named = _flat(run, call)
-        return torch.jit.trace(flat, given, check_trace=False, strict=False), named  # type: ignore[no-untyped-call]
-
-    graph, named = run(inputs, capture)
-    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments)))[0])
-
-
-def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
-    def capture(call: Any) -> Any:
-        names = [*run.signature.parameters]
-        shapes = {
-            name: mapped(name, value, partial(_dynamic, at))
-            for name, value in call.arguments.items()
-        }
-        given = cast(
-            Any,
-            {"dynamic_shapes": {name: shapes[name] for name in names if name in shapes}}
-            if at
-            else {},
-        )
-        return torch.export.export(run.module, call.args, call.kwargs, **given).module()
-
-    program = run(inputs, capture)
-    return lambda other: leaves(
-        {"output": run(other, lambda call: program(*call.args, **call.kwargs))}
-    )
-
-
-def _dynamic(at: Axes, name: str, leaf: Any) -> Any:
-    return (
-        dict.fromkeys(at.get(name, ()), torch.export.Dim.AUTO) if isinstance(leaf, Tensor) else None
-    )
-
-
-def compiled(
-    run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True
-) -> Answer:
-    """Compiles the network with `torch.compile`, by default with a backend that needs no C++ compiler."""
-    torch.compiler.reset()
-    made = torch.compile(
-        run.module, backend=backend, fullgraph=fullgraph, dynamic=True if at else None
-    )
-
-    def captured(other: Inputs) -> list[Leaf]:
-        return leaves({"output": run(other, lambda call: made(*call.args, **call.kwargs))})
-
-    captured(inputs)
-    return captured
-
-
-def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
-    try:  # torch's own message about a missing package is less clear
-        *_, onnxruntime = map(
-            import_module, [*["onnxscript"] * (not legacy), "onnx", "onnxruntime"]
-        )
-    except ImportError as error:
-        install = "python -m pip install onnx onnxruntime onnxscript"
-        raise ImportError(
-            f"{error.name} is not installed; run {install}", name=error.name
-        ) from error
-    file = io.BytesIO()
-
-    def capture(call: Any) -> Callable[[Any], list[Leaf]]:
-        given = tuple(tensors(call.arguments))
-        flat, leaf_names, named = _flat(run, call)
-        names = [f"x{i}" for i in range(len(given))]
-        if legacy:
-            shapes: Any = {
-                name: [*at.get(leaf, ())] for name, leaf in zip(names, leaf_names, strict=True)
-            }
-            torch.onnx.export(
-                flat, given, cast(Any, file), dynamo=False, input_names=names, dynamic_axes=shapes
-            )
-        else:
-            shapes = (tuple(map(partial(_dynamic, at), leaf_names, given)),) if at else None
-            made: Any = torch.onnx.export(
-                flat, given, dynamo=True, verbose=False, input_names=names, dynamic_shapes=shapes
-            )
-            file.write(made.model_proto.SerializeToString())
-        return named
-
-    named: Callable[[Any], list[Leaf]] = run(inputs, capture)
-    session = onnxruntime.InferenceSession(file.getvalue())
-    known = [
-        one.name for one in session.get_inputs()
-    ]  # the file leaves out inputs that the network does not read
-
-    def captured(other: Inputs) -> list[Leaf]:
-        feed = {f"x{i}": one.detach().cpu().numpy() for i, one in enumerate(tensors(other))}
-        return named(map(torch.from_numpy, session.run(None, {name: feed[name] for name in known})))
-
-    return captured
-
-
-BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
-    "trace": _trace,
-    "export": _export,
-    "compile": compiled,
-    "onnx": partial(_onnx, False),
-    "onnx_legacy": partial(_onnx, True),
-}
-"""The functions that capture a network, by the name of the backend: `torch.jit.trace`,
-`torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters. ONNX Runtime runs the
-exported files."""
-
-
-def judged(
-    backend: str,
-    run: Runner,
-    tried: list[Trial],
-    varied: list[Reading],
-    dynamic: bool = False,
-    capture: Callable[[Runner, Inputs, Axes], Answer] | None = None,
-) -> Captured:
-    """Captures the network on the first trial, and compares it with the original on all trials.
+def captured(
+    backend: str, model: nn.Module, inputs: Sequence[Any], axes: Mapping[int, Sequence[int]]
+) -> Capture:
+    """Captures a model on example inputs.
 
     Args:
         backend: one of `BACKENDS`.
-        run: the `Runner` of the network.
-        tried: the inputs to try, with the network's results for them.
-        varied: the `Reading` of each input that contains lengths.
-        dynamic: whether to capture for other batch sizes and numbers of time steps, too.
-        capture: the function that captures the network. Defaults to the backend's function in
-            `BACKENDS`.
+        model: a model in eval mode.
+        inputs: the positional arguments of the model, which may be nested.
+        axes: the axes that may have other sizes, by the number of the leaf.
+
+    Raises:
+        ImportError: the backend cannot be used in this environment.
+        Exception: the backend rejects the model.
     """
-    inputs, names = tried[0].inputs, {one.name for one in varied}
-    fixed = [
-        leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)
-    ]
-    if fixed and backend not in ("export", "compile"):
-        name, kind = fixed[0][0], kind_of(fixed[0][1])
-        return Captured(
-            backend, False, message=f"it takes only tensors, but {name} is {kind}; give a tensor"
+    if backend == "compile":
+        torch.compiler.reset()
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        compiled(*inputs)
+        return lambda other: numbers(compiled(*other))
+    numbered = [(i, leaf) for i, leaf in enumerate(leaves(inputs)) if isinstance(leaf, Tensor)]
+    shapes = tuple(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO) for i, _ in numbered)
+    tensors = tuple(leaf for _, leaf in numbered)
+    capture = {"trace": _trace, "export": _export}.get(backend, _onnx)
+    graph = capture(_Flat(model, inputs), tensors, shapes, backend == "onnx_legacy")
+    return lambda other: graph(*(leaf for leaf in leaves(other) if isinstance(leaf, Tensor)))
+
+
+def _trace(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Graph:
+    if sys.version_info >= (3, 14):
+        raise ImportError("torch.jit.trace does not support Python 3.14; choose another backend")
+    trace: _Graph = torch.jit.trace
+    graph: Any = trace(flat, tensors, check_trace=False, strict=False)
+    return graph  # type: ignore[no-any-return]
+
+
+def _export(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Graph:
+    return torch.export.export(flat, tensors, dynamic_shapes=(shapes,)).module()
+
+
+def _onnx(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Graph:
+    try:
+        import_module("onnx" if legacy else "onnxscript")
+        runtime = import_module("onnxruntime")
+    except ImportError as error:  # torch's own message about a missing package is less clear
+        install = "python -m pip install onnx onnxruntime onnxscript"
+        raise ImportError(f"{error.name} is not installed; run {install}") from error
+    names = [f"x{i}" for i in range(len(tensors))]
+    export: Callable[..., Any] = torch.onnx.export
+    file = io.BytesIO()
+    if legacy:
+        axes = {name: [*shape] for name, shape in zip(names, shapes, strict=True)}
+        export(flat, tensors, file, dynamo=False, input_names=names, dynamic_axes=axes)
+    else:
+        options = {"verbose": False, "dynamic_shapes": (shapes,)}
+        program = export(flat, tensors, dynamo=True, input_names=names, **options)
+        file.write(program.model_proto.SerializeToString())
+    session = runtime.InferenceSession(file.getvalue())
+    # The file leaves out the inputs that the model does not read.
+    known = {given.name for given in session.get_inputs()}
+
+    def run(*other: Tensor) -> Sequence[Any]:
+        named = zip(names, other, strict=True)
+        result: Sequence[Any] = session.run(
+            None, {k: x.cpu().numpy() for k, x in named if k in known}
         )
-    result = Captured(backend, True, True)
-    with quiet(), cast(Any, torch.jit).optimized_execution(False):
-        try:
-            captured = (capture or BACKENDS[backend])(
-                run, inputs, axes(inputs, varied) if dynamic else {}
-            )
-        except ImportError as error:
-            return Captured(backend, None, message=str(error))
-        except Exception as error:
-            return Captured(backend, False, message=first_line(error), error=error)
-        for trial in tried:
-            problem = None
-            try:
-                size, message = difference(
-                    trial.outputs, captured(trial.inputs), 1e-4 if "onnx" in backend else 1e-5
-                )
-            except Exception as error:
-                size, message, problem = float("inf"), f"raises {first_line(error)}", error
-            if size > result.difference and (
-                result.same or not trial.empty
-            ):  # other lengths are more telling
-                same = trial.empty and problem is not None
-                result = Captured(backend, True, same, size, trial.name, message, problem)
-    return result
+        return result
+
+    return run
+
+
+def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float = 1e-5) -> str:
+    """Describes the first difference between two lists of leaves; empty if they agree.
+
+    Two leaves agree if they differ by at most `tolerance` times the largest number of the first.
+    """
+    if len(expected) != len(result):
+        return f"gives {len(result)} results instead of {len(expected)}"
+    for i, (first, second) in enumerate(zip(expected, result, strict=True), 1):
+        a, b = (
+            torch.as_tensor(leaf).detach().cpu().to(torch.complex128) for leaf in (first, second)
+        )
+        if a.shape != b.shape:
+            return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
+        size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0
+        if not torch.allclose(b, a, 0, float(tolerance * size), equal_nan=True):
+            return f"gives result {i} that differs by {(a - b).abs().max():.2g}"
+    return ""
 
 
 def first_line(error: BaseException) -> str:
@@ -287,10 +175,8 @@ def first_line(error: BaseException) -> str:
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
     text = _ANSI.sub("", str(error))
-    text = (
-        text.rpartition("\nRuntimeError: ")[2] if "TorchScript interpreter" in text else text
-    )  # after a traceback
-    line = next(iter(text.splitlines()), "")
-    line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
+    if "TorchScript interpreter" in text:  # a traceback comes first
+        text = text.rpartition("\nRuntimeError: ")[2]
+    line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", text.partition("\n")[0])
     message = f"{type(error).__name__}: {line}"
     return message if len(message) <= 150 else f"{message[:149]}…"

@@ -1,4 +1,4 @@
-"""Presents what a check of a model or a batch has found, as text and as a picture. This module does not need torch."""
+"""Presents what a check of a batch has found, as text and as a picture, without torch."""
 
 from __future__ import annotations
 
@@ -58,22 +58,21 @@ class Finding(HasText):
 
     def details(self) -> list[str]:
         """Returns the finding without its headline, in lines of at most 106 characters."""
-        whole = re.sub(
-            r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix
-        )  # so that it can be pasted
-        parts = [
-            f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text
-        ]
-        # A path must not be broken at its hyphens.
-        lines = [wrap(one, 106, subsequent_indent="  ", break_on_hyphens=not one.startswith("where: "))
-                 for one in [*self.message.splitlines(), *parts]]  # fmt: skip
-        return [line.replace("\xa0", " ") for some in lines for line in some]
+        lines = []
+        for line in self.message.splitlines():
+            lines += wrap(line, 106, subsequent_indent="  ")
+        if self.where:
+            lines += wrap(f"where: {self.where}", 106, subsequent_indent="  ")
+        if self.fix:
+            # An assignment is not broken at its blanks, so that it can be pasted.
+            whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)
+            lines += wrap(f"fix: {whole}", 106, subsequent_indent="  ")
+        return [line.replace("\xa0", " ") for line in lines]
 
 
 @dataclass(frozen=True, repr=False)
 class Findings(Drawing, Sequence[Finding]):
-    """The findings of a check, most serious first. Findings of the same level keep the order in
-    which they were found.
+    """The findings of a check, most serious first, and otherwise as they were found.
 
     Attributes:
         title: the name of the model, or a description of the batch.
@@ -84,10 +83,8 @@ class Findings(Drawing, Sequence[Finding]):
     found: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        levels = list(LEVELS)
-        object.__setattr__(
-            self, "found", tuple(sorted(self.found, key=lambda one: levels.index(one.level)))
-        )
+        findings = [finding for level in LEVELS for finding in self.of(level)]
+        object.__setattr__(self, "found", tuple(findings))
 
     def __len__(self) -> int:
         return len(self.found)
@@ -113,25 +110,32 @@ class Findings(Drawing, Sequence[Finding]):
     @property
     def rules(self) -> list[str]:
         """The rule of each finding."""
-        return [one.rule for one in self.found]
+        return [finding.rule for finding in self.found]
 
     def of(self, level: str) -> tuple[Finding, ...]:
         """Returns the findings of one level."""
-        return tuple(one for one in self.found if one.level == level)
+        return tuple(finding for finding in self.found if finding.level == level)
 
     @property
     def headline(self) -> str:
-        """The title and the number of findings of each level, such as `✗ Network: 1 error, 2 warnings`."""
-        counts = [(len(self.of(level)), level) for level in LEVELS]
-        parts = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
-        mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
+        """The title and the number of findings of each level, as in `✗ x: 1 error, 2 warnings`."""
+        mark = "✓"
+        counts = ["undecided"] if self.undecided else []
+        for level in LEVELS:
+            size = len(self.of(level))
+            if size:
+                counts.append(f"{size} info" if level == "info" else count(size, level))
+        if self.of("warning"):
+            mark = LEVELS["warning"]
         if self.undecided:
-            mark, parts = LEVELS["error"] if self.of("error") else "?", ["undecided", *parts]
-        return f"{mark} {self.title}: {', '.join(parts) or 'nothing found'}"
+            mark = "?"
+        if self.of("error"):
+            mark = LEVELS["error"]
+        return f"{mark} {self.title}: {', '.join(counts) or 'nothing found'}"
 
     def to_text(self) -> str:
         """Returns the headline and every finding as text."""
-        return "\n".join([self.headline, *(one.to_text() for one in self.found)])
+        return "\n".join([self.headline, *(finding.to_text() for finding in self.found)])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the findings under their headline, each with its mark."""
@@ -139,9 +143,12 @@ class Findings(Drawing, Sequence[Finding]):
 
     def pictures(self, theme: str) -> list[Sheet]:
         """Returns a list with a drawing of the findings; empty if there are no findings."""
-        sheet, y = Sheet(theme, "\n".join(one.to_text() for one in self.found)), 2.0
+        if not self.found:
+            return []
+        sheet = Sheet(theme, "\n".join(finding.to_text() for finding in self.found))
         inks = {"error": sheet.colours.wrong, "warning": "", "info": sheet.colours.muted}
-        for one in self.found:
-            sheet.text(8, y + 12, one.headline, bold=True, ink=inks[one.level])
-            y = sheet.paragraph(8 + 4 * CHAR, y + 17, one.details())
-        return [sheet] if self.found else []
+        y = 2.0
+        for finding in self.found:
+            sheet.text(8, y + 12, finding.headline, bold=True, ink=inks[finding.level])
+            y = sheet.paragraph(8 + 4 * CHAR, y + 17, finding.details())
+        return [sheet]

@@ -1,9 +1,8 @@
-"""Provides the exhibits of the error museum: mistakes with packed sequences, with their causes and
-fixes.
+"""Provides the entries of the error museum: mistakes with their causes and fixes.
 
 The texts are in museum.toml. Notebooks 14 and 15 demonstrate most of the mistakes that raise no
-error, all surprises, and some of the errors. `explain` finds the exhibit for an error text, and
-`explain_errors` adds the exhibit's explanation to an exception.
+error, all surprises, and some of the errors. `explain` finds the entry for an error text, and
+`explain_errors` adds the entry's explanation to an exception.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from itertools import chain
 from textwrap import wrap
-from traceback import format_exception
+from traceback import format_tb
 from typing import Any
 
 from packviz.core.has_text import HasText
@@ -62,23 +60,25 @@ class _Rule:
     def fits(self, text: str) -> bool:
         """Returns whether the rule fits an error text, with or without its traceback."""
         has = partial(re.search, string=text, flags=re.IGNORECASE)
-        if (
-            not (found := has(self.text))
-            or not has(self.near)
-            or (self.unless and has(self.unless))
-        ):
+        match = has(self.text)
+        if not match or not has(self.near):
+            return False
+        if self.unless and has(self.unless):
             return False
         if self.unsure and "\n" in text.strip() and not has(_PACKING):
             return False
-        widths = found.groupdict()
-        return not widths or int(widths["less"]) < int(widths["more"]) < 2 * int(widths["less"])
+        widths = match.groupdict()
+        if not widths:
+            return True
+        less = int(widths["less"])
+        return less < int(widths["more"]) < 2 * less
 
 
 _PACKING = r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Exhibit(Tabled):
+class Entry(Tabled):
     """A mistake or a surprise that the museum shows.
 
     Attributes:
@@ -109,30 +109,30 @@ class Exhibit(Tabled):
 
     @property
     def number(self) -> int:
-        """The number of the exhibit in its notebook, counted from 1."""
-        return 1 + [one for one in EXHIBITS if one.notebook == self.notebook].index(self)
+        """The number of the entry in its notebook, counted from 1."""
+        neighbours = [entry for entry in ENTRIES if entry.notebook == self.notebook]
+        return 1 + neighbours.index(self)
 
     @property
     def place(self) -> str:
-        """The place of the exhibit as text, such as `exhibit 3 of notebook 15`."""
-        return (
-            f"exhibit {self.number} of notebook {self.notebook}"
-            if self.notebook
-            else "shown in no notebook"
-        )
+        """The place of the entry as text, such as `entry 3 of notebook 15`."""
+        if not self.notebook:
+            return "shown in no notebook"
+        return f"entry {self.number} of notebook {self.notebook}"
 
     @property
     def heading(self) -> str:
-        """The name of the exhibit, preceded by its number if a notebook shows it."""
+        """The name of the entry, preceded by its number if a notebook shows it."""
         return f"{self.number}. {self.name}" if self.notebook else self.name
 
     @property
     def texts(self) -> list[str]:
         """All recorded messages."""
-        return [text for text in [*self.says, *(text for _, text in self.met)] if text != NOTHING]
+        texts = [*self.says, *(text for _, text in self.met)]
+        return [text for text in texts if text != NOTHING]
 
     def to_text(self) -> str:
-        """Returns the heading and the card of the exhibit."""
+        """Returns the heading and the card of the entry."""
         return f"{self.heading}\n{self.card()}"
 
     def card(self, messages: Sequence[str] = ()) -> str:
@@ -144,24 +144,29 @@ class Exhibit(Tabled):
         """
         lines = []
         for label, text in self._parts(messages or self.says):
-            rest = wrap(text, 88, break_on_hyphens=label != "asked")
-            lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
+            first, *rest = wrap(text, 88, break_on_hyphens=label != "asked")
+            lines.append(f"{label:<12}{first}")
+            lines += [" " * 12 + line for line in rest]
         return "\n".join(lines)
 
     @property
     def table(self) -> Table:
-        """The card of the exhibit, as a table."""
-        rows = [
-            (label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)
-        ]  # labels must not wrap
+        """The card of the entry, as a table."""
+        rows = []
+        for label, text in self._parts(self.says):
+            rows.append((label.replace(" ", "\u00a0"), text))  # labels must not wrap
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
     def _parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
-        yield from (("torch says", text) for text in messages)
+        """Yields the parts of the card, each with its label."""
+        for message in messages:
+            yield "torch says", message
         if list(messages) != list(self.says):
             yield "recorded", f"torch {TORCH} said: {' / '.join(self.says)}"
-        yield from (("also met", f"{text} ({where})") for where, text in self.met)
-        yield from (("why", self.why), ("fix", self.fix))
+        for where, text in self.met:
+            yield "also met", f"{text} ({where})"
+        yield "why", self.why
+        yield "fix", self.fix
         if self.asked:
             yield "asked", "  ".join(self.asked)
 
@@ -172,21 +177,20 @@ Attempt = Callable[..., Any]
 
 
 @contextmanager
-def exhibit(name: str) -> Iterator[Attempt]:
-    """Runs a `with` block that makes a mistake, and then prints the exhibit's card with the
-    messages of this run.
+def entry(name: str) -> Iterator[Attempt]:
+    """Runs a block that makes a mistake, and prints the entry's card with this run's messages.
 
-    `exhibit` catches and shows every error, except for a failed assertion, which it raises again.
+    `entry` catches and shows every error, except for a failed assertion, which it raises again.
 
     Args:
-        name: the name of the exhibit.
+        name: the name of the entry.
 
     Yields:
-        A function for exhibits with several calls: it makes one call, and catches the error of that
+        A function for entries with several calls: it makes one call, and catches the error of that
         call (see `Attempt`).
 
     Raises:
-        ValueError: there is no such exhibit.
+        ValueError: there is no such entry.
     """
     shown = named(name)
     messages: list[str] = []
@@ -196,7 +200,7 @@ def exhibit(name: str) -> Iterator[Attempt]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            messages[-1] = first_line(error)
+            messages[-1] = _message(error)
             return None
 
     try:
@@ -205,67 +209,76 @@ def exhibit(name: str) -> Iterator[Attempt]:
     except AssertionError:
         raise
     except Exception as error:
-        messages.append(first_line(error))
+        messages.append(_message(error))
     print(shown.card(messages or [NOTHING]))
 
 
+def _message(error: Exception) -> str:
+    """Returns the type and the first line of an exception.
+
+    It omits torch's numbers for ragged sizes, which count the jagged tensors made before.
+    """
+    line = str(error).partition("\n")[0]
+    message = f"{type(error).__name__}: {line}".rstrip(": ")
+    return re.sub(r"\bj\d+\b", "j…", message)
+
+
 @dataclass(frozen=True, repr=False)
-class Matches(HasText, Sequence[Exhibit]):
-    """The exhibits that `explain` found, best match first.
+class Matches(HasText, Sequence[Entry]):
+    """The entries that `explain` found, best match first.
 
     Attributes:
-        exhibits: the exhibits; empty if nothing matches.
-        doubt: the reason why the first exhibit may be the wrong one; empty if there is no doubt.
+        entries: the entries; empty if nothing matches.
+        doubt: the reason why the first entry may be the wrong one; empty if there is no doubt.
     """
 
-    exhibits: tuple[Exhibit, ...] = ()
+    entries: tuple[Entry, ...] = ()
     doubt: str = ""
 
     def __len__(self) -> int:
-        return len(self.exhibits)
+        return len(self.entries)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.exhibits[index]
+        return self.entries[index]
 
     @property
     def sure(self) -> bool:
         """True if the error text belongs to one known mistake and to no other."""
-        return bool(self.exhibits) and not self.doubt
+        return bool(self.entries) and not self.doubt
 
     @property
     def summary(self) -> str:
         """A line that names the best match and says whether it is sure."""
-        if not self.exhibits:
+        if not self.entries:
             return "Nothing matches."
-        more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
-        found = f"{self[0].name}, {self[0].place}{more}."
-        return f"Sure: {found}" if self.sure else f"Not sure, perhaps: {found} {self.doubt}"
+        best = f"{self[0].name}, {self[0].place}"
+        if len(self) > 1:
+            best += f", or {count(len(self) - 1, 'other')}"
+        return f"Sure: {best}." if self.sure else f"Not sure, perhaps: {best}. {self.doubt}"
 
     def to_text(self) -> str:
-        """Returns the summary, followed by the heading and the card of each exhibit."""
-        return "\n\n".join([self.summary, *(one.to_text() for one in self)])
+        """Returns the summary, followed by the heading and the card of each entry."""
+        return "\n\n".join([self.summary, *(entry.to_text() for entry in self)])
 
     def to_html(self) -> str:
-        """Returns the summary and the exhibits as HTML, with a table for each exhibit."""
-        return f'<div class="packviz-table">{self.summary}</div>' + "".join(
-            one.to_html() for one in self
-        )
+        """Returns the summary and the entries as HTML, with a table for each entry."""
+        cards = "".join(entry.to_html() for entry in self)
+        return f'<div class="packviz-table">{self.summary}</div>{cards}'
 
     _repr_html_ = to_html
 
 
 def explain(text: str | BaseException) -> Matches:
-    """Explains, given the text of an error with packed sequences, why it happens and what to do
-    about it.
+    """Explains why an error with packed sequences happens, given its text, and what to do.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D
         cuda:0 Long tensor")
 
-    `explain` knows the error texts of the forty or so mistakes in the error museum (see notebook
+    `explain` knows the error texts of the fifty or so mistakes in the error museum (see notebook
     15). It reports how sure it is, because several mistakes may produce the same text. Paste the
     traceback, too, because the same text may come from an embedding or from packing. For a mistake
     that raises no error, search with a few words, such as "h_n order". To have errors explained
-    when they are raised, along with the arguments of the call, use `pv.explain_errors`.
+    when they are raised, use `pv.explain_errors`.
 
     Args:
         text: the error text with or without its traceback, the exception itself, or some words.
@@ -281,8 +294,8 @@ def explain(text: str | BaseException) -> Matches:
 
     Examples:
         >>> import packviz as pv
-        >>> found = pv.explain("RuntimeError: Length of all samples has to be greater than 0")
-        >>> found.sure, found[0].name
+        >>> matches = pv.explain("RuntimeError: Length of all samples has to be greater than 0")
+        >>> matches.sure, matches[0].name
         (True, 'An empty sequence')
     """
     if isinstance(text, BaseException):
@@ -290,89 +303,89 @@ def explain(text: str | BaseException) -> Matches:
     if not isinstance(text, str):
         raise TypeError(f"text is {kind_of(text)}; give the error text, or some words, as a string")
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # without colours
-    found = match(text)
-    return found if found or _IS_ERROR.search(text) else _by_words(text)
+    matches = match(text)
+    if matches or _IS_ERROR.search(text):
+        return matches
+    return _by_words(text)
 
 
 def match(text: str) -> Matches:
-    """Returns up to three exhibits whose rules fit an error text.
+    """Returns up to three entries whose rules fit an error text.
 
     Rules marked `unsure` count only if no other rule fits.
     """
-    fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
-    sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
-    found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
-    return Matches(
-        found[:3], "" if len(sure) == 1 or not found else "Other mistakes produce this text, too."
-    )
+    sure: dict[Entry, None] = {}
+    unsure: dict[Entry, None] = {}
+    for entry in ENTRIES:
+        for rule in entry.rules:
+            if rule.fits(text):
+                (unsure if rule.unsure else sure)[entry] = None
+    best = tuple(sure or unsure)[:3]
+    if len(sure) == 1 or not best:
+        return Matches(best)
+    return Matches(best, "Other mistakes produce this text, too.")
 
 
 def text_of(error: BaseException) -> str:
-    """Returns the message of an exception with its traceback."""
-    return "".join(format_exception(error, chain=False))
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the type and the first line of an exception, without torch's numbers for ragged
-    sizes.
-
-    These numbers depend on how many jagged tensors were made before.
-    """
-    lines = str(error).splitlines() or [""]
-    return re.sub(r"\bj\d+\b", "j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
+    """Returns the traceback and the message of an exception, without its notes."""
+    traceback = "".join(format_tb(error.__traceback__))
+    return f"{traceback}{type(error).__name__}: {error}"
 
 
 _IS_ERROR = re.compile(
     r"Traceback \(most|\[ONNXRuntimeError\]|\b\w+(Error|Exception)\b|\b(Error|Unsupported)\s*:"
-    r"|^expected\b|must (be|match)\b|has no attribute|doesn't match|is invalid|out of (range|bounds)|to unpack",
+    r"|^expected\b|must (be|have|match)\b|has no attribute|is not callable|doesn't match|is invalid"
+    r"|out of (range|bounds)|to unpack",
     re.IGNORECASE,
 )
 _IDLE = " and are can does for from got how not the this two what why "
 
 
 def _by_words(text: str) -> Matches:
-    """Returns up to three exhibits that share words with a text. A word counts more if it is rare in the museum."""
-    titles = {one: _words(f"{one.name} {one.words}") for one in EXHIBITS}
-    bodies = {one: _words(" ".join([one.why, one.fix, *one.texts])) for one in EXHIBITS}
-    often = {**Counter(chain(*bodies.values())), **Counter(chain(*titles.values()))}
-    rare = {
-        word: max(0.0, math.log(len(EXHIBITS) / often.get(word, 5) / 3)) for word in _words(text)
-    }
-    scores = {
-        one: sum(rare[w] * max(w in titles[one], 0.6 * (w in bodies[one])) for w in rare)
-        for one in EXHIBITS
-    }
-    least = max(0.4 * sum(rare.values()), max(scores.values()) / 2)
-    best = sorted(
-        (one for one in EXHIBITS if scores[one] >= least > 0), key=scores.__getitem__, reverse=True
-    )
-    return Matches(tuple(best[:3]), "Only some words match." if best else "")
+    """Returns up to three entries that share words with a text. Rare words count more."""
+    titles = {entry: _words(f"{entry.name} {entry.words}") for entry in ENTRIES}
+    bodies = {entry: _words(f"{entry.why} {entry.fix} {entry.texts}") for entry in ENTRIES}
+    in_titles = Counter(word for words in titles.values() for word in words)
+    in_bodies = Counter(word for words in bodies.values() for word in words)
+    weights = {}
+    for word in _words(text):
+        frequency = in_titles[word] or in_bodies[word] or 5
+        weights[word] = max(0.0, math.log(len(ENTRIES) / frequency / 3))
+    scores = {}
+    for entry in ENTRIES:
+        in_title = sum(weights.get(word, 0) for word in titles[entry])
+        in_body = sum(weights.get(word, 0) for word in bodies[entry] - titles[entry])
+        scores[entry] = in_title + 0.6 * in_body
+    least = max(0.4 * sum(weights.values()), max(scores.values()) / 2)
+    good = [entry for entry in ENTRIES if scores[entry] >= least > 0]
+    good.sort(key=scores.__getitem__, reverse=True)
+    return Matches(tuple(good[:3]), "Only some words match." if good else "")
 
 
 def _words(text: str) -> frozenset[str]:
-    """Returns the words of a text that matter in a search, in lower case and without any `s` at the end."""
+    """Returns the words of a text that matter in a search, in lower case, without a final `s`."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
     return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
 
 
-def named(name: str) -> Exhibit:
-    """Returns the exhibit with this name.
+def named(name: str) -> Entry:
+    """Returns the entry with this name.
 
     Raises:
-        ValueError: there is no exhibit with this name.
+        ValueError: there is no entry with this name.
     """
-    found = {one.name: one for one in EXHIBITS}
-    return found[one_of("name", name, found)]
+    names = [entry.name for entry in ENTRIES]
+    return ENTRIES[names.index(one_of("name", name, names))]
 
 
-def _read() -> Iterator[Exhibit]:
-    sections = tomllib.loads(
-        resources.files("packviz.check").joinpath("museum.toml").read_text(encoding="utf-8")
-    )
-    for section, exhibits in sections.items():
-        for one in exhibits:
-            rules = [_Rule(**rule) for rule in one.pop("rules", ())]
-            yield Exhibit(section=section, rules=rules, **one)
+def _read() -> Iterator[Entry]:
+    """Yields the entries of museum.toml."""
+    file = resources.files("packviz.check").joinpath("museum.toml")
+    sections = tomllib.loads(file.read_text(encoding="utf-8"))
+    for section, entries in sections.items():
+        for fields in entries:
+            rules = [_Rule(**rule) for rule in fields.pop("rules", ())]
+            yield Entry(section=section, rules=rules, **fields)
 
 
-EXHIBITS = tuple(_read())  # section by section
+ENTRIES = tuple(_read())  # section by section

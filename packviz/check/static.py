@@ -1,503 +1,559 @@
-"""Tries torch's compilers on a network that packs, and reports which accept it and give the right
-results.
+"""Tries torch's compilers and exporters on a model, and reports for which other inputs they are
+right.
 
-Each backend captures the network on the user's example. The captured network and the original then
-run on inputs of the same shape with other lengths, and their results are compared. If the results
-differ, two recorded runs show the lines where a value that depends on the lengths becomes a
-constant, a shape or a branch.
+Each backend captures the model on the user's example. The capture and the model then run on other
+lengths, other numbers of time steps and other batch sizes, and their results are compared. Only
+inputs that the model itself takes count.
 """
 
 from __future__ import annotations
 
-import inspect
-import math
+import linecache
+import os
 import re
+import reprlib
+import sys
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from os.path import isfile
-from textwrap import dedent, wrap
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count, permutations, product
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
+from torch.overrides import TorchFunctionMode
 
-from packviz.check.captures import BACKENDS, Captured, judged
-from packviz.check.findings import LEVELS, UNDECIDED, Finding, Findings
-from packviz.check.recorder import SIZES, Event, Recorder, record, site, together
-from packviz.check.trials import (
-    Reading,
-    Runner,
-    Trials,
+from packviz.check.captures import (
+    BACKENDS,
+    captured,
     difference,
+    first_line,
     is_list,
     leaves,
-    readings,
-    trials,
+    mapped,
+    numbers,
 )
-from packviz.core.frames import is_readers
+from packviz.core.quiet import quiet
 from packviz.core.validation import kind_of, one_of
-from packviz.draw import listing
-from packviz.draw.sheet import Sheet
-from packviz.draw.text import count, table
+from packviz.draw.table import Table, Tabled
+from packviz.ops.masks import real_mask
 
-_EMPTY = "empty"
-_MOST_LINES = 24  # a longer `forward` is not shown
+RIGHT, WRONG, REFUSED, NOT_TRIED = "✓", "✗ wrong", "✗ refused", "–"
+QUESTIONS = {
+    "lengths": "other lengths",
+    "steps": "other numbers of time steps",
+    "batch": "other batch sizes",
+}
+"""The three questions about each backend, with the headings of their columns."""
+
+_BETTER = {RIGHT: NOT_TRIED, REFUSED: NOT_TRIED + RIGHT, WRONG: NOT_TRIED + RIGHT + REFUSED}
+_jit: Any = torch.jit  # whose names are not typed
+_TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
+_OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
+_HERE = os.path.dirname(os.path.dirname(__file__))
+_LIBRARIES = (
+    os.path.dirname(torch.__file__),
+    f"{os.path.dirname(os.__file__)}/contextlib",
+    _HERE,
+    "<",
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a capture is right for one kind of other inputs.
+
+    Attributes:
+        mark: `"✓"` if it is right, `"✗ wrong"` or `"✗ refused"` if it gives other results than the
+            model or an error, and `"–"` if this was not tried.
+        reason: the inputs that show it and what happens there, or why it was not tried.
+        where: the line of the user's code that the backend names; empty if it names none.
+        fix: a remedy for this cause; empty if none is known.
+    """
+
+    mark: str
+    reason: str = ""
+    where: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, repr=False)
-class StaticCheck(Findings):
-    """The findings of `check_static`, and the results on which they are based.
+class StaticCheck(Tabled):
+    """The answers of `check_static`.
 
     Attributes:
-        backends: the result of each backend that was requested.
-        notes: remarks about which inputs contain lengths, what was compared, and what was not
-            tried.
-        code: the lines of the network's `forward`, for `packviz.draw.listing`; empty if `forward`
-            is long or cannot be read.
+        title: the name of the model.
+        answers: by backend and then by question (`"lengths"`, `"steps"` and `"batch"`), an `Answer`.
+        size: the line where the size of a tensor depends on the lengths, which a compiler with
+            fixed sizes rejects; empty if there is none. The sizes inside an RNN and the packing
+            functions do not count, and the longest sequence keeps its length.
+        required: the question that must have an answer, so that `ok` can be True.
     """
 
-    backends: tuple[Captured, ...] = ()
-    notes: tuple[str, ...] = ()
-    code: tuple[listing.Line, ...] = ()
+    title: str
+    answers: Mapping[str, Mapping[str, Answer]]
+    size: str = ""
+    required: str = "lengths"
 
     @property
     def verdict(self) -> str:
-        """A sentence about each backend and one about the warnings, or the reason why nothing can be concluded."""
-        if self.undecided:
-            return f"Undecided: {self[self.rules.index(UNDECIDED)].message}"
-        n = sum(one.rule != _EMPTY for one in self.of("warning"))
-        about = f"See {count(n, 'warning')} about untried compilers." if n else ""
-        return " ".join([*map(_sentence, self.backends), about]).strip()
+        """`"wrong"`, `"refused"`, `"undecided"` or `"ok"`: the first that holds for a backend."""
+        marks = [answer.mark for row in self.answers.values() for answer in row.values()]
+        if WRONG in marks:
+            return "wrong"
+        if REFUSED in marks:
+            return "refused"
+        needed = [row[self.required].mark for row in self.answers.values()]
+        return "undecided" if NOT_TRIED in needed else "ok"
 
     @property
-    def lines(self) -> list[str]:
-        """The table and the notes, line by line."""
-        notes = (line for one in self.notes for line in wrap(one, 108, subsequent_indent="  "))
-        return [*table(self.rows, "<  <"), *notes]
+    def ok(self) -> bool:
+        """True if every capture is right for all that was tried, and enough could be tried."""
+        return self.verdict == "ok"
 
     @property
-    def rows(self) -> list[list[str]]:
-        """The rows of the table: whether each backend accepts the network, and on which input its results differ."""
-        head = ["backend", "accepts it", "same", "difference", "shown by"]
-        return [head, *(one.cells for one in self.backends)] if self.backends else []
-
-    def to_text(self) -> str:
-        """Returns the table and the notes, every finding, and the code."""
-        parts = [self.headline, *self.lines, *(one.to_text() for one in self)]
-        return "\n".join([*parts, *(["", listing.describe(self.code)] if self.code else [])])
-
-    def pictures(self, theme: str) -> list[Sheet]:
-        """Draws the code, the table and the findings, one below the other."""
-        sheet = Sheet(theme)
-        sheet.paragraph(8, 12, self.lines)
-        return [
-            *([listing.draw(self.code, theme)] if self.code else []),
-            sheet,
-            *super().pictures(theme),
-        ]
+    def table(self) -> Table:
+        """The table, with a row for each backend, and the reasons below it."""
+        rows = []
+        lines = []
+        for backend, answers in self.answers.items():
+            rows.append([backend, *(answer.mark for answer in answers.values())])
+            for answer in answers.values():
+                parts = (answer.reason, answer.where, answer.fix)
+                lines += [f"{backend}: {part}" for part in parts if part]
+        notes = [*dict.fromkeys(lines)]
+        if self.size:
+            notes.append(f"! A size depends on the lengths: {self.size}")
+        title = f"{self.title}: {self.verdict}"
+        head = ["backend", *QUESTIONS.values()]
+        return Table(rows, head, title, notes, form="<  <")
 
 
 def check_static(
-    module: nn.Module,
-    example_inputs: Sequence[Any] | Mapping[str, Any],
-    backends: str | Iterable[str] = ("trace",),
-    *,
-    dynamic: bool = False,
-    lengths_at: str | Iterable[str] | None = None,
+    model: nn.Module, inputs: Sequence[Any], backends: str | Iterable[str] = ("trace",)
 ) -> StaticCheck:
-    """Reports which backends capture a network correctly for other lengths, and which lines make a
-    length constant.
+    """Reports for which other inputs torch's compilers and exporters give a model's results.
 
-    `check_static` runs the network in eval mode and without gradients, on copies of the inputs. It
-    tries the example,
-    and then other lengths in inputs of the same shape: the example's lengths in a different order,
-    equal lengths, lengths of 1, random lengths, and, unless the network is on a GPU, an empty
-    sequence. It also tries other floating-point numbers. Inputs that the network itself rejects do
-    not count. A backend passes if, on all others, the network that it captured on the example gives
-    the same results as the original. Afterwards, `check_static` restores modes, attributes, buffers
-    and the random state of torch, numpy and Python. It does not undo changes that `forward` makes
-    to other Python objects.
+    The model runs in eval mode and without gradients, and gets its modes and its buffers back.
+    Other changes that its `forward` makes remain.
 
     Args:
-        module: any network, including a scripted or a quantised one.
-        example_inputs: a tuple or list of the network's positional arguments, or a dict of its
-            keyword arguments.
-        backends: any of `"trace"` (`torch.jit.trace`, with `strict=False` so that it accepts dicts
-            as outputs), `"export"` (`torch.export`), `"compile"` (`torch.compile(fullgraph=True)`),
-            `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without `dynamo=True`, run by
-            ONNX Runtime). A trace usually takes a fraction of a second, and each of the others up
-            to several seconds. A trace and an ONNX file have only tensors as inputs, so they keep
-            any other argument, such as a flag, from the example.
-        dynamic: whether the batch size and the number of time steps may vary, too. The lengths show
-            which axes these are, so without lengths, no other sizes are tried, and the notes say
-            so.
-        lengths_at: the names of the inputs that contain lengths, in case `check_static` does not
-            find them, such as `"lengths"` or `"batch['lengths']"`. Pass an empty list if no input
-            contains lengths. By default,
-            `check_static` varies every input that can be read as lengths: whole numbers, fractions
-            of `T`, masks, ids of tokens, or of the characters of words, padded with 0 or 1, and
-            packed sequences.
+        model: any module.
+        inputs: a tuple of the example's inputs, which may be nested. An input is read as lengths
+            if it contains whole numbers (a tensor, an array or a list), a mask of the real steps
+            or of the padding, or ids padded with 0 or 1.
+        backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
+            (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export`
+            with and without `dynamo=True`, run by ONNX Runtime). An exporter may leave the numbers
+            of sequences and of time steps open. A trace usually takes a fraction of a second, and
+            each of the others up to several seconds.
 
     Returns:
-        The findings, whose `ok` is True only if every requested backend accepted the network and
-        gave the same results,
-        apart from an empty sequence for which it raised an error. Each error has a `rule`: the name
-        of a backend that rejected the network, gave different results or could not be tried;
-        `constant` for each further line that makes a length constant; or `undecided` if nothing can
-        be concluded about other lengths. A warning with the rule `empty` says that the network
-        accepts an empty sequence, but what a backend captured raises an error for it. Warnings with
-        the rules `size`, `total_length`, `unsorted` and `padding_value` are about compilers that
-        were not run.
+        For each backend, three answers: is its capture right for other lengths, for other numbers
+        of time steps, and for other batch sizes? The result is shown as a table.
 
     Raises:
-        TypeError: `module` is not a module, or `example_inputs` is not a tuple, a list or a dict.
-        ValueError: the inputs do not fit the network's `forward`; a backend does not exist; an
-            input named in `lengths_at` does not exist or cannot be read as lengths; or the network
-            cannot be run, because its `forward` is a generator or a coroutine, or because it has
-            lazy modules without sizes.
-        Exception: any error that the network raises on the example.
+        TypeError: `model` is not a module, or `inputs` is not a tuple or a list.
+        ValueError: a backend does not exist.
+        Exception: any error that the model raises on the example.
 
     Examples:
         >>> import packviz as pv, torch
         >>> checked = pv.check_static(torch.nn.LSTM(3, 4), [torch.zeros(5, 2, 3)])
-        >>> checked.ok
-        True
+        >>> checked.answers["trace"]["batch"].mark
+        '✓'
     """
-    asked = [backends] if isinstance(backends, str) else [*backends]
-    for backend in asked:
-        one_of("backends", backend, BACKENDS)
-    bound = _bound(module, example_inputs)
-    run, inputs = Runner(module, bound.signature), dict(bound.arguments)
-    first = record(run, inputs)
-    # If an input can be read in several forms, the most likely form gives the lengths that the
-    # network packs with.
-    found = sorted(
-        _named(inputs, lengths_at), key=lambda one: sorted(one.lengths) not in first.packed
-    )
-    tested = trials(run, inputs, found, dynamic)
-    seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
-    errors = [*_undecided(run, tested, seen, lengths_at)]
-    rows = (
-        [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
-    )
-    errors += [one for row in rows for one in _of_backend(row, run, tested, first)]
-    warnings: dict[tuple[str, str], Finding] = {}
-    for one in _of_other_compilers(seen):
-        warnings.setdefault((one.rule, one.where), one)
-    shown = [*errors, *warnings.values()]
-    notes = _notes(tested, found, rows)
-    return StaticCheck(
-        type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown)
-    )
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is {kind_of(model)}; give the nn.Module itself")
+    if not isinstance(inputs, (tuple, list)) or isinstance(inputs, PackedSequence):
+        raise TypeError(f"inputs is {kind_of(inputs)}; give a tuple, as in (x, lengths)")
+    names = [backends] if isinstance(backends, str) else [*backends]
+    for name in names:
+        one_of("backends", name, BACKENDS)
+    if any(isinstance(part, PackedSequence) for part in inputs):
+        raise TypeError("an input is a PackedSequence; check a module that packs, with its lengths")
+    with _evaluating(model), _seeded():
+        record = _Sizes(model, inputs)
+        with quiet():
+            if message := difference(record.outputs, _run(model, inputs)):
+                reason = f"run again on the example, the model {message}"
+                row = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
+                return StaticCheck(type(model).__name__, dict.fromkeys(names, row))
+            understood = [
+                (example, *_tries(model, example)) for example in _examples(model, inputs)
+            ]
+            example, tries, reasons = max(understood, key=lambda each: len(each[1]))
+            answers = {name: _judged(name, model, example, tries, reasons) for name in names}
+            size = _varying_size(model, record, example)
+    plain = all(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in leaves(inputs))
+    required = "batch" if plain and not record.packs else "lengths"
+    return StaticCheck(type(model).__name__, answers, size, required)
 
 
-def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
-    """Binds the example inputs to the parameters of the network's `forward`, and checks that they fit."""
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module is {kind_of(module)}; give the nn.Module itself")
-    name = type(module).__name__
-    if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(
-        example_inputs, (tuple, list, Mapping)
-    ):
-        kind = kind_of(example_inputs)
-        raise TypeError(
-            f"example_inputs is {kind}; give a tuple of the inputs, as in (x, lengths), or a dict"
-        )
-    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-    if any(is_one(module.forward) for is_one in kinds):
-        raise ValueError(
-            f"{name}.forward is a generator or async, so a call runs nothing; use return"
-        )
-    if any(is_lazy(one) for one in [*module.parameters(), *module.buffers()]):
-        raise ValueError(
-            f"{name} has lazy modules without sizes; run it once on a batch, then check it"
-        )
-    named = example_inputs if isinstance(example_inputs, Mapping) else {}
-    try:
-        return _signature(module).bind(*(() if named else example_inputs), **named)
-    except TypeError as error:
-        raise ValueError(f"example_inputs do not fit {name}.forward: {error}") from None
+# The example, and other inputs made of it.
 
 
-def _signature(module: Any) -> inspect.Signature:
-    try:
-        return inspect.signature(module.forward)
-    except ValueError:  # a traced module has only a schema
-        names = [one.name for one in module.forward.schema.arguments[1:]]
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+@dataclass(frozen=True)
+class _Reading:
+    """A way to read a leaf of the inputs as lengths.
+
+    Attributes:
+        leaf: the leaf, a tensor, an array or a list.
+        lengths: the lengths of the example.
+        padding: the value of the padding in a mask or in ids; `None` for whole numbers.
+        time_first: whether the first axis of a mask or of ids is time.
+    """
+
+    leaf: Any
+    lengths: tuple[int, ...]
+    padding: int | None = None
+    time_first: bool = False
+
+    def write(self, rows: Tensor, times: Tensor, lengths: Tensor) -> Any:
+        """Returns some rows and time steps of the leaf, with other lengths."""
+        values = torch.as_tensor(self.leaf)
+        made = lengths
+        if self.padding is not None:
+            cells = values.T if self.time_first else values
+            is_real = cells != self.padding
+            cells = cells.where(is_real, cells[is_real][0])[rows][:, times]
+            made = cells.where(real_mask(lengths, len(times)).to(values.device), self.padding)
+            made = made.T if self.time_first else made
+        made = made.to(values)
+        if isinstance(self.leaf, Tensor):
+            return made
+        return made.numpy() if isinstance(self.leaf, np.ndarray) else type(self.leaf)(made.tolist())
 
 
-def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) -> list[Reading]:
-    """Returns the ways to read inputs as lengths: only the inputs that `lengths_at` names, or all if that is `None`."""
-    found = readings(inputs)
-    if lengths_at is None:
-        return found
-    places = [lengths_at] if isinstance(lengths_at, str) else [*lengths_at]
-    for place in places:
-        if place not in {one.name for one in found}:
-            names = ", ".join(name for name, _ in leaves(inputs))
-            raise ValueError(
-                f"lengths_at names {place}, where no lengths can be read; the inputs are {names}"
-            )
-    return [one for one in found if one.name in places]
-
-
-def _undecided(
-    run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any
-) -> Iterator[Finding]:
-    """Yields a finding with the reason why nothing can be concluded about other lengths, if there is one."""
-    example, *others = tested.tried
-    names, fix = (
-        leaves(example.inputs),
-        "Make the lengths an input of their own, as a tensor of whole numbers.",
-    )
-    closed = [f"{name} is {kind_of(leaf)}, which" for name, leaf in names if _is_closed(leaf)]
-    if difference(example.outputs, run.outputs(example.inputs), 1e-5)[0]:
-        message, fix = (
-            "Each run gives a different result, so nothing can be compared.",
-            "Make it repeatable.",
-        )
-    elif (packed := seen[0].packed) and all(
-        record(run, one.inputs).packed == packed for one in others
-    ):
-        message = "The network packs, but no input that was varied changed the lengths that it packs with."
-    elif closed and lengths_at is None:
-        message, fix = (
-            f"{closed[0]} may contain lengths but cannot be varied.",
-            "Give the lengths as a tensor.",
-        )
-    elif tested.refused and not tested.varied:
-        trial, error = next(iter(tested.refused.items()))
-        message = f"The network accepts no other lengths: for {trial} it raises {type(error).__name__}: {error}"[
-            :300
-        ]
-        fix = "Name the inputs that contain lengths, as in lengths_at='lengths'."
-    elif (
-        not tested.varied
-        and lengths_at is None
-        and any(_may_hold_lengths(leaf) for _, leaf in names)
-    ):
-        message = "No lengths were recognised among the inputs, so no other lengths were tried."
-        fix = f"{fix} If no input contains lengths, pass lengths_at=()."
-    else:
+def _readings(leaf: Any) -> Iterator[_Reading]:
+    """Yields the ways to read a leaf as lengths."""
+    if not isinstance(leaf, (Tensor, np.ndarray)) and not is_list(leaf):
         return
-    yield Finding("error", UNDECIDED, message, fix=fix)
+    values = torch.as_tensor(leaf).detach().cpu()
+    if not values.numel() or values.double().frac().any():
+        return
+    if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0 < values.max():
+        yield _Reading(leaf, tuple(values.long().tolist()))
+    is_binary = ((values == 0) | (values == 1)).all()
+    if values.dim() != 2 or (values.is_floating_point() and not is_binary):
+        return
+    for time_first, padding in product((False, True), (0, 1)):
+        is_real = (values.T if time_first else values) != padding
+        n = is_real.sum(1)
+        at_end = (is_real == real_mask(n, is_real.shape[1])).all()
+        if at_end and n.any() and (padding == 0 or not is_real.all()):
+            yield _Reading(leaf, tuple(n.tolist()), padding, time_first)
 
 
-def _is_closed(leaf: Any) -> bool:
-    """Returns whether a leaf is an object that may contain lengths but is not searched for them."""
-    known = (
-        Tensor,
-        np.ndarray,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        torch.dtype,
-        torch.device,
-        nn.Module,
-        type,
-    )
-    return not (
-        leaf is None
-        or isinstance(leaf, known)
-        or is_list(leaf)
-        or leaf in ([], ())
-        or callable(leaf)
-    )
+@dataclass(frozen=True)
+class _Example:
+    """The example, and the meaning of its leaves.
 
-
-def _may_hold_lengths(leaf: Any) -> bool:
-    """Returns whether a leaf may contain lengths: whole numbers or booleans, or a tensor or array with one axis."""
-    if isinstance(leaf, (Tensor, np.ndarray)):
-        return leaf.ndim == 1 or "float" not in str(leaf.dtype)
-    return is_list(leaf) or type(leaf) is int
-
-
-# Errors of the backends that were requested.
-
-_NAMES = {"trace": "torch.jit.trace", "export": "torch.export", "compile": "torch.compile(fullgraph=True)",
-          "onnx": "torch.onnx.export(dynamo=True)", "onnx_legacy": "torch.onnx.export(dynamo=False)"}  # fmt: skip
-_OPERATOR = "Turn pack → RNN → pad into one operator with pv.Ragged(rnn)."
-_TENSORS = "Compute with tensors (a mask, torch.where), or do this outside the network."
-
-
-def _sentence(row: Captured) -> str:
-    name, does = (
-        _NAMES[row.backend],
-        "and gives the same results" if row.same else f"but is wrong for {row.trial}",
-    )
-    does += f", but raises an error for {row.trial}" if row.same and row.error else ""
-    if row.takes is None:
-        return f"{name} was not tried: {row.message}."
-    return f"{name} accepts the network {does}." if row.takes else f"{name} rejects the network."
-
-
-def _of_backend(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
-    """Yields an error for a backend, at a line that makes a length constant, and another for each
-    further such line.
-
-    If all is right but an empty sequence, for which the captured network raises an error, the
-    finding is a warning.
+    Attributes:
+        inputs: the inputs.
+        lengths: the lengths; empty if the axes of batch and time are not known.
+        steps: number of time steps.
+        readings: the leaves that are read as lengths, by their numbers.
+        axes: the axes of batch and time of other tensors, by the number of the leaf.
     """
-    name, where = _NAMES[row.backend], _line_of(row.error)
-    if row.same and row.error:
-        message = f"The network accepts {row.trial}, but what {name} captured {row.message}"
-        yield Finding("warning", _EMPTY, message, where, "Do not pass it empty sequences.")
-    elif row.takes is None:
-        yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
-    elif not row.takes:
-        fix = _TENSORS if row.backend == "trace" else _OPERATOR
-        yield Finding(
-            "error", row.backend, f"{name} rejects the network: {row.message}", where, fix
-        )
-    elif not row.same:
-        trial = next(one for one in tested.tried if one.name == row.trial)
-        kept: dict[str, str] = {}
-        # The trial may show no line, because `.data` keeps a value that Python never reads. Other
-        # lengths may show one.
-        for other in [trial, *tested.tried]:
-            for one, two in [] if kept else _kept(first, record(run, other.inputs)):
-                read = f"what {one.name.strip('_')}() reads: {one.value:.40}, but {two.value:.40} for {other.name}"
-                kept.setdefault(one.where, f"The capture keeps {read}.")
-        (line, text), *further = kept.items() or [(where, "")]
-        message = f"{name} accepts the example, {tested.tried[0].name}, but {row.message} for {row.trial}. {text}"
-        yield Finding("error", row.backend, message.strip(), line, _TENSORS)
-        for line, text in further:
-            yield Finding("error", "constant", text, line, _TENSORS)
+
+    inputs: Sequence[Any]
+    lengths: tuple[int, ...] = ()
+    steps: int = 0
+    readings: Mapping[int, _Reading] = field(default_factory=dict)
+    axes: Mapping[int, Sequence[int | None]] = field(default_factory=dict)
+
+    def make(self, case: _Case, random: bool = False) -> Any:
+        """Returns the inputs of a case. Floating-point tensors may get random numbers."""
+        places = count()
+        rows = torch.tensor(case.rows)
+        times = torch.arange(case.steps) % self.steps
+
+        def change(leaf: Any) -> Any:
+            place = next(places)
+            if place in self.readings:
+                return self.readings[place].write(rows, times, torch.tensor(case.lengths))
+            for index, axis in zip((rows, times), self.axes.get(place, ()), strict=False):
+                leaf = leaf if axis is None else leaf.index_select(axis, index.to(leaf.device))
+            if random and isinstance(leaf, Tensor) and leaf.is_floating_point():
+                return torch.randn_like(leaf)
+            return leaf
+
+        return mapped(self.inputs, change)
 
 
-def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
-    """Returns the pairs of events at which Python reads different values in two runs, up to where
-    the runs diverge.
+@dataclass(frozen=True)
+class _Case:
+    """Other inputs: rows of the example, a number of time steps, and the lengths of these rows.
 
-    If only sizes differ, `_kept` returns only the last pair.
+    Its question is one of `QUESTIONS`, or `"both"` if both the lengths and the steps are new.
     """
-    read = [pair for pair in together(first, second) if pair[0].value != pair[1].value]
-    direct = [pair for pair in read if pair[0].direct]
-    values = [[pair for pair in some if pair[0].name not in SIZES] for some in (direct, read)]
-    return [pair for pair in values[0] or values[1] or direct[-1:] if pair[0].where]
+
+    question: str
+    rows: list[int]
+    steps: int
+    lengths: list[int]
+
+    def __str__(self) -> str:
+        return f"lengths {reprlib.repr(self.lengths)} in {self.steps} time steps"
 
 
-def _line_of(error: BaseException | None) -> str:
-    """Returns the innermost line of the user's code that an error names, in its traceback or in its text."""
-    frames = [
-        one
-        for one in traceback.walk_tb(error.__traceback__ if error else None)
-        if is_readers(one[0])
+def _cases(example: _Example) -> Iterator[_Case]:
+    """Yields the cases to try. The first of each question are the ones that most models take."""
+    lengths = list(example.lengths)
+    steps = example.steps
+    rows = [*range(len(lengths))]
+    if not lengths:
+        return
+    n = np.array(lengths)
+    longest = n == n.max()
+    fewer = max(1, steps - 1)
+    for width in (steps + 3, steps + 4, max(lengths)):
+        yield _Case("steps", rows, width, lengths)
+    top = int(longest.argmax())
+    for chosen in ([top], [top, *rows], sorted(rows * 2)):
+        yield _Case("batch", chosen, steps, n[chosen].tolist())
+    if not example.readings:
+        return
+    generator = np.random.default_rng(0)
+    # Most of these keep the order of the lengths, for models that expect sorted ones.
+    others = [
+        n - 1,
+        (n + 1) // 2,
+        n * 0 + n.max() - 1,
+        n * 0 + steps,
+        n * 0,
+        np.where(longest, n, 1),
     ]
-    lines = [
-        site(one.f_code.co_filename, line, str(one.f_globals.get("__name__")))
-        for one, line in frames
-    ]
-    named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
-    lines += [
-        site(path, int(line))
-        for path, line in named
-        if isfile(path) and not re.search("/(torch|ops)/", path)
-    ]
-    return lines[-1] if lines else ""
+    others += [np.linspace(n.max(), 1, len(n)).astype(int), n[::-1]]
+    others += list(generator.integers(1, n.max() + 1, (3, len(n))))
+    for other in others:
+        yield _Case("lengths", rows, steps, np.maximum(1, other).tolist())
+    yield _Case("lengths", rows[::-1], steps, lengths[::-1])
+    n[::-1][n[::-1].argmin()] = 0  # the last of the shortest
+    yield _Case("lengths", rows, steps, n.tolist())
+    yield _Case("both", rows, steps + 3, [length + 3 for length in lengths])
+    yield _Case("both", rows, fewer, [min(length, fewer) for length in lengths])
 
 
-# Warnings about other compilers, which are not run here.
-
-_NEURON = "A compiler with fixed shapes (PyTorch Neuron's LSTM guide for Inf1, archived)"
-_LEGACY = "The legacy ONNX exporter (dynamo=False)"
-
-
-def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
-    """Yields a rule, a message and a fix for each problem that other compilers have with a call."""
-    given = event.arguments
-    if event.name == "pad_packed_sequence":
-        if (value := given["padding_value"]) != 0:
-            shown = repr(value) if math.isfinite(value) else f'float("{value}")'
-            mask = "output.size(1))" if given["batch_first"] else "output.size(0)).T"
-            message = f"{_LEGACY} ignores padding_value={shown} and pads with 0 (pytorch#28423), without an error."
-            masked = f"output.masked_fill(~pv.real_mask(lengths, {mask}[..., None], {shown})"
-            yield "padding_value", message, f"Pad with 0, and mask by the lengths: {masked}."
-        if given["total_length"] is None:
-            message = (
-                "Without total_length, it pads to max(lengths), so the size depends on the lengths."
-            )
-            fix = "Pass the number of time steps of the padded input: total_length=x.size(0), or x.size(1)."
-            yield (
-                "total_length",
-                f"{message} {_LEGACY} pads to all time steps instead, without an error.",
-                fix,
-            )
-    elif event.name.startswith("pack_") and not given["enforce_sorted"]:
-        fix = "Sort the batch, longest first, before you pass it to the network, and set enforce_sorted=True."
-        yield "unsorted", f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.", fix
-    elif event.name in ("sort", "argsort") and not event.in_rnn:
-        yield (
-            "unsorted",
-            f"{_NEURON} leaves a sort to the CPU.",
-            "Sort the batch before you pass it to the network.",
-        )
+def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
+    """Yields the ways to understand the inputs, most likely first, and at last none."""
+    flat = leaves(inputs)
+    tensors = {place: leaf for place, leaf in enumerate(flat) if isinstance(leaf, Tensor)}
+    wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
+    shape = max(wide, key=Tensor.is_floating_point).shape if wide else ()
+    floats = [place for place, leaf in tensors.items() if leaf.is_floating_point()]
+    readings: dict[tuple[int, ...], dict[int, _Reading]] = {}
+    # Floating-point tensors come last, because features may look like a mask.
+    for place in sorted(range(len(flat)), key=lambda place: place in floats):
+        for reading in _readings(flat[place]):
+            readings.setdefault(reading.lengths, {}).setdefault(place, reading)
+    rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    if not readings and rnns and len(shape) == 3:
+        time = int(rnns[0].batch_first)
+        readings[(shape[time],) * shape[1 - time]] = {}
+    for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
+        for batch, time in permutations(range(len(shape)), 2):
+            if shape[batch] == len(lengths) and shape[time] >= max(lengths):
+                axes = {}
+                for place, tensor in tensors.items():
+                    first = _batch_axis(tensor.shape, shape[batch], batch)
+                    has_time = time < tensor.dim() and tensor.shape[time] == shape[time]
+                    axes[place] = (first, time if has_time and time != first else None)
+                yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
+    yield _Example(inputs)
 
 
-def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
-    """Yields warnings about the calls and the changing sizes that other compilers have problems with."""
-    for event in seen[0].events:
-        for rule, message, fix in _habits(event):
-            yield Finding("warning", rule, message, event.where, fix)
-    for other in seen[1:]:
-        for one, two in together(seen[0], other):
-            unfixed = one.name == "pad_packed_sequence" and one.arguments["total_length"] is None
-            if one.shapes == two.shapes or (one.in_rnn and not unfixed):
-                continue
-            if not one.in_rnn:
-                a, b = next(
-                    pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1]
-                )
-                message = f"The size of a tensor that {one.name} takes or returns depends on the lengths: {a} or {b}."
-                fix = (
-                    "Pad first, with pad_packed_sequence and a total_length, and mask the padding."
-                )
-                yield Finding(
-                    "warning", "size", f"{message} {_NEURON} rejects that.", one.where, fix
-                )
-            break  # all sizes that follow depend on it
+def _batch_axis(shape: Sequence[int], size: int, preferred: int) -> int | None:
+    """Returns the preferred axis if it has this size, or else the only axis that has it."""
+    places = [axis for axis, other in enumerate(shape) if other == size]
+    if preferred in places:
+        return preferred
+    return places[0] if len(places) == 1 else None
 
 
-def _notes(tested: Trials, found: list[Reading], rows: list[Captured]) -> Iterator[str]:
-    varied = list(map(str, tested.varied))
-    yield f"lengths: {'; '.join(varied) or 'none found'}"
-    if also := dict.fromkeys(str(one) for one in found if str(one) not in varied):
-        yield f"may also be lengths, but not tried: {'; '.join(also)}"
-    names = [one.name for one in tested.tried]
-    both = [name for name in names if name.startswith("other numbers") and " and " in name]
-    yield f"compared on: {'; '.join(name for name in names if name not in both)}{'; both together' if both else ''}"
-    if tested.refused:
-        error = next(iter(tested.refused.values()))
-        yield f"rejected by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
-    ran = {one.backend for one in rows if one.takes is not None}
-    left = [name for name in BACKENDS if name not in ran]
-    sized = any(name.startswith("one more") for name in [*names, *tested.refused])
-    yield f"not tried: {', '.join([*left, *([] if sized else ['other sizes of batch and time'])])}"
+def _tries(
+    model: nn.Module, example: _Example
+) -> tuple[list[tuple[_Case, Any, list[Any]]], dict[str, str]]:
+    """Runs the model on all cases.
+
+    Returns:
+        The cases that the model takes, each with its inputs and the model's result; and for each
+        question, why no case may be left.
+    """
+    reasons = dict.fromkeys(QUESTIONS, "the axes of batch and time are not known")
+    if not example.readings:
+        reasons["lengths"] = "no input was recognised as lengths"
+    tries = []
+    for i, case in enumerate(_cases(example)):
+        inputs = example.make(case, random=i % 2 == 1)
+        try:
+            expected = _run(model, inputs)
+        except Exception as error:
+            reasons[case.question] = f"the model itself refuses {case}: {first_line(error)}"
+            continue
+        if 0 in case.lengths and any(torch.as_tensor(x).isnan().any() for x in expected):
+            continue  # the model takes no empty sequences
+        tries.append((case, inputs, expected))
+    return tries, reasons
 
 
-def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:
-    """Returns the lines of `forward`, marked where there are findings; empty if `forward` is long or cannot be read."""
+# Running and judging.
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Sets the model to eval mode, and restores its modes and its buffers afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
-        forward = inspect.unwrap(type(module).forward)
-        lines, first = inspect.getsourcelines(forward)
-        path, name = forward.__code__.co_filename, str(forward.__globals__.get("__name__"))
-    except (OSError, TypeError, AttributeError):
-        return ()
-    if len(lines) > _MOST_LINES:
-        return ()
-    marks = {
-        one.where: one.level for one in reversed([*found])
-    }  # the first finding at a line counts
-    shown = []
-    for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
-        level = marks.get(site(path, number, name), "")
-        shown.append((number, line, LEVELS.get(level, ""), level == "error"))
-    return tuple(shown)
+        model.eval()
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for buffer, before in buffers:
+            buffer.data.copy_(before)
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Runs a model without gradients, and from the same random state each time."""
+    with torch.random.fork_rng(range(torch.cuda.device_count())), torch.no_grad():
+        torch.manual_seed(0)
+        yield
+
+
+def _run(model: nn.Module, inputs: Sequence[Any]) -> list[Any]:
+    with _seeded():
+        return numbers(model(*_copied(inputs)))
+
+
+def _copied(inputs: Sequence[Any]) -> Any:
+    return mapped(inputs, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
+
+
+def _judged(
+    backend: str, model: nn.Module, example: _Example, tries: Any, reasons: Mapping[str, str]
+) -> dict[str, Answer]:
+    """Captures the model on the example, and returns the answer to each question."""
+    kept = [
+        leaf for leaf in leaves(example.inputs) if is_list(leaf) or isinstance(leaf, np.ndarray)
+    ]
+    if kept and backend != "compile":
+        reason = f"it takes only tensors, but an input is {kind_of(kept[0])}; give a tensor"
+        return dict.fromkeys(QUESTIONS, Answer(REFUSED, reason))
+    axes = {i: [axis for axis in pair if axis is not None] for i, pair in example.axes.items()}
+    try:
+        with warnings.catch_warnings(record=True) as warned, _seeded():
+            warnings.simplefilter("always")
+            capture = captured(backend, model, _copied(example.inputs), axes)
+    except ImportError as error:
+        return dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, str(error)))
+    except Exception as error:
+        return dict.fromkeys(QUESTIONS, _refusal(error))
+    read = [w for w in warned if issubclass(w.category, _jit.TracerWarning)]
+    lines = [_site(w.filename, w.lineno) for w in read if _is_users(w.filename)]
+    place = (lines[0], _TENSORS) if lines else ()
+    tolerance = 1e-4 if "onnx" in backend else 1e-5
+    answers = {question: Answer(NOT_TRIED, reason) for question, reason in reasons.items()}
+    for case, inputs, expected in tries:
+        question = case.question
+        if question == "both":
+            if answers["lengths"].mark in (WRONG, REFUSED):
+                continue
+            question = "steps"  # the lengths alone have done no harm
+        answer = Answer(RIGHT)
+        try:
+            with _seeded(), _jit.optimized_execution(False):
+                result = capture(_copied(inputs))
+            if message := difference(expected, result, tolerance):
+                answer = Answer(WRONG, f"for {case}, it {message}", *place)
+        except Exception as error:
+            answer = Answer(REFUSED, f"for {case}, it raises {first_line(error)}", *place)
+        if answers[question].mark in _BETTER[answer.mark]:
+            answers[question] = answer
+    return {question: answers[question] for question in QUESTIONS}
+
+
+def _refusal(error: Exception) -> Answer:
+    """Returns the answer of a backend that rejects the model, with the user's line that it names."""
+    text = "".join(traceback.format_exception(error))
+    places = re.findall(r'File "([^"]+)", line (\d+)', text)
+    lines = [_site(path, int(line)) for path, line in places if _is_users(path)]
+    fix = _TENSORS if re.search("[Dd]ata-dependent", text) else ""
+    if "nn/utils/rnn.py" in text or "pack_padded_sequence or" in text:
+        fix = _OPERATOR
+    return Answer(REFUSED, f"it raises {first_line(error)}", lines[-1] if lines else "", fix)
+
+
+def _is_users(path: str) -> bool:
+    """Returns whether a file is the user's, or our file of example models."""
+    return path.endswith("packviz/check/models.py") or not path.startswith(_LIBRARIES)
+
+
+def _site(path: str, line: int) -> str:
+    """Describes a line of code, as in `model.py, line 7: return x`, but without a name in a notebook."""
+    name = "" if "ipykernel" in path else f"{os.path.basename(path)}, "
+    return f"{name}line {line}: {linecache.getline(path, line).strip()}"
+
+
+# Sizes.
+
+
+class _Sizes(TorchFunctionMode):
+    """A record of the sizes that torch functions take and return, outside RNNs and packing.
+
+    Attributes:
+        sizes: the sizes by the line of the model's code.
+        outputs: the leaves of the model's result.
+        packs: whether the model packs.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Sequence[Any]) -> None:
+        super().__init__()
+        self.sizes: dict[str, list[tuple[int, ...]]] = {}
+        self.packs = False
+        with self:
+            self.outputs = _run(model, inputs)
+        self.sizes["the model's result"] = [np.shape(leaf) for leaf in self.outputs]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        frame: FrameType | None = sys._getframe(1)
+        passed = ""
+        while frame is not None and not _is_users(frame.f_code.co_filename):
+            passed += f"{frame.f_globals.get('__name__')} "
+            frame = frame.f_back
+        self.packs |= "nn.utils.rnn" in passed or "packviz.ops" in passed
+        if frame is not None and not re.search(r"\.rnn |packviz\.ops", passed):
+            place = _site(frame.f_code.co_filename, frame.f_lineno)
+            tensors = [leaf for leaf in leaves([args, result]) if isinstance(leaf, Tensor)]
+            self.sizes.setdefault(place, []).extend(tuple(x.shape) for x in tensors)
+        return result
+
+
+def _varying_size(model: nn.Module, first: _Sizes, example: _Example) -> str:
+    """Names the first line where a size depends on the lengths; empty if there is none.
+
+    The longest sequence keeps its length, because `pad_packed_sequence` may follow it.
+    """
+    if not example.readings:
+        return ""
+    n = np.array(example.lengths)
+    shorter = np.maximum(1, n - 1)
+    shorter[n.argmax()] = n.max()
+    case = _Case("lengths", [*range(len(n))], example.steps, shorter.tolist())
+    try:
+        second = _Sizes(model, example.make(case))
+    except Exception:  # the model does not take these lengths
+        return ""
+    for place, sizes in first.sizes.items():
+        if second.sizes.get(place, sizes) != sizes:
+            return place
+    return ""

@@ -7,9 +7,16 @@ import math
 import numpy as np
 import torch
 
-from packviz.check.states import DIRECTIONS, StatesComparison, by_direction, listed
+from packviz.check.compare import (
+    DIRECTIONS,
+    FloatArray,
+    Run,
+    StatesComparison,
+    by_direction,
+    listed,
+)
 from packviz.core.layout import sequence_name
-from packviz.draw.curves import Trajectory
+from packviz.draw.trajectory import Trajectory
 
 
 def trajectory(
@@ -30,54 +37,45 @@ def trajectory(
     Raises:
         ValueError: the RNN does not have this direction, or the state does not have this unit.
     """
-    has = DIRECTIONS[: comparison.outputs.absolute.shape[2]]
-    if direction not in has:
-        raise ValueError(f"direction is {direction!r}; this module has {', '.join(map(repr, has))}")
-    d, reverse = has.index(direction), direction == "reverse"
+    directions = DIRECTIONS[: comparison.outputs.absolute.shape[2]]
+    if direction not in directions:
+        names = ", ".join(map(repr, directions))
+        raise ValueError(f"direction is {direction!r}; this module has {names}")
+    d = directions.index(direction)
+    reverse = direction == "reverse"
     size = comparison.padded.h_n.shape[-1]
     if unit is not None and not 0 <= unit < size:
         raise ValueError(f"unit is {unit}; the hidden state has units 0 … {size - 1}")
-    padded, packed = (
-        by_direction(run.output, comparison.batch_first, len(has))[:, :, d]
-        .to("cpu", torch.float64)
-        .numpy()
-        .copy()
-        for run in (comparison.padded, comparison.packed)
-    )
-    begins, n = (
-        comparison.h_0[d - len(has)].to("cpu", torch.float64).numpy(),
-        comparison.layout.lengths,
-    )
-    for b, length in enumerate(n.tolist()):
-        packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
+
+    def states(result: Run) -> FloatArray:
+        outputs = by_direction(result.output, comparison.batch_first, len(directions))
+        return outputs[:, :, d].to("cpu", torch.float64).numpy().copy()
+
+    padded = states(comparison.padded)
+    packed = states(comparison.packed)
+    first = comparison.h_0[d - len(directions)].to("cpu", torch.float64).numpy()
+    lengths = comparison.layout.lengths
+    for b, n in enumerate(lengths):
+        packed[b, n:] = first[b] if reverse else packed[b, n - 1]
     gap = np.where(np.isnan(padded) & np.isnan(packed), 0.0, padded - packed)
     rounding = comparison.tolerance * comparison.h_n.scale[:, None]
     gap[np.abs(gap).max(axis=-1) <= rounding] = 0.0  # differences from rounding do not count
     distances = np.linalg.norm(gap, axis=-1)
     off = distances[:, 0 if reverse else -1]
-    one, other = (
-        (distances, np.zeros_like(distances))
-        if unit is None
-        else (padded[..., unit], packed[..., unit])
-    )
-    if reverse and unit is not None:
-        other[~comparison.layout.mask] = math.nan
-    what = (
-        "distance |padded − packed| of the hidden state"
-        if unit is None
-        else f"unit {unit} of the hidden state"
-    )
-    spoilt = [sequence_name(b) for b in np.flatnonzero(off).tolist()]
-    how = (
-        "In reverse, the padded run starts in the padding"
-        if reverse
-        else "The padded run reads on into the padding"
-    )
-    title = (
-        f"{how}, so h_n is wrong for {listed(spoilt, 6)}"
-        if spoilt
-        else "Padded and packed runs end in the same states"
-    )
-    return Trajectory(
-        title, f"{what}, last layer, {direction}", n, one, other, off, reverse, unit is None
-    )
+    wrong = listed([sequence_name(b) for b in np.flatnonzero(off).tolist()], 6)
+    title = "Padded and packed runs end in the same states"
+    if wrong:
+        how = "The padded run reads on into the padding"
+        if reverse:
+            how = "In reverse, the padded run starts in the padding"
+        title = f"{how}, so h_n is wrong for {wrong}"
+    if unit is None:
+        what = "distance |padded − packed| of the hidden state"
+        values = (distances, np.zeros_like(distances))
+    else:
+        what = f"unit {unit} of the hidden state"
+        values = (padded[..., unit], packed[..., unit])
+        if reverse:
+            values[1][~comparison.layout.mask] = math.nan
+    what += f", last layer, {direction}"
+    return Trajectory(title, what, lengths, *values, off, reverse, unit is None)

@@ -1,4 +1,4 @@
-"""Finds out which padded and which packed results of an RNN are right, by running each sequence alone."""
+"""Finds out which padded and packed results are right, by running each sequence alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import product
 import torch
 from torch import nn
 
-from packviz.check.states import DIRECTIONS, Run, run
+from packviz.check.compare import DIRECTIONS, Run, run
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
 from packviz.core.validation import one_of
@@ -20,8 +20,7 @@ from packviz.draw.text import count
 
 @dataclass(frozen=True)
 class Answer:
-    """A record of which results of an RNN are right when the RNN runs on padded data, or on packed
-    data.
+    """A record of which results of an RNN are right on padded data, or on packed data.
 
     Attributes:
         layers: number of layers, 1 or 2.
@@ -39,18 +38,19 @@ class Answer:
     @property
     def name(self) -> str:
         """A description of the RNN, such as `bidirectional, 2 layers`."""
-        return f"{'bidirectional' if self.directions == 2 else 'one direction'}, {count(self.layers, 'layer')}"
+        directions = "bidirectional" if self.directions == 2 else "one direction"
+        return f"{directions}, {count(self.layers, 'layer')}"
 
 
 QUESTIONS = {
-    "outputs, forward": "the forward half of the outputs at real steps; with one direction, all of them",
+    "outputs, forward": "the forward half of the outputs at real steps, or all of them",
     "outputs, reverse": "the reverse half of the outputs at real steps",
     "h_n": "the final hidden states of every layer and direction",
     "c_n": "the final cell states of every layer and direction",
-    "output at len-1, forward": "the forward half of output at each last real step, as the last layer's forward h_n",
-    "output at len-1, reverse": "the reverse half of output at these steps, as the last layer's reverse h_n",
-    "output[:, -1], forward": "the forward half of output at the batch's last step, as the last layer's forward h_n",
-    "output[:, 0], reverse": "the reverse half of output at step 0, as the last layer's reverse h_n",
+    "output at len-1, forward": "its forward half at each last real step, as the last layer's forward h_n",
+    "output at len-1, reverse": "its reverse half at these steps, as the last layer's reverse h_n",
+    "output[:, -1], forward": "its forward half at the last step, as the last layer's forward h_n",
+    "output[:, 0], reverse": "its reverse half at step 0, as the last layer's reverse h_n",
 }
 """The questions that a truth table answers for padded and for packed data, each with its meaning.
 An RNN without a cell state has no `c_n`."""
@@ -73,37 +73,54 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table, with a mark and a word for each question, method and RNN, followed by the conclusions."""
-        padded, _ = both = [
-            [a for a in self.answers if a.method == method] for method in ("padded", "packed")
-        ]
-        asked = [q for q in QUESTIONS if any(a.right[q] is not None for a in self.answers)]
-        label = {
-            q: f"{q}, as final state" if q.startswith(("output ", "output[")) else q for q in asked
+        """The table: a mark for each question, method and RNN, followed by the conclusions."""
+        methods = {
+            method: [answer for answer in self.answers if answer.method == method]
+            for method in ("padded", "packed")
         }
-        rows = [
-            [f"{label[q]}, {some[0].method}", *(_MARKS[a.right[q]] for a in some)]
-            for q in asked
-            for some in both
-        ]
-        of = {"Packing is not needed for the outputs at real steps of these": ("outputs, forward", "outputs, reverse"),
-              "Nor is it needed to gather the forward final state of these": ("output at len-1, forward",)}  # fmt: skip
-        right = [
-            [a.name for a in padded if all(a.right[q] is not False for q in some)]
-            for some in of.values()
-        ]
-        notes = [
-            f"{start}: {'; '.join(names)}." for start, names in zip(of, right, strict=True) if names
-        ]
-        last = "A gather takes output at each len-1. That gives the last layer's hidden state, but no c or lower layer."
-        folded = ["The meaning of each row:", *(f"{label[q]}: {QUESTIONS[q]}" for q in asked)]
-        head, title = ["", *(a.name for a in padded)], f"{self.cell}: which results are right?"
-        return Table(rows, head, title, [*notes, last], folded=folded, form="<  ^")
+        padded = methods["padded"]
+        rows = []
+        folded = ["The meaning of each row:"]
+        for question, meaning in QUESTIONS.items():
+            if all(answer.right[question] is None for answer in self.answers):
+                continue
+            label = question
+            if question.startswith("output") and not question.startswith("outputs"):
+                label = f"{question}, as final state"
+            folded.append(f"{label}: {meaning}")
+            for method, answers in methods.items():
+                marks = [_MARKS[answer.right[question]] for answer in answers]
+                rows.append([f"{label}, {method}", *marks])
+        notes = []
+        for start, questions in _CONCLUSIONS.items():
+            right = [
+                answer.name
+                for answer in padded
+                if not any(answer.right[question] is False for question in questions)
+            ]
+            if right:
+                notes.append(f"{start}: {'; '.join(right)}.")
+        notes.append(
+            "A gather takes output at each len-1. That gives the last layer's hidden state, but no"
+            " c or lower layer."
+        )
+        head = ["", *(answer.name for answer in padded)]
+        title = f"{self.cell}: which results are right?"
+        return Table(rows, head, title, notes, folded=folded, form="<  ^")
+
+
+_MARKS = {True: "✓ right", False: "✗ WRONG", None: "–"}
+_CONCLUSIONS = {
+    "Packing is not needed for the outputs at real steps of these": (
+        "outputs, forward",
+        "outputs, reverse",
+    ),
+    "Nor is it needed to gather the forward final state of these": ("output at len-1, forward",),
+}
 
 
 def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
-    """Runs small RNNs on a padded and a packed batch of 5, 3 and 2 steps, and reports which results
-    are right.
+    """Reports which results of small RNNs are right on a batch of 5, 3 and 2 steps.
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
@@ -119,21 +136,15 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
     for directions, layers in product((1, 2), (1, 2)):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
-            rnn = getattr(nn, cell)(
-                3, 4, layers, bias=bias, bidirectional=directions == 2, batch_first=True
-            )
-            x = (
-                torch.randn(layout.batch_size, layout.max_len, 3)
-                * torch.tensor(layout.mask)[..., None]
-            )
-            alone = [
-                run(rnn, x[b : b + 1, :n], Layout([n]), None, False)
-                for b, n in enumerate(layout.lengths)
-            ]
+            options = {"bias": bias, "bidirectional": directions == 2, "batch_first": True}
+            rnn = getattr(nn, cell)(3, 4, layers, **options)
+            x = torch.randn(3, 5, 3) * torch.tensor(layout.mask)[..., None]
+            alone = []
+            for b, n in enumerate(layout.lengths):
+                alone.append(run(rnn, x[b : b + 1, :n], Layout([n]), None, packed=False))
             for method in ("padded", "packed"):
-                right = _right(
-                    run(rnn, x, layout, None, method == "packed"), alone, layout, directions
-                )
+                result = run(rnn, x, layout, None, packed=method == "packed")
+                right = _right(result, alone, layout, directions)
                 answers.append(Answer(layers, directions, method, right))
     return TruthTable(cell, tuple(answers))
 
@@ -141,33 +152,27 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
 def _right(
     result: Run, alone: list[Run], layout: Layout, directions: int
 ) -> dict[str, bool | None]:
-    """Returns which results of a batch-first run equal the results of running each sequence alone."""
+    """Returns which results of a batch-first run equal those of running each sequence alone."""
     equal = partial(torch.allclose, atol=1e-5)
-    h_n = torch.cat([one.h_n for one in alone], dim=1)
-    real, outputs = (
-        result.output[torch.tensor(layout.mask)],
-        torch.cat([one.output[0] for one in alone]),
-    )
+    output = result.output
+    real = output[torch.tensor(layout.mask)]
+    outputs = torch.cat([part.output[0] for part in alone])
+    h_n = torch.cat([part.h_n for part in alone], dim=1)
     places = {
-        "output at len-1": result.output[
-            torch.arange(layout.batch_size), torch.tensor(layout.lengths) - 1
-        ],
-        "output[:, -1]": result.output[:, -1],
-        "output[:, 0]": result.output[:, 0],
+        "output at len-1": output[range(layout.batch_size), layout.lengths - 1],
+        "output[:, -1]": output[:, -1],
+        "output[:, 0]": output[:, 0],
     }
-    right: dict[str, bool | None] = {"h_n": equal(result.h_n, h_n)}
-    for d, direction in enumerate(DIRECTIONS[:directions]):
-        half = slice(d * h_n.shape[-1], (d + 1) * h_n.shape[-1])
-        right[f"outputs, {direction}"] = equal(real[:, half], outputs[:, half])
-        right |= {
-            f"{place}, {direction}": equal(at[:, half], h_n[d - directions])
-            for place, at in places.items()
-        }
+    right: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
+    right["h_n"] = equal(result.h_n, h_n)
     if result.c_n is not None:
-        right["c_n"] = equal(
-            result.c_n, torch.cat([one.c_n for one in alone if one.c_n is not None], dim=1)
-        )
-    return {question: right.get(question) for question in QUESTIONS}
-
-
-_MARKS = {True: "✓ right", False: "✗ WRONG", None: "–"}
+        c_n = torch.cat([part.c_n for part in alone if part.c_n is not None], dim=1)
+        right["c_n"] = equal(result.c_n, c_n)
+    for d, direction in enumerate(DIRECTIONS[:directions]):
+        half = slice(4 * d, 4 * d + 4)
+        right[f"outputs, {direction}"] = equal(real[:, half], outputs[:, half])
+        for place, states in places.items():
+            question = f"{place}, {direction}"
+            if question in QUESTIONS:
+                right[question] = equal(states[:, half], h_n[d - directions])
+    return right

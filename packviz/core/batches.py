@@ -1,5 +1,5 @@
-"""Groups sequences into batches, into rows of a fixed size, or into shares for workers. A group is
-an array of indices.
+"""Groups sequences into batches, into rows of a fixed size, or into shares for processes. A group
+is an array of indices.
 
 A batch is as wide as its longest sequence, so batches of sequences with similar lengths (*buckets*)
 contain little padding. When several workers share a training step, the step takes as long as the
@@ -21,20 +21,28 @@ from typing import Any
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout, require_steps
-from packviz.core.validation import at_least, one_of, renamed
+from packviz.core.validation import at_least, one_of
 
-AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
+AS_THEY_COME = "as they come"
+SHUFFLED = "shuffled"
+BUCKETED = "bucketed"
+SORTED = "sorted"
 ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
 """The orders in which sequences are put into batches."""
 
-CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
+CONTIGUOUS = "contiguous"
+STRIDED = "strided"
+SNAKE = "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
 """The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives
 each worker a block of sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so
 too, but reverses every second turn."""
 
-NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
-PADDED, CUT = "padded", "cut where the row ends"
+NEXT_FIT = "next-fit"
+FIRST_FIT = "first-fit"
+FIRST_FIT_DECREASING = "first-fit decreasing"
+PADDED = "padded"
+CUT = "cut where the row ends"
 FILLS = (PADDED, NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING, CUT)
 """The strategies for placing sequences in rows. `PADDED` gives each sequence its own row.
 `NEXT_FIT` fills the last row until a sequence does not fit, `FIRST_FIT` uses the first row with
@@ -42,7 +50,8 @@ room, and `FIRST_FIT_DECREASING` does so from the longest sequence to the shorte
 row after another, and cuts a sequence where its row ends."""
 
 WINDOW = 50
-"""The number of batches sorted together. A larger window leaves less padding, a smaller one keeps an epoch random."""
+"""The number of batches sorted together. A larger window leaves less padding, a smaller one keeps
+an epoch random."""
 
 
 def batches(
@@ -70,17 +79,20 @@ def batches(
     at_least("batch_size", batch_size)
     one_of("order", order, ORDERS)
     everyone = np.arange(n.size)
-    if order in (SHUFFLED, BUCKETED):
-        random = np.random.default_rng(at_least("seed", seed, 0))
-        everyone = random.permutation(n.size)
-    if order == BUCKETED:
-        pools = _cut(everyone, at_least("window", window) * batch_size)
-        found = [batch for pool in pools for batch in _cut(_longest_first(n, pool), batch_size)]
-        return [found[i] for i in random.permutation(len(found))]
-    return _cut(_longest_first(n, everyone) if order == SORTED else everyone, batch_size)
+    if order == AS_THEY_COME:
+        return _cut(everyone, batch_size)
+    if order == SORTED:
+        return _cut(_longest_first(n, everyone), batch_size)
+    random = np.random.default_rng(at_least("seed", seed, 0))
+    shuffled = random.permutation(n.size)
+    if order == SHUFFLED:
+        return _cut(shuffled, batch_size)
+    buckets: list[IntArray] = []
+    for pool in _cut(shuffled, at_least("window", window) * batch_size):
+        buckets += _cut(_longest_first(n, pool), batch_size)
+    return [buckets[i] for i in random.permutation(len(buckets))]
 
 
-@renamed(way="strategy")
 def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """Divides the sequences of one batch among workers, longest first.
 
@@ -100,11 +112,11 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """
     n = Layout(lengths).lengths
     at_least("workers", workers)
-    order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, strategy)
+    order = _longest_first(n, np.arange(n.size))
+    taker = _takers(n.size, workers, strategy)
     return [order[taker == worker] for worker in range(workers)]
 
 
-@renamed(way="strategy", room="row_size")
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
@@ -137,23 +149,26 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
     if strategy == CUT:
         ends = np.cumsum(n)
         tops = np.arange(0, ends[-1], row_size)
-        firsts = np.searchsorted(
-            ends, tops, "right"
-        )  # the sequence of the first time step in each row
-        lasts = np.searchsorted(ends, np.minimum(tops + row_size, ends[-1]) - 1, "right")
+        bottoms = np.minimum(tops + row_size, ends[-1])
+        firsts = np.searchsorted(ends, tops, "right")  # the first sequence of each row
+        lasts = np.searchsorted(ends, bottoms - 1, "right")
         return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
-    if (n > row_size).any():
-        b = int(np.argmax(n > row_size))
-        raise ValueError(
-            f"lengths[{b}] is {n[b]}, but row_size is {row_size}; increase row_size, or cut the sequence"
-        )
-    everyone = np.arange(n.size)
-    left = np.full(
-        n.size, row_size
-    )  # free steps in all possible rows; there are never more rows than sequences
+    longest = int(np.argmax(n))
+    if n[longest] > row_size:
+        problem = f"lengths[{longest}] is {n[longest]}, but row_size is {row_size}"
+        raise ValueError(f"{problem}; increase row_size, or cut the sequence")
+    order = np.arange(n.size)
+    if strategy == FIRST_FIT_DECREASING:
+        order = _longest_first(n, order)
+    # The free steps in all possible rows. There are never more rows than sequences.
+    left = np.full(n.size, row_size)
     rows: list[list[int]] = []
-    for b in _longest_first(n, everyone) if strategy == FIRST_FIT_DECREASING else everyone:
-        first = {PADDED: len(rows), NEXT_FIT: max(len(rows) - 1, 0)}.get(strategy, 0)
+    for b in order.tolist():
+        first = 0  # the first row that the strategy may use
+        if strategy == PADDED:
+            first = len(rows)
+        elif strategy == NEXT_FIT:
+            first = max(len(rows) - 1, 0)
         row = first + int(np.argmax(left[first : len(rows) + 1] >= n[b]))
         if row == len(rows):
             rows.append([])
@@ -179,8 +194,9 @@ class Load:
     def of(cls, lengths: Any, groups: Sequence[IntArray]) -> Load:
         """Counts the cells of batches, each described by the indices of its sequences."""
         n = Layout(lengths).lengths
-        real = [n[group].sum() for group in groups]
-        return cls(np.array(real), np.array([group.size * n[group].max() for group in groups]))
+        real = np.array([n[group].sum() for group in groups])
+        cells = np.array([group.size * n[group].max() for group in groups])
+        return cls(real, cells)
 
     @property
     def padding(self) -> int:
@@ -195,15 +211,13 @@ def tokens(
 
     Each batch is divided as in `split`, which also lists the errors.
     """
-    n, _ = Layout(lengths).lengths, at_least("workers", workers)
-    longest_first = [-np.sort(-n[group]) for group in groups]
-    return np.array(
-        [
-            np.bincount(_takers(some.size, workers, strategy), some, workers)
-            for some in longest_first
-        ],
-        int,
-    )
+    n = Layout(lengths).lengths
+    at_least("workers", workers)
+    counts = np.zeros((len(groups), workers), dtype=np.int64)
+    for step, group in enumerate(groups):
+        longest_first = -np.sort(-n[group])
+        np.add.at(counts[step], _takers(group.size, workers, strategy), longest_first)
+    return counts
 
 
 def idle(tokens: IntArray) -> float:
@@ -213,11 +227,15 @@ def idle(tokens: IntArray) -> float:
     Args:
         tokens: `(S, W)` the number of tokens of each worker in each batch.
     """
-    return 1 - float(tokens.sum() / (tokens.shape[1] * tokens.max(axis=1).sum()))
+    workers = tokens.shape[1]
+    slowest = tokens.max(axis=1).sum()
+    return 1 - float(tokens.sum() / (workers * slowest))
 
 
 def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
-    """Returns, for each sequence from the longest to the shortest, the index of the worker that takes it."""
+    """Returns, for each sequence from the longest to the shortest, the index of the worker that
+    takes it.
+    """
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from packviz.core.padded import Padded, reading
 from packviz.core.validation import (
+    at_least,
     kind_of,
     require_dense,
     require_none,
     require_values,
-    require_whole,
 )
 
 IntArray = npt.NDArray[np.int64]
@@ -30,7 +30,8 @@ BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 MOST_STEPS = 10_000_000
-"""The largest number of time steps in a `Layout`. A larger number needs huge arrays, and is probably a typo."""
+"""The largest number of time steps in a `Layout`. A larger number needs huge arrays, and is
+probably a typo."""
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -38,7 +39,7 @@ class Layout:
     """The place of every cell of a ragged batch, in both the padded and the packed data.
 
     `B` is the number of sequences, `T` the padded number of time steps, and `N` the number of real
-    (valid) cells.
+    cells.
 
     Attributes:
         lengths: `(B,)` the length of each sequence in time steps, in the caller's order.
@@ -52,7 +53,7 @@ class Layout:
     Examples:
         >>> import packviz as pv
         >>> layout = pv.Layout([5, 3, 2])
-        >>> layout.batch_sizes.tolist()  # number of sequences that are still running at each time step
+        >>> layout.batch_sizes.tolist()  # the sequences that still run at each time step
         [3, 3, 2, 1, 1]
         >>> layout.n_padding, layout.n_cells
         (5, 15)
@@ -71,65 +72,42 @@ class Layout:
             lengths: `(B,)` whole numbers of at least 0: a list, an array, a tensor on any device,
                 or anything that NumPy can turn into an array, such as a pandas Series. Floats are
                 allowed if they are whole. If you pass a `Layout`, its `max_len` and
-                `sorted_indices` become the defaults of the other arguments.
+                `sorted_indices` become the defaults of the other arguments. You can also pass a
+                mask, `(B, T)`, as an array or a tensor (see `from_mask`), whose `T` becomes the
+                default of `max_len`.
             max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`.
             sorted_indices: `(B,)` the order of packing, longest first. By default, the sort is
                 stable, so sequences of equal length keep their order. (torch's own sort is not
                 stable. To use torch's order, pass a `PackedSequence` to `from_packed`.)
 
         Raises:
-            ValueError: `lengths` is empty, is not one-dimensional, or is on the meta device; a
-                length is not a whole number of at least 0, or exceeds `max_len` or `MOST_STEPS`;
-                `max_len` is not a whole number, or exceeds `MOST_STEPS`; or `sorted_indices` is not
-                a permutation that puts longer sequences first.
-            TypeError: the lengths are a nested or sparse tensor.
+            ValueError: `lengths` is empty, is neither one-dimensional nor a mask, or is on the meta
+                device; a length is not a whole number of at least 0, or exceeds `max_len` or
+                `MOST_STEPS`; `max_len` is not a whole number, or exceeds `MOST_STEPS`; or
+                `sorted_indices` is not a permutation that puts longer sequences first.
+            TypeError: the lengths are a nested or sparse tensor, or a masked array of NumPy.
         """
         if isinstance(lengths, Layout):
             max_len = lengths.max_len if max_len is None else max_len
             sorted_indices = lengths.sorted_indices if sorted_indices is None else sorted_indices
+        elif max_len is None and is_mask(lengths):
+            max_len = lengths.shape[1]
         n = read_lengths(lengths)
         require_none(n, n < 0, "lengths", "a sequence has at least 0 time steps")
-        require_none(
-            n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps"
-        )
-        longest = int(n.max())
-        if max_len is None:
-            max_len = longest
-        elif isinstance(max_len, bool) or not isinstance(max_len, (int, np.integer)):
-            raise ValueError(
-                f"max_len is {max_len!r}; give a whole number of time steps, or leave it out"
-            )
-        elif max_len > MOST_STEPS:
-            raise ValueError(
-                f"max_len is {max_len}: a Layout has at most {MOST_STEPS:,} time steps"
-            )
-        require_none(
-            n,
-            n > max_len,
-            "lengths",
-            f"longer than max_len={max_len}; shorten it, or raise max_len",
-        )
-
+        limit = f"a Layout has at most {MOST_STEPS:,} time steps"
+        require_none(n, n > MOST_STEPS, "lengths", limit)
+        max_len = int(n.max()) if max_len is None else at_least("max_len", max_len, 0)
+        if max_len > MOST_STEPS:
+            raise ValueError(f"max_len is {max_len}: {limit}")
+        too_long = f"longer than max_len={max_len}; shorten it, or raise max_len"
+        require_none(n, n > max_len, "lengths", too_long)
         if sorted_indices is None:
             order = np.argsort(-n, kind="stable")
         else:
-            order = _order(
-                sorted_indices,
-                n.size,
-                "sorted_indices",
-                "give one index per sequence, longest first",
-            )
-            rising = np.flatnonzero(np.diff(n[order]) > 0)
-            if rising.size:
-                i = int(rising[0])
-                raise ValueError(
-                    f"sorted_indices must put longer sequences first, but entry {i} names sequence {order[i]} of length"
-                    f" {n[order[i]]} and the next one sequence {order[i + 1]} of length {n[order[i + 1]]}"
-                )
-        for name, value in (("lengths", n), ("max_len", int(max_len)), ("sorted_indices", order)):
-            object.__setattr__(
-                self, name, frozen(value) if isinstance(value, np.ndarray) else value
-            )
+            order = _packing_order(sorted_indices, n)
+        object.__setattr__(self, "lengths", frozen(n))
+        object.__setattr__(self, "max_len", max_len)
+        object.__setattr__(self, "sorted_indices", frozen(order))
 
     @classmethod
     def from_packed(cls, packed: Any) -> Layout:
@@ -146,42 +124,25 @@ class Layout:
                 not add up to the number of rows of `data`; or `sorted_indices` is not a
                 permutation.
         """
-        missing = [
-            name for name in ("data", "batch_sizes", "sorted_indices") if not hasattr(packed, name)
-        ]
-        if missing:
-            raise TypeError(
-                f"packed has no {missing[0]!r}: give a torch PackedSequence, not {type(packed).__name__}"
-                " (for plain lengths call Layout(lengths))"
-            )
-        sizes = _whole_numbers(
-            packed.batch_sizes, "packed.batch_sizes", "give one size per time step"
-        )
-        require_none(
-            sizes, sizes < 1, "packed.batch_sizes", "every time step needs at least one sequence"
-        )
-        growing = np.flatnonzero(np.diff(sizes) > 0)
-        if growing.size:
-            t = int(growing[0])
-            raise ValueError(
-                f"packed.batch_sizes must never grow, but is {sizes[t]} at time step {t} and {sizes[t + 1]} at the next"
-            )
+        for name in ("data", "batch_sizes", "sorted_indices"):
+            if not hasattr(packed, name):
+                raise TypeError(
+                    f"packed has no {name!r}: give a torch PackedSequence, not"
+                    f" {type(packed).__name__} (for plain lengths call Layout(lengths))"
+                )
+        name = "packed.batch_sizes"
+        sizes = _whole_numbers(packed.batch_sizes, name, "give one size per time step")
+        require_none(sizes, sizes < 1, name, "every time step needs at least one sequence")
+        growth = np.diff(sizes, prepend=sizes[0])
+        require_none(sizes, growth > 0, name, "more than at the time step before; no batch grows")
         rows = len(packed.data)
         if rows != sizes.sum():
-            raise ValueError(
-                f"packed.batch_sizes adds up to {sizes.sum()} but packed.data has {rows} rows"
-            )
-        by_rank = np.searchsorted(
-            -sizes, -np.arange(sizes[0])
-        )  # number of steps with more sequences than this rank
+            raise ValueError(f"{name} adds up to {sizes.sum()} but packed.data has {rows} rows")
+        # The length of a rank is the number of steps with more sequences than this rank.
+        by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))
         if packed.sorted_indices is None:
             return cls(by_rank, sorted_indices=np.arange(by_rank.size))
-        order = _order(
-            packed.sorted_indices,
-            by_rank.size,
-            "packed.sorted_indices",
-            "give one index per sequence",
-        )
+        order = _permutation(packed.sorted_indices, by_rank.size, "packed.sorted_indices")
         return cls(by_rank[np.argsort(order)], sorted_indices=order)
 
     @classmethod
@@ -200,17 +161,18 @@ class Layout:
             ValueError: the lengths are not valid, or do not fit the shape.
         """
         layout = cls(lengths)
-        steps = Padded.fitting(layout.batch_size, shape, batch_first).steps
+        steps = int(Padded.fitting(layout.batch_size, shape, batch_first).steps)
         if layout.lengths.max() > steps:
             b = int(np.argmax(layout.lengths > steps))
+            described = reading(shape, batch_first)
             raise ValueError(
-                f"lengths[{b}] is {layout.lengths[b]}, but {reading(shape, batch_first)}, has T = {steps}"
+                f"lengths[{b}] is {layout.lengths[b]}, but {described}, has T = {steps}"
             )
-        return cls(layout, max_len=int(steps))
+        return cls(layout.lengths, steps, sorted_indices=layout.sorted_indices)
 
     @classmethod
     def from_mask(cls, mask: Any) -> Layout:
-        """Reads the layout from a mask.
+        """Reads the layout from a mask, such as a tokenizer's `attention_mask`.
 
         Args:
             mask: `(B, T)` booleans (or 0 and 1), True at real cells, which must come first in every
@@ -220,34 +182,8 @@ class Layout:
             ValueError: the mask is not two-dimensional, contains other values, or has no real cell;
                 or a row has padding before a real cell.
         """
-        try:
-            m = host_array(mask)
-        except ValueError:  # NumPy raises this error for rows of unequal length
-            raise ValueError(
-                "mask must be two-dimensional (batch, time step), got rows of unequal length"
-            ) from None
-        if m.ndim != 2 or m.size == 0:
-            raise ValueError(
-                f"mask must be two-dimensional (batch, time step) and not empty, got shape {m.shape}"
-            )
-        if m.dtype != np.bool_:
-            if not np.isin(m, (0, 1)).all():
-                raise ValueError(
-                    "mask must contain only True and False (or 1 and 0): True where a cell is real"
-                )
-            m = m.astype(bool)
-        lengths = m.sum(axis=1)
-        if not lengths.any():
-            raise ValueError("mask has no real cell; if the mask is True at padding, pass ~mask")
-        holes = np.flatnonzero((m != (np.arange(m.shape[1]) < lengths[:, None])).any(axis=1))
-        if holes.size:
-            b = int(holes[0])
-            raise ValueError(
-                f"mask row {b} has padding at time step {int(np.argmin(m[b]))} before real cells; if the mask is True"
-                " at padding, pass ~mask; otherwise move the padding to the right first:"
-                " pv.align(x, mask, padding_side='right', batch_first=…)"
-            )
-        return cls(lengths, max_len=m.shape[1])
+        m = _mask_array(mask)
+        return cls(m.sum(axis=1), max_len=m.shape[1])
 
     @classmethod
     def from_offsets(cls, offsets: Any) -> Layout:
@@ -262,20 +198,15 @@ class Layout:
             ValueError: `offsets` contains a number that is not whole, does not begin with 0, has
                 only one entry, or decreases from one entry to the next.
         """
-        starts = _whole_numbers(
-            offsets, "offsets", "give the row at which each sequence begins, and the row count"
-        )
+        advice = "give the row at which each sequence begins, and the row count"
+        starts = _whole_numbers(offsets, "offsets", advice)
         if starts[0] != 0 or starts.size == 1:
             raise ValueError(
-                f"offsets must begin with 0 and end with the number of rows, got {_some(starts)}; from lengths, compute"
-                " Layout(lengths).starts"
+                "offsets must begin with 0 and end with the number of rows, got"
+                f" {_excerpt(starts)}; from lengths, compute Layout(lengths).starts"
             )
         lengths = np.diff(starts)
-        if (lengths < 0).any():
-            b = int(np.argmax(lengths < 0))
-            raise ValueError(
-                f"offsets must not decrease, but go from {starts[b]} to {starts[b + 1]} at entry {b + 1}"
-            )
+        require_none(starts[1:], lengths < 0, "offsets[1:]", "less than the offset before it")
         return cls(lengths)
 
     @property
@@ -305,16 +236,17 @@ class Layout:
 
     @cached_property
     def unsorted_indices(self) -> IntArray:
-        """`(B,)` The rank of each sequence in the packing order. This is the inverse of `sorted_indices`."""
+        """`(B,)` The rank of each sequence in the packing order. This is the inverse of
+        `sorted_indices`.
+        """
         return frozen(np.argsort(self.sorted_indices))
 
     @cached_property
     def batch_sizes(self) -> IntArray:
         """`(max(lengths),)` The number of sequences that are still running at each time step."""
         ends = np.bincount(self.lengths)[1:]  # the number of sequences of length 1, 2, …
-        return frozen(
-            np.cumsum(ends[::-1])[::-1].copy()
-        )  # torch rejects arrays with negative strides
+        running = np.cumsum(ends[::-1])[::-1]
+        return frozen(running.copy())  # torch rejects arrays with negative strides
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -352,7 +284,9 @@ class Layout:
 
     @cached_property
     def flat_rows(self) -> IntArray:
-        """`(N,)` The flat row that corresponds to each packed row, so that `packed = flat[flat_rows]`."""
+        """`(N,)` The flat row that corresponds to each packed row, so that `packed =
+        flat[flat_rows]`.
+        """
         b, t = self.source.T
         return frozen(self.starts[b] + t)
 
@@ -366,7 +300,7 @@ class Layout:
 
     def __repr__(self) -> str:
         size = "" if self.max_len == self.lengths.max() else f", max_len={self.max_len}"
-        return f"Layout({_some(self.lengths)}{size}): {self.n_cells} cells, {self.n_real} real"
+        return f"Layout({_excerpt(self.lengths)}{size}): {self.n_cells} cells, {self.n_real} real"
 
     @property
     def _key(self) -> tuple[bytes, int, bytes]:
@@ -381,14 +315,15 @@ def require_steps(layout: Layout) -> Layout:
         ValueError: a sequence is empty.
     """
     n = layout.lengths
-    require_none(
-        n, n < 1, "lengths", "every sequence needs at least one time step here; drop the empty ones"
-    )
+    why = "every sequence needs at least one time step here; drop the empty ones"
+    require_none(n, n < 1, "lengths", why)
     return layout
 
 
 def sequence_name(index: int) -> str:
-    """Returns the default name of a sequence: a … z, then aa, ab, …, like the columns of a spreadsheet."""
+    """Returns the default name of a sequence: a … z, then aa, ab, …, like the columns of a
+    spreadsheet.
+    """
     name = ""
     index += 1
     while index:
@@ -410,14 +345,17 @@ def host_array(values: Any) -> npt.NDArray[Any]:
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
     array = np.asarray(values, order="C")  # torch takes no negative strides
-    whole = (
-        array.dtype == object
-        and array.ndim == 1
-        and all(isinstance(value, Integral) for value in array)
-    )
-    return (
-        array.astype(float) if whole else array
-    )  # NumPy stores integers of more than 64 bits as objects
+    if array.dtype == object and array.ndim == 1 and all(isinstance(n, Integral) for n in array):
+        return array.astype(float)  # NumPy stores integers of more than 64 bits as objects
+    return array
+
+
+def is_mask(values: object) -> bool:
+    """Returns whether lengths are given as a mask: an array or a tensor of two dimensions.
+
+    Nested lists are never a mask, because they could be sequences or batches.
+    """
+    return getattr(values, "ndim", None) == 2
 
 
 def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
@@ -426,7 +364,8 @@ def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
 
     Args:
         lengths: a list, an array, a tensor on any device, a `Layout`, or anything that NumPy can
-            turn into an array, such as a pandas Series. Floats are allowed if they are whole.
+            turn into an array, such as a pandas Series. Floats are allowed if they are whole. An
+            array or a tensor of two dimensions is read as a mask (see `Layout.from_mask`).
         empty: whether an empty array is allowed.
 
     Returns:
@@ -434,29 +373,75 @@ def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
 
     Raises:
         ValueError: the lengths are not whole numbers, not one-dimensional, on the meta device, or
-            empty although `empty` is False.
-        TypeError: the lengths are a nested or sparse tensor.
+            empty although `empty` is False; or a mask is not one that `Layout.from_mask` accepts.
+        TypeError: the lengths are a nested or sparse tensor, or a masked array of NumPy.
     """
-    return _whole_numbers(
-        lengths, "lengths", "list the number of real time steps of each sequence", empty
-    )
+    if is_mask(lengths):
+        counts: IntArray = _mask_array(lengths, "lengths").sum(axis=1)
+        return counts
+    advice = "list the number of real time steps of each sequence"
+    return _whole_numbers(lengths, "lengths", advice, empty)
 
 
 BOOLEANS = (
-    "lengths contains booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
-    " mask.sum(1)"
+    "lengths contains booleans; give whole numbers, or a mask of two dimensions, (B, T), that is"
+    " True at real cells"
 )
 
 
-def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> IntArray:
+def _require_plain(values: object, name: str) -> None:
+    """Rejects tensors and arrays whose values cannot be read, or would be misread."""
     require_dense(name, values)
     require_values(name, values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array of NumPy; give plain lengths, or a mask that is True at real"
+            f" cells, such as ~{name}.mask"
+        )
+
+
+def _mask_array(mask: Any, name: str = "mask") -> BoolArray:
+    """Returns a mask as an array, `(B, T)`, in which every row begins with its real cells."""
+    _require_plain(mask, name)
+    expected = f"{name} must be two-dimensional (batch, time step)"
+    try:
+        given = host_array(mask)
+    except ValueError:  # NumPy raises this error for rows of unequal length
+        raise ValueError(f"{expected}, got rows of unequal length") from None
+    if given.ndim != 2 or given.size == 0:
+        raise ValueError(f"{expected} and not empty, got shape {given.shape}")
+    if not np.isin(given, (0, 1)).all():
+        raise ValueError(
+            f"{name} has shape {given.shape}, but a mask contains only True and False (or 1 and 0),"
+            " True where a cell is real; as lengths, give one number per sequence"
+        )
+    real = given.astype(bool)
+    lengths = real.sum(axis=1)
+    if not lengths.any():
+        raise ValueError("the mask has no real cell; if it is True at padding, pass ~mask")
+    gaps = ~real & (np.arange(real.shape[1]) < lengths[:, None])
+    if gaps.any():
+        b, t = np.argwhere(gaps)[0]
+        problem = f"row {b} of the mask has padding at time step {t} before real cells"
+        if real[b, -lengths[b] :].all():
+            raise ValueError(
+                f"{problem}; if the mask is True at padding, pass ~mask; otherwise move the padding"
+                " to the right first: pv.align(x, mask, padding_side='right', batch_first=…)"
+            )
+        raise ValueError(f"{problem}; real cells must follow one another from time step 0")
+    return real
+
+
+def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> IntArray:
+    _require_plain(values, name)
     try:
         array = host_array(values)
     except ValueError:  # NumPy raises this error for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
     if array.ndim == 0:
-        shown = repr(values) if len(repr(values)) < 30 else kind_of(values)
+        shown = repr(values)
+        if len(shown) >= 30:
+            shown = kind_of(values)
         raise ValueError(f"{name} is {shown}; {advice}, as in [5, 3, 2]")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
@@ -465,23 +450,35 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     if array.dtype == np.bool_:
         raise ValueError(BOOLEANS.replace("lengths", name, 1))
     if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must contain whole numbers, got {_some(array)}: {advice}")
-    require_whole(array, name)
+        raise ValueError(f"{name} must contain whole numbers, got {_excerpt(array)}: {advice}")
+    require_none(array, ~np.isfinite(array), name, "not a number of time steps")
+    fraction = "not a whole number; torch would silently drop the fraction"
+    require_none(array, array != np.round(array), name, fraction)
+    is_huge = abs(array.astype(float)) >= 2**63
+    require_none(array, is_huge, name, "too large for a 64-bit whole number")
     return np.array(array, dtype=np.int64)
 
 
-def _order(values: Any, size: int, name: str, advice: str) -> IntArray:
-    order = _whole_numbers(values, name, advice)
+def _permutation(values: Any, size: int, name: str) -> IntArray:
+    order = _whole_numbers(values, name, "give one index per sequence, longest first")
     if not np.array_equal(np.sort(order), np.arange(size)):
-        raise ValueError(
-            f"{name} must contain each of 0 … {size - 1} exactly once, got {_some(order)}"
-        )
+        each = f"each of 0 … {size - 1} exactly once"
+        raise ValueError(f"{name} must contain {each}, got {_excerpt(order)}")
     return order
 
 
-def _some(array: npt.NDArray[Any], limit: int = 12) -> str:
-    shown = ", ".join(repr(v) for v in array[:limit].tolist())
-    return f"[{shown}{', …' if array.size > limit else ''}]"
+def _packing_order(sorted_indices: Any, lengths: IntArray) -> IntArray:
+    order = _permutation(sorted_indices, lengths.size, "sorted_indices")
+    n = lengths[order]
+    is_longer = np.diff(n, prepend=n[0]) > 0
+    why = "this sequence is longer than the one before it; put longer sequences first"
+    require_none(order, is_longer, "sorted_indices", why)
+    return order
+
+
+def _excerpt(array: npt.NDArray[Any], limit: int = 12) -> str:
+    shown = ", ".join(map(repr, array[:limit].tolist()))
+    return f"[{shown}, …]" if array.size > limit else f"[{shown}]"
 
 
 def frozen(array: _Array) -> _Array:

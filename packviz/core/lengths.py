@@ -16,23 +16,21 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
 from packviz.core import sentences as real
-from packviz.core.layout import IntArray
+from packviz.core.layout import IntArray, read_lengths
+from packviz.core.validation import kind_of
 
 
-def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> list[float]:
+def read(source: str | os.PathLike[str], column: str | None = None) -> list[float]:
     """Reads lengths from a file, or from typed or pasted text.
 
     Args:
-        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an
-            open text file; or the text itself. A string is a path if such a file exists, or if the
-            string ends in `.csv`, `.json`, `.npy` or `.txt`. The text may be a JSON list or object;
-            numbers separated by commas, semicolons, spaces or line breaks; or a table (CSV, or
-            pasted from a spreadsheet) whose first line names its columns.
+        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; or
+            the text itself (see `parse`). A string is a path if such a file exists, or if it looks
+            like the name of a file. A NumPy file may also contain a mask.
         column: the column of a table, or the key of a JSON object, that contains the lengths.
             Defaults to the column named `length` or `lengths`, or to the only column.
 
@@ -40,64 +38,132 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
         The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
 
     Raises:
-        ValueError: the file cannot be read, the text is empty, an entry is not a number, or the
-            column does not exist.
+        ValueError: the file cannot be read, or `parse` rejects its text.
+        TypeError: `source` is neither a path nor text.
     """
-    name = _name_of(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"source is {kind_of(source)}; give a path, or text such as '5, 3, 2'")
+    name = os.fspath(source)
+    is_file = isinstance(source, os.PathLike) or _FILE_NAME.fullmatch(name) or name == "-"
+    if _number(name) is not None or not (is_file or os.path.exists(name[:255])):
+        return parse(name, column)
     try:
-        if hasattr(source, "read"):
-            text = source.read()
-        elif name == "-":
-            name, text = "standard input", sys.stdin.read()
-        elif name.endswith(".npy"):
-            text = str(np.load(name, allow_pickle=False).tolist())
-        else:
-            text = Path(name).read_text(encoding="utf-8-sig") if name else str(source)
-    except (OSError, EOFError, ValueError) as error:  # includes Unicode errors and NumPy's errors
-        reason = (
-            getattr(error, "strerror", None) or "neither a text file nor a NumPy file of numbers"
-        )
-        raise ValueError(f"cannot read {name}: {reason}") from None
+        if name.endswith(".npy"):
+            return _numpy_lengths(name)
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"cannot read {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        advice = "give text or .npy; for Parquet, pass pandas.read_parquet(…)['column']"
+        raise ValueError(f"cannot read {name}: {advice}") from None
     try:
-        if name.endswith(".csv"):
-            _require_heading(text)
-        return _parse(text.strip(), column)
+        return parse(text, column, is_table=name.endswith(".csv"))
     except ValueError as error:
-        raise ValueError(f"{name}: {error}" if name else str(error)) from None
+        raise ValueError(f"{name}: {error}") from None
 
 
-_SUFFIXES = (".csv", ".json", ".npy", ".txt")
-_NUMBER = re.compile(r"[-+]?(nan|inf|infinity|[\d_.]+(e[-+]?\d+)?)", re.IGNORECASE)
+_FILE_NAME = re.compile(r"[^\s,;\[{]*[a-z][^\s,;\[{]*|.+\.(csv|json|npy|txt)", re.IGNORECASE)
 
 
-def _name_of(source: str | os.PathLike[str] | TextIO) -> str:
-    """Returns the path of a file, the name of an open file, or an empty string for text."""
-    if not isinstance(source, str):
-        return str(getattr(source, "name", "")) if hasattr(source, "read") else os.fspath(source)
+def _numpy_lengths(name: str) -> list[float]:
     try:
-        is_path = source == "-" or Path(source).suffix in _SUFFIXES or Path(source).exists()
-    except (OSError, ValueError):  # the text is too long for a path, or is not a path
-        return ""
-    return source if is_path and "\n" not in source else ""
+        values: list[float] = read_lengths(np.load(name, allow_pickle=False)).tolist()
+        return values
+    except EOFError:
+        raise ValueError(f"{name}: the file is empty") from None
+    except ValueError as error:
+        reason = "it is not a NumPy file of numbers" if "pickle" in str(error) else error
+        raise ValueError(f"{name}: {reason}") from None
 
 
-def _parse(text: str, column: str | None) -> list[float]:
+def parse(text: str, column: str | None = None, is_table: bool = False) -> list[float]:
+    """Reads lengths from text.
+
+    Args:
+        text: a JSON list or object; numbers separated by commas, semicolons, spaces or line breaks;
+            or a table (CSV, or pasted from a spreadsheet) whose first line names its columns.
+        column: the column of a table, or the key of a JSON object, as in `read`.
+        is_table: whether several columns need a first line that names them, as in a CSV file.
+
+    Returns:
+        The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
+
+    Raises:
+        ValueError: the text is empty, an entry is not a number, a row has more or fewer fields than
+            the first line, or the column does not exist.
+    """
+    columns = _columns(text.strip(), is_table or column is not None)
+    entries = columns[_column([*columns], column)]
+    if not isinstance(entries, list) or not entries:
+        raise ValueError("the column contains no lengths; give a list, as in [5, 3, 2]")
+    numbers = []
+    for i, entry in enumerate(map(str, entries)):
+        number = _number(entry)
+        if number is None:
+            raise ValueError(f"entry {i} is {entry!r}; lengths are whole numbers, as in 5, 3, 2")
+        numbers.append(number)
+    return numbers
+
+
+def _columns(text: str, is_table: bool) -> dict[str, object]:
+    """Returns the columns of a table or a JSON object by name. Numbers alone are a column without a
+    name.
+    """
     if not text:
         raise ValueError("no lengths given; type some, as in 5, 3, 2")
     if text[0] in "[{":
-        return _from_json(text, column)
-    lines, entries = text.splitlines(), re.split(r"[\s,;]+", text.strip(",; \n"))
-    if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _NUMBER.fullmatch(entries[0]):
-        return _from_table(lines, column)
-    if column is not None:
-        raise ValueError(
-            f"column is {column!r}, but no first line names columns; add one, or leave column out"
-        )
-    return [_number(entry, i) for i, entry in enumerate(entries)]
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+        return value if isinstance(value, dict) else {"": value}
+    lines = text.splitlines()
+    entries = re.split(r"[\s,;]+", text.strip(",; \n"))
+    if _number(entries[0]) is not None or (len(lines) == 1 and not is_table):
+        if is_table and len(lines) > 1 and re.search("[,;\t]", lines[0]):
+            raise ValueError("a table with several columns needs a first line that names them")
+        return {"": entries}
+    delimiter = next((mark for mark in "\t;" if mark in lines[0]), ",")
+    try:
+        names, *rows = (row for row in csv.reader(lines, delimiter=delimiter) if row)
+    except csv.Error as error:
+        raise ValueError(f"not a valid table: {error}") from None
+    for i, row in enumerate(rows):
+        if len(row) != len(names):
+            raise ValueError(f"row {i} has {len(row)} fields, but there are {len(names)} columns")
+    return {name.strip(): [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def _column(names: Sequence[str], column: str | None) -> str:
+    """Returns the name of the column that contains the lengths.
+
+    Raises:
+        ValueError: the column does not exist.
+    """
+    for name in names:
+        if name == column or (column is None and name.lower() in ("length", "lengths")):
+            return name
+    if column is None and len(names) == 1:
+        return names[0]
+    if names == [""]:
+        raise ValueError(f"there is no column {column!r}, because no first line names the columns")
+    wanted = column or "length"
+    raise ValueError(f"no column is named {wanted!r}; choose one of the columns {', '.join(names)}")
+
+
+def _number(entry: str) -> float | None:
+    """Returns the number that a text contains, or `None` if it is not a number."""
+    try:
+        value = float(entry)
+    except ValueError:
+        return None
+    return int(value) if value.is_integer() else value
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths that repeatedly count down from `longest` to 1, as in setup B of the forum benchmark."""
+    """Returns `(B,)` lengths that repeatedly count down from `longest` to 1, as in setup B of the
+    forum benchmark.
+    """
     return longest - np.arange(batch_size) % longest
 
 
@@ -136,8 +202,11 @@ def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths of real sentences, capped at `longest`. If there are too few sentences, they repeat."""
-    return np.resize([min(len(sentence), longest) for sentence in real.sentences()], batch_size)
+    """Returns `(B,)` lengths of real sentences, capped at `longest`. If there are too few
+    sentences, they repeat.
+    """
+    counts = [len(sentence) for sentence in real.sentences()]
+    return np.resize(np.minimum(counts, longest), batch_size)
 
 
 DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
@@ -166,15 +235,15 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
     """
-    if not 1 <= distinct <= min(batch_size, longest):
-        raise ValueError(
-            f"distinct is {distinct}; {batch_size} sequences of at most {longest} time steps can have"
-            f" 1 … {min(batch_size, longest)} distinct lengths"
-        )
+    most = min(batch_size, longest)
+    if not 1 <= distinct <= most:
+        batch = f"{batch_size} sequences of at most {longest} time steps"
+        raise ValueError(f"distinct is {distinct}; {batch} can have 1 … {most} distinct lengths")
     gaps = max(distinct - 1, 1)
     upper = [longest - (2 * i * (longest - 1) + gaps) // (2 * gaps) for i in range(distinct // 2)]
     middle = [(longest + 1) // 2] * (distinct % 2)
-    values = [*upper, *middle, *(longest + 1 - n for n in reversed(upper))]
+    lower = [longest + 1 - n for n in reversed(upper)]
+    values = [*upper, *middle, *lower]
     return [values[i * distinct // batch_size] for i in range(batch_size)]
 
 
@@ -190,73 +259,6 @@ def even_steps(distinct: int, size: int) -> list[int]:
             divide `size - 1`.
     """
     if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
-        fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
-        raise ValueError(f"distinct is {distinct}; for {size} sequences choose one of {fits}")
+        why = f"choose a number that divides {size} and, less 1, divides {size - 1}"
+        raise ValueError(f"distinct is {distinct}; {why}")
     return spread(distinct, size, size)
-
-
-def _from_json(text: str, column: str | None) -> list[float]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        why = error if isinstance(error, ValueError) else "its lists are nested too deeply"
-        raise ValueError(f"not valid JSON: {why}") from None
-    if isinstance(value, dict):
-        value = value[_column([*value], column)]
-    elif column is not None:
-        raise ValueError(f"column is {column!r}, but a list has no columns; leave column out")
-    if not isinstance(value, list):
-        raise ValueError('JSON must be a list of numbers, or an object with one under "lengths"')
-    return [_number(str(entry), i) for i, entry in enumerate(value)]
-
-
-def _require_heading(text: str) -> None:
-    """Rejects a CSV file with several columns but no column names, because any column could contain the lengths."""
-    columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
-    if (
-        len(text.strip().splitlines()) > 1
-        and len(columns) == 1
-        and columns != {1}
-        and not re.search("[A-Za-z]", text)
-    ):
-        raise ValueError(
-            f"a table with {columns.pop()} columns needs a header line that names them"
-        )
-
-
-def _from_table(lines: list[str], column: str | None) -> list[float]:
-    delimiter = next((mark for mark in "\t;" if mark in lines[0]), ",")
-    try:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
-    except csv.Error as error:
-        raise ValueError(f"not a valid table: {error}") from None
-    names = [name.strip() for name in rows[0]]
-    i = names.index(_column(names, column))
-    return [_number(row[i] if i < len(row) else "", b) for b, row in enumerate(rows[1:])]
-
-
-def _column(names: Sequence[str], column: str | None) -> str:
-    """Returns the name of the column that contains the lengths.
-
-    Raises:
-        ValueError: the column does not exist.
-    """
-    found = [
-        name
-        for name in names
-        if (name == column if column else name.lower() in ("length", "lengths"))
-    ]
-    if not found and (column is not None or len(names) != 1):
-        problem = f"{column!r}" if column else "'length', so name one with column="
-        raise ValueError(f"no column is named {problem}; the columns are {', '.join(names)}")
-    return found[0] if found else names[0]
-
-
-def _number(entry: str, index: int) -> float:
-    try:
-        value = float(entry)
-    except ValueError:
-        raise ValueError(
-            f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2"
-        ) from None
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value

@@ -1,44 +1,5 @@
-"""Finds the name of this machine's CPU and the installed version of packviz."""
+"""Offers what has moved to `core.system`, until every import follows."""
 
-from __future__ import annotations
-
-import functools
-import platform
-import subprocess
-import sys
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-
-
-@functools.cache
-def cpu_name() -> str:
-    """Returns the model name of the CPU, as the system reports it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    command = ("sysctl", "-n", "machdep.cpu.brand_string")
-    return (
-        (sys.platform == "darwin" and output(*command))
-        or platform.processor()
-        or platform.machine()
-    )
-
-
-def output(*command: str) -> str | None:
-    """Returns the first line that a command prints, or `None` if it prints nothing, fails or does not exist."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip().partition("\n")[0] or None
-
-
-def own_version() -> str | None:
-    """Returns the version of packviz, or `None` if packviz is not installed."""
-    try:
-        return version("packviz")
-    except PackageNotFoundError:  # packviz runs from a checkout that is not installed
-        return None
+from packviz.core.system import cpu_name as cpu_name
+from packviz.core.system import output as output
+from packviz.core.system import own_version as own_version

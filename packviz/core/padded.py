@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from packviz.core.frames import warn
+from packviz.core.util import warn
 
 
 class Padded(NamedTuple):
@@ -29,7 +29,8 @@ class Padded(NamedTuple):
     @classmethod
     def of(cls, shape: Sequence[int], batch_first: bool) -> Padded:
         """Reads a shape with at least two dimensions."""
-        return cls(shape[0], shape[1], True) if batch_first else cls(shape[1], shape[0], False)
+        first, second = shape[:2]
+        return cls(first, second, True) if batch_first else cls(second, first, False)
 
     @classmethod
     def fitting(
@@ -54,30 +55,31 @@ class Padded(NamedTuple):
         Raises:
             ValueError: the number of sequences differs from the number of lengths.
         """
-        found = cls.of(shape, bool(batch_first))
+        padded = cls.of(shape, bool(batch_first))
         # This check comes first, because if the batch dimension is mistaken, every other message
         # would mislead.
-        if lengths != found.batch:
+        if lengths != padded.batch:
             entries = "1 entry" if lengths == 1 else f"{lengths} entries"
-            hint = (
-                f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
-            )
-            described = reading(shape, batch_first, name, features)
-            raise ValueError(f"lengths has {entries}, but {described}, has B = {found.batch}{hint}")
+            problem = f"{reading(shape, batch_first, name, features)}, has B = {padded.batch}"
+            if lengths == padded.steps:
+                problem += f"; did you mean batch_first={not batch_first}?"
+            raise ValueError(f"lengths has {entries}, but {problem}")
         batch_is_first(batch_first, shape, name)
-        return found
+        return padded
 
     def shape(self, features: int) -> tuple[int, int, int]:
         """Returns the shape of a batch with these dimensions and this number of features."""
-        return (
-            (self.batch, self.steps, features)
-            if self.batch_first
-            else (self.steps, self.batch, features)
-        )
+        if self.batch_first:
+            return self.batch, self.steps, features
+        return self.steps, self.batch, features
 
     def rows(self, sequence: Any, step: Any) -> Any:
-        """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences and time steps."""
-        return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
+        """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences
+        and time steps.
+        """
+        if self.batch_first:
+            return sequence * self.steps + step
+        return step * self.batch + sequence
 
 
 def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
@@ -89,8 +91,10 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
-            f"{reading(shape, False, name)}, has as many sequences as time steps, so a wrong order shows no error."
-            " Pass batch_first=False if this order is right, or batch_first=True if the batch is the first dimension"
+            f"{reading(shape, False, name)}, has as many sequences as time "
+            "steps, so a wrong order shows no error."
+            " Pass batch_first=False if this order is right, or batch_first=True "
+            "if the batch is the first dimension"
         )
     return bool(batch_first)
 

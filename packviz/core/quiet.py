@@ -1,42 +1,4 @@
-"""Suppresses the messages that libraries print besides their results."""
+"""Offers what has moved to `core.util`, until every import follows."""
 
-from __future__ import annotations
-
-import io
-import logging
-import os
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Suppresses warnings, log lines and printed text, even the output of C++ code, which bypasses Python's streams."""
-    level = logging.root.manager.disable
-    sys.stdout.flush()
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            closed(1, 2),
-            warnings.catch_warnings(),
-            redirect_stdout(io.StringIO()),
-            redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
-
-
-@contextmanager
-def closed(*streams: int) -> Iterator[None]:
-    """Suppresses all output to file descriptors, such as 1 for standard output and 2 for standard error."""
-    with ExitStack() as after, open(os.devnull, "w") as nowhere:
-        for stream in streams:
-            before = os.dup(stream)
-            after.callback(os.close, before)
-            after.callback(os.dup2, before, stream)
-            os.dup2(nowhere.fileno(), stream)
-        yield
+from packviz.core.util import closed as closed
+from packviz.core.util import quiet as quiet

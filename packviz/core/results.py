@@ -1,4 +1,6 @@
-"""Reads and writes result files, which are JSON with a kind and a version, so that readers can reject other formats."""
+"""Reads and writes result files, which are JSON with a kind and a version, so that readers can
+reject other formats.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from packviz.core.files import require_suffix
+from packviz.core.util import require_suffix
 
 _RECORDED = ("recorded", "notebooks/recorded")
 
@@ -27,11 +29,10 @@ def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[st
         ValueError: the path has a different suffix, or the data contains NaN or an infinite number.
     """
     require_suffix("path", path, [".json"])
-    text = (
-        json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
-    )
+    contents = {"packviz": kind, "version": version, **data}
+    text = json.dumps(contents, indent=1, allow_nan=False)
     draft = Path(f"{os.fspath(path)}.part")
-    draft.write_text(text, encoding="utf-8")
+    draft.write_text(f"{text}\n", encoding="utf-8")
     os.replace(draft, path)
 
 
@@ -50,26 +51,26 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     paths = (folder / name for folder in _folders("", *_RECORDED))
     path = next(filter(Path.is_file, paths), None)
     if path is None:
-        raise ValueError(
-            f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above"
-        )
+        places = "here or in a folder recorded/ above"
+        raise ValueError(f"there is no result file {os.fspath(name)!r}, {places}")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         raise ValueError(f"{name} is not a JSON file") from None
-    found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
-    if found != (kind, version):
-        raise ValueError(
-            f"{name} contains {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}"
-        )
-    return dict(data)
+    header = data if isinstance(data, dict) else {}
+    actual = f"{header.get('packviz')!r}, version {header.get('version')!r}"
+    expected = f"{kind!r}, version {version}"
+    if actual != expected:
+        raise ValueError(f"{name} contains {actual}; expected {expected}")
+    return header
 
 
 def available(kind: str) -> list[str]:
-    """Returns the names of an experiment's recorded files, all of the form `KIND_….json`. `load` accepts them."""
-    return sorted(
-        {path.name for folder in _folders(*_RECORDED) for path in folder.glob(f"{kind}_*.json")}
-    )
+    """Returns the names of an experiment's recorded files, all of the form `KIND_….json`. `load`
+    accepts them.
+    """
+    folders = _folders(*_RECORDED)
+    return sorted({path.name for folder in folders for path in folder.glob(f"{kind}_*.json")})
 
 
 def _folders(*names: str) -> Iterator[Path]:

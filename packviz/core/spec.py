@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
 from packviz.core.validation import at_least, kind_of, one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-"""`G`, the number of gates of a cell. The weights of the input and the state have `G` times `hidden_size` rows."""
+"""`G`, the number of gates of a cell. The weights of the input and the state have `G` times
+`hidden_size` rows."""
+
+UPDATES = {"LSTM": 5, "GRU": 4, "RNN": 0}
+"""The FLOPs per hidden unit that compute the new state from the gates (see
+`Spec.elementwise_per_cell`)."""
 
 
 @dataclass(frozen=True)
@@ -48,25 +53,20 @@ class Spec:
             ValueError: `mode` is unknown, a size is not a whole number of at least 1 (0 for
                 `proj_size`), or `proj_size` does not fit `mode` or `hidden_size`.
         """
-        mode = one_of(
-            "mode", str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU"), GATES
-        )
+        mode = str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU")
+        if mode not in GATES:
+            one_of("mode", self.mode, GATES)
         object.__setattr__(self, "mode", mode)
-        for name, least in (
-            ("input_size", 1),
-            ("hidden_size", 1),
-            ("num_layers", 1),
-            ("proj_size", 0),
-        ):
-            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
+        for name in ("input_size", "hidden_size", "num_layers"):
+            object.__setattr__(self, name, at_least(name, getattr(self, name)))
+        object.__setattr__(self, "proj_size", at_least("proj_size", self.proj_size, 0))
         if self.proj_size and mode != "LSTM":
             raise ValueError(
                 f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out"
             )
         if self.proj_size >= self.hidden_size:
-            raise ValueError(
-                f"proj_size is {self.proj_size}; it must be smaller than hidden_size={self.hidden_size}"
-            )
+            limit = f"it must be smaller than hidden_size={self.hidden_size}"
+            raise ValueError(f"proj_size is {self.proj_size}; {limit}")
 
     @classmethod
     def of(cls, rnn: Any) -> Spec:
@@ -78,24 +78,16 @@ class Spec:
         if isinstance(rnn, cls):
             return rnn
         try:
-            sizes = (
-                rnn.mode,
-                rnn.input_size,
-                rnn.hidden_size,
-                rnn.num_layers,
-                rnn.bidirectional,
-                rnn.proj_size,
-            )
-            return _checked(*sizes, rnn.bias)
+            sizes = [getattr(rnn, field.name) for field in fields(cls)]
         except AttributeError:
-            raise TypeError(
-                f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
-            ) from None
+            advice = "give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
+            raise TypeError(f"rnn is {kind_of(rnn)}: {advice}") from None
+        return _checked(*sizes)
 
     @property
     def directions(self) -> int:
         """`D`, the number of directions: 2 if bidirectional, else 1."""
-        return 1 + bool(self.bidirectional)
+        return 2 if self.bidirectional else 1
 
     @property
     def gates(self) -> int:
@@ -104,21 +96,27 @@ class Spec:
 
     @property
     def products(self) -> tuple[tuple[int, int, int], ...]:
-        """The GEMM FLOPs per cell and direction in each layer, for the input, the state and the projection."""
-        rows, state = 2 * self.gates, self.proj_size or self.hidden_size
+        """The GEMM FLOPs per cell and direction in each layer, for the input, the state and the
+        projection.
+        """
+        rows = 2 * self.gates
+        state = self.proj_size or self.hidden_size
+        projection = 2 * self.hidden_size * self.proj_size
         inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
-        return tuple(
-            (rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs
-        )
+        return tuple((rows * size, rows * state, projection) for size in inputs)
 
     @property
     def gemm_per_cell(self) -> int:
-        """The GEMM FLOPs of the forward pass for one time step of one sequence, in all layers and directions."""
+        """The GEMM FLOPs of the forward pass for one time step of one sequence, in all layers and
+        directions.
+        """
         return self.directions * sum(map(sum, self.products))
 
     @property
     def weights(self) -> int:
-        """The number of weights in all matrices. Each weight takes one multiplication and one addition per cell."""
+        """The number of weights in all matrices. Each weight takes one multiplication and one
+        addition per cell.
+        """
         return self.gemm_per_cell // 2
 
     @property
@@ -134,18 +132,22 @@ class Spec:
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(a + r · b)`, `h = n + z · (h − n)`.
         * LSTM: bias 8, sum 4, activation 4, update 5. `c = f · c + i · g`, `h = o · tanh(c)`.
         """
-        update = {"RNN": 0, "GRU": 4, "LSTM": 5}[self.mode]
-        per_unit = GATES[self.mode] * (4 if self.bias else 2) + update
+        per_gate = 4 if self.bias else 2
+        per_unit = GATES[self.mode] * per_gate + UPDATES[self.mode]
         return self.directions * self.num_layers * self.hidden_size * per_unit
 
     def __str__(self) -> str:
-        extras = [f"{self.num_layers} layers"] if self.num_layers > 1 else []
-        extras += ["bidirectional"] if self.bidirectional else []
-        extras += [f"proj_size {self.proj_size}"] if self.proj_size else []
-        extras += [] if self.bias else ["no bias"]
-        return ", ".join([f"{self.mode}({self.input_size}, {self.hidden_size})", *extras])
+        name = f"{self.mode}({self.input_size}, {self.hidden_size})"
+        if self.num_layers > 1:
+            name += f", {self.num_layers} layers"
+        if self.bidirectional:
+            name += ", bidirectional"
+        if self.proj_size:
+            name += f", proj_size {self.proj_size}"
+        if not self.bias:
+            name += ", no bias"
+        return name
 
 
-_checked = lru_cache(maxsize=64, typed=True)(
-    Spec
-)  # avoids repeating the checks when `of` reads the same sizes again
+# Avoids repeating the checks when `of` reads the same sizes again.
+_checked = lru_cache(maxsize=64, typed=True)(Spec)

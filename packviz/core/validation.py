@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,58 +15,65 @@ Choice = TypeVar("Choice")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-SENSE_REVERSED = "it names the side of the padding, as in tokenizers, and no longer that of the data: pass the opposite side"
+SENSE_REVERSED = (
+    "it names the side of the padding, as in tokenizers, and no longer "
+    "that of the data: pass the opposite side"
+)
 """The explanation for arguments whose meaning was reversed."""
 
 
-def at_least(name: str, value: Any, least: int = 1) -> int:
+def at_least(name: str, value: object, least: int = 1) -> int:
     """Checks that a value is a whole number of at least `least`, and returns it as an int.
 
     Raises:
         ValueError: the value is not such a number.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
-    return int(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
 
 
-def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
+def one_of(name: str, choice: Choice, choices: Iterable[object]) -> Choice:
     """Checks that a choice is among `choices`, and returns it.
 
     Raises:
         ValueError: `choice` is not among `choices`.
     """
-    if choice not in (listed := [*choices]):
-        raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, listed))}")
+    allowed = list(choices)
+    if choice not in allowed:
+        raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, allowed))}")
     return choice
 
 
-def share(name: str, value: Any) -> float:
+def share(name: str, value: object) -> float:
     """Checks that a value is a finite number of at least 0, and returns it as a float.
 
     Raises:
         ValueError: the value is not such a number.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise ValueError(
-            f"{name} is {value!r}; give a share (a number of at least 0), or leave it out"
-        )
-    return float(value)
+    advice = "give a share (a number of at least 0), or leave it out"
+    return _finite(name, value, advice, allow_zero=True)
 
 
-def require_seconds(name: str, value: Any) -> float:
+def require_seconds(name: str, value: object) -> float:
     """Checks that a value is a time in seconds, finite and greater than 0, and returns it as a
     float.
 
     Raises:
         ValueError: the value is not such a time.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} is {value!r}; give a number of seconds greater than 0")
-    return float(value)
+    return _finite(name, value, "give a number of seconds greater than 0", allow_zero=False)
 
 
-def require_dense(name: str, value: Any) -> None:
+def _finite(name: str, value: object, advice: str, allow_zero: bool) -> float:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+        if 0 < number < math.inf or (allow_zero and number == 0):
+            return number
+    raise ValueError(f"{name} is {value!r}; {advice}")
+
+
+def require_dense(name: str, value: object) -> None:
     """Rejects nested tensors, whose sizes are not numbers, and sparse tensors.
 
     Raises:
@@ -74,23 +81,15 @@ def require_dense(name: str, value: Any) -> None:
     """
     if getattr(value, "is_nested", False):
         raise TypeError(
-            f"{name} is a nested tensor; give torch.nested.to_padded_tensor(nested, 0.0), which is batch first, and as"
+            f"{name} is a nested tensor; give "
+            "torch.nested.to_padded_tensor(nested, 0.0), which is batch first, and as"
             " lengths [len(one) for one in nested.unbind()]"
         )
     if str(getattr(value, "layout", "")).startswith("torch.sparse"):
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
 
 
-def kind_of(value: Any) -> str:
-    """Returns the name of a value's type with its article, such as `a list`, `an int` or `an LSTM`."""
-    name = type(value).__name__
-    spelt = (name[:2].isupper() and name[0] in "FHLMNRSX") or name[
-        :2
-    ] == "nd"  # spoken letter by letter
-    return f"{'an' if spelt or name[0] in 'aeioAEIO' else 'a'} {name}"
-
-
-def require_values(name: str, value: Any) -> None:
+def require_values(name: str, value: object) -> None:
     """Rejects tensors on torch's meta device, which have a shape but no values.
 
     Raises:
@@ -102,7 +101,17 @@ def require_values(name: str, value: Any) -> None:
         )
 
 
-def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
+def kind_of(value: object) -> str:
+    """Returns the name of a value's type with its article, such as `a list` or `an LSTM`."""
+    name = type(value).__name__
+    is_acronym = name[:2].isupper() and name[0] in "FHLMNRSX"  # spoken letter by letter
+    takes_an = is_acronym or name.startswith("nd") or name[0] in "aeioAEIO"
+    return f"an {name}" if takes_an else f"a {name}"
+
+
+def require_none(
+    array: npt.NDArray[np.generic], bad: npt.NDArray[np.bool_], name: str, why: str
+) -> None:
     """Rejects an array if any entry of `bad` is True. The message gives the first bad entry of the
     array and `why`.
 
@@ -113,27 +122,6 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
     if where.size:
         more = f" (and {where.size - 1} more)" if where.size > 1 else ""
         raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
-
-
-def require_whole(array: npt.NDArray[Any], name: str) -> None:
-    """Checks that all entries are whole numbers, as integers or as floats such as 3.0.
-
-    Functions that take lengths follow this rule, except packviz's versions of torch's functions:
-    like the originals, they truncate floats.
-
-    Raises:
-        ValueError: an entry is not whole, or too large for a 64-bit number.
-    """
-    require_none(array, ~np.isfinite(array), name, "not a number of time steps")
-    require_none(
-        array,
-        array != np.round(array),
-        name,
-        "not a whole number; torch would silently drop the fraction",
-    )
-    require_none(
-        array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number"
-    )
 
 
 def renamed(

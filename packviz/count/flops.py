@@ -23,19 +23,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from packviz.core.layout import Layout, frozen
+from packviz.core.layout import IntArray, Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 
+if TYPE_CHECKING:
+    from torch import nn
+
+Count = TypeVar("Count", int, IntArray)
+
+
 @dataclass(frozen=True)
-class Work:
+class Work(Generic[Count]):
     """FLOPs of one kind, padded and packed.
 
     Attributes:
@@ -48,18 +55,18 @@ class Work:
             order. It is `None` if `per_step` is `None`.
     """
 
-    padded: Any
-    packed: Any
-    per_step: Any = None
-    per_sequence: Any = None
+    padded: Count
+    packed: Count
+    per_step: Work[IntArray] | None = None
+    per_sequence: Work[IntArray] | None = None
 
     @property
-    def saved(self) -> Any:
+    def saved(self) -> Count:
         """The FLOPs that packing leaves out: `padded - packed`."""
         return self.padded - self.packed
 
     @property
-    def ratio(self) -> Any:
+    def ratio(self) -> float | npt.NDArray[np.float64]:
         """The ratio `packed / padded`."""
         return self.packed / self.padded
 
@@ -87,17 +94,17 @@ class FlopCount(Drawing):
     @property
     def padded(self) -> int:
         """GEMM FLOPs of a forward pass over the padded batches."""
-        return int(self.forward.padded)
+        return self.forward.padded
 
     @property
     def packed(self) -> int:
         """GEMM FLOPs of a forward pass over the packed batches."""
-        return int(self.forward.packed)
+        return self.forward.packed
 
     @property
     def saved(self) -> int:
         """GEMM FLOPs that packing leaves out of a forward pass: `padded - packed`."""
-        return int(self.forward.saved)
+        return self.forward.saved
 
     @property
     def ratio(self) -> float:
@@ -105,37 +112,43 @@ class FlopCount(Drawing):
         return float(self.forward.ratio)
 
     @property
-    def per_step(self) -> Work:
-        """The GEMM FLOPs of a forward pass by time step: a `Work` with arrays `(T,)`; `None` for several batches."""
-        return self.forward.per_step  # type: ignore[no-any-return]
+    def per_step(self) -> Work[IntArray] | None:
+        """The GEMM FLOPs of a forward pass by time step, in arrays `(T,)`.
+
+        It is `None` for several batches.
+        """
+        return self.forward.per_step
 
     @property
-    def per_sequence(self) -> Work:
-        """The GEMM FLOPs of a forward pass by sequence: a `Work` with arrays `(B,)`; `None` for several batches."""
-        return self.forward.per_sequence  # type: ignore[no-any-return]
+    def per_sequence(self) -> Work[IntArray] | None:
+        """The GEMM FLOPs of a forward pass by sequence, in arrays `(B,)`.
+
+        It is `None` for several batches.
+        """
+        return self.forward.per_sequence
 
     @cached_property
-    def forward(self) -> Work:
+    def forward(self) -> Work[int]:
         """GEMM FLOPs of a forward pass."""
         return self._work(self.spec.gemm_per_cell)
 
     @cached_property
-    def elementwise(self) -> Work:
+    def elementwise(self) -> Work[int]:
         """Element-wise FLOPs of a forward pass."""
         return self._work(self.spec.elementwise_per_cell)
 
     @cached_property
-    def backward(self) -> Work:
+    def backward(self) -> Work[int]:
         """GEMM FLOPs of a backward pass that computes the gradient of every weight."""
         return self._work(*self._gradients)
 
     @cached_property
-    def training(self) -> Work:
+    def training(self) -> Work[int]:
         """GEMM FLOPs of a forward and a backward pass."""
         each, first = self._gradients
         return self._work(self.spec.gemm_per_cell + each, first)
 
-    def rows(self) -> dict[str, Work]:
+    def rows(self) -> dict[str, Work[int]]:
         """Returns the rows of the table, by the name of each row.
 
         The last row counts element-wise FLOPs, and the other rows count GEMM FLOPs.
@@ -151,14 +164,12 @@ class FlopCount(Drawing):
     def headline(self) -> str:
         """Returns a line that describes the RNN and the batches on which it runs."""
         each = text.count(self.spec.gemm_per_cell, "GEMM FLOP")
-        if len(self.layouts) == 1:
-            batch = text.summary(self.layout).split(" (")[0]
-        else:
-            cells, real = (
-                sum(getattr(one, name) for one in self.layouts) for name in ("n_cells", "n_real")
-            )
-            many = text.count(len(self.layouts), "batch", "batches")
-            batch = f"{many}: {cells:,} cells, {real:,} real, {cells - real:,} padding"
+        batch = text.summary(self.layout).split(" (")[0]
+        if len(self.layouts) > 1:
+            cells = sum(layout.n_cells for layout in self.layouts)
+            real = sum(layout.n_real for layout in self.layouts)
+            counts = f"{cells:,} cells, {real:,} real, {cells - real:,} padding"
+            batch = f"{len(self.layouts):,} batches: {counts}"
         return f"{self.spec}: {each} per cell. {batch}."
 
     def to_text(self) -> str:
@@ -171,13 +182,12 @@ class FlopCount(Drawing):
             counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
             rows.append([name, *counts, text.percent(work.saved, work.padded)])
         lines = [self.headline(), "", *text.table(rows)]
-        if steps := self.per_step:
-            each = self.per_sequence
-            lines += [
-                "",
-                f"forward, per time step: padded {steps.padded[0]:,} at each; packed {text.numbers(steps.packed)}",
-                f"forward, per sequence:  padded {each.padded[0]:,} for each; packed {text.numbers(each.packed)}",
-            ]
+        steps, sequences = self.per_step, self.per_sequence
+        if steps and sequences:
+            padded, packed = f"{steps.padded[0]:,} at each", text.numbers(steps.packed)
+            lines += ["", f"forward, per time step: padded {padded}; packed {packed}"]
+            padded, packed = f"{sequences.padded[0]:,} for each", text.numbers(sequences.packed)
+            lines.append(f"forward, per sequence:  padded {padded}; packed {packed}")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -189,10 +199,9 @@ class FlopCount(Drawing):
         share = text.percent(self.saved, self.padded)
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
-        if both := self.per_step:
-            sheets.append(
-                bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme)
-            )
+        if steps := self.per_step:
+            title = "GEMM FLOPs at each time step, forward"
+            sheets.append(bars.steps(title, steps.packed, steps.padded, theme))
         return sheets
 
     @property
@@ -202,32 +211,43 @@ class FlopCount(Drawing):
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
 
-    def _work(self, each: int, first: int = 0) -> Work:
+    def _work(self, each: int, first: int = 0) -> Work[int]:
         """Counts the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial
-        state adds `first`.
-
-        In a packed batch, the reverse direction starts with the longest sequences. The initial
-        states of sequences that join later are concatenated with a state that needs a gradient, so
-        ATen computes the gradient of all rows.
-        """
-        counts = []
-        for layout in self.layouts:
-            batch, end = layout.batch_size, layout.batch_sizes.size
-            steps = np.full((2, layout.max_len), batch * each)
-            steps[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end)) * each
-            sequences = np.stack([np.full(batch, layout.max_len), layout.lengths]) * each + first
-            steps[:, 0] += batch * first
-            if self.spec.bidirectional:
-                longest = layout.lengths == end
-                steps[0, -1] += batch * first
-                steps[1, end - 1] += longest.sum() * first
-                sequences += np.stack([np.ones(batch, dtype=np.int64), longest]) * first
-            counts.append((steps, sequences))
-        totals = [sum(sum(sequences[side].tolist()) for _, sequences in counts) for side in (0, 1)]
-        return Work(*totals, *(Work(*frozen(one)) for one in counts[0] if len(counts) == 1))
+        state adds `first`."""
+        counts = [_count(layout, each, first, self.spec.bidirectional) for layout in self.layouts]
+        padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
+        packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
+        if len(counts) > 1:
+            return Work(padded, packed)
+        return Work(padded, packed, *counts[0])
 
 
-def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
+def _count(
+    layout: Layout, each: int, first: int, bidirectional: bool
+) -> tuple[Work[IntArray], Work[IntArray]]:
+    """Counts FLOPs as `FlopCount._work` does, by time step and by sequence.
+
+    In a packed batch, the reverse direction starts with the longest sequences. The initial states
+    of sequences that join later are concatenated with a state that needs a gradient, so ATen
+    computes the gradient of all rows.
+    """
+    batch, end = layout.batch_size, layout.batch_sizes.size
+    steps = np.full((2, layout.max_len), batch * each)  # padded, and packed
+    steps[1] = 0
+    steps[1, :end] = layout.batch_sizes * each
+    steps[:, 0] += batch * first
+    sequences = np.full((2, batch), layout.max_len * each + first)
+    sequences[1] = layout.lengths * each + first
+    if bidirectional:
+        longest = layout.lengths == end
+        steps[0, -1] += batch * first
+        steps[1, end - 1] += longest.sum() * first
+        sequences[0] += first
+        sequences[1] += longest * first
+    return Work(*frozen(steps)), Work(*frozen(sequences))
+
+
+def flops(rnn: nn.RNNBase | Spec, lengths: object, *, input_grad: bool = False) -> FlopCount:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
     A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. For one cell, layer and direction, the
@@ -237,8 +257,8 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
-        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose
-            `max_len` is the padded width. A list of such lengths or layouts describes several
+        lengths: `(B,)` the number of real time steps of each sequence; a mask; or a `Layout`,
+            whose `max_len` is the padded width. A list of such lengths or layouts describes several
             batches, such as those of an epoch.
         input_grad: whether the backward pass also computes the gradient of `x`, as it must if
             layers with parameters, such as an embedding, come before the RNN.
@@ -260,8 +280,8 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
         >>> counted.padded, counted.packed
         (8400, 5600)
     """
-    listed = isinstance(lengths, (list, tuple))
-    several = listed and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths)
-    return FlopCount(
-        Spec.of(rnn), tuple(map(Layout, lengths if several else [lengths])), input_grad
-    )
+    batches = [lengths]
+    if isinstance(lengths, (list, tuple)):
+        if any(isinstance(batch, Layout) or np.ndim(batch) == 1 for batch in lengths):
+            batches = [*lengths]
+    return FlopCount(Spec.of(rnn), tuple(map(Layout, batches)), input_grad)

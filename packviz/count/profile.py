@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,8 +21,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.fit import exponent as exponent
 from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.count.operators import Operator, backward, observe
-from packviz.draw.graphs import Graph, Node
+from packviz.count.operators import Operator, observe, walk
 from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import size as size
@@ -57,24 +55,20 @@ class Tally(Tabled):
         The sum with the most bytes comes first.
         """
         sums: dict[str, Operator] = {}
-        for one in self.operators:
-            before = sums.get(one.name, Operator(one.name, 0, 0, 0))
-            sums[one.name] = Operator(one.name, *map(sum, zip(before[1:], one[1:], strict=True)))
+        for name, calls, kernels, written in self.operators:
+            before = sums.get(name, Operator(name, 0, 0, 0))
+            sums[name] = Operator(
+                name, before.calls + calls, before.kernels + kernels, before.bytes + written
+            )
         return sorted(sums.values(), key=lambda operator: -operator.bytes)
 
     @property
     def table(self) -> Table:
         """A table with a row for each operator name, sorted by bytes, largest first."""
-        rows = [
-            [
-                o.name,
-                f"{o.calls:,}",
-                f"{o.kernels:,}",
-                size(o.bytes),
-                whole_percent(o.bytes / self.bytes),
-            ]
-            for o in self.by_name()
-        ]
+        rows = []
+        for name, calls, kernels, written in self.by_name():
+            share = whole_percent(written / self.bytes)
+            rows.append([name, f"{calls:,}", f"{kernels:,}", size(written), share])
         title = f"{self.kernels:,} kernels write {size(self.bytes)}"
         return Table(rows, ["operator", "calls", "kernels", "written", "of all"], title)
 
@@ -89,44 +83,38 @@ class Counted(HasText):
         backward: the counts of its backward pass, from a gradient of its output to the gradient of
             its input.
         gradient: the size of the output's gradient in bytes.
-        steps: the autograd nodes that the forward pass recorded, with the operators that they ran
-            in the backward pass. Some of the nodes collect the gradients of the input and, for an
-            RNN, of the weights.
+        recorded: the names of the autograd nodes that the forward pass recorded. Some of the nodes
+            collect the gradients of the input and, for an RNN, of the weights.
     """
 
     name: str
     forward: Tally
     backward: Tally
     gradient: int
-    steps: tuple[Node, ...]
+    recorded: tuple[str, ...]
 
     @property
     def nodes(self) -> int:
         """The number of autograd nodes."""
-        return len(self.steps)
+        return len(self.recorded)
 
     @property
     def formula(self) -> str | None:
-        """The name of the node with torch's derivative formula for the whole operation, or `None`
-        if there is none.
+        """The name of the node with torch's derivative formula for the whole operation.
 
-        Without a formula, autograd records the operators that the operation is composed of.
+        It is `None` if there is no such formula.
         """
-        return next((step.name for step in self.steps if _FORMULA.search(step.name)), None)
+        return next(filter(_FORMULA.search, self.recorded), None)
 
     @property
     def verdict(self) -> str:
         """A sentence that says where the backward pass comes from."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
-            return f"torch has a derivative formula for {self.name}, {self.formula}, so there are only {nodes}."
-        return f"torch has no derivative formula for {self.name}, so autograd has recorded its parts in {nodes}."
-
-    def graph(self) -> Graph:
-        """Returns the autograd nodes as a drawing."""
-        useful = _useful(self.steps)
-        nodes = tuple(replace(step, useful=useful.get(i)) for i, step in enumerate(self.steps))
-        return Graph(f"The backward pass of {self.name}", nodes, self.gradient)
+            whole = f"a derivative formula for {self.name}, {self.formula}"
+            return f"torch has {whole}, so there are only {nodes}."
+        parts = f"autograd has recorded its parts in {nodes}"
+        return f"torch has no derivative formula for {self.name}, so {parts}."
 
     def to_text(self) -> str:
         """Returns a table with a line for each pass."""
@@ -153,12 +141,17 @@ class Profile(HasText):
         """Returns a description of the batch, and a table with a line for each pass."""
         layout = self.layout
         distinct = np.unique(layout.lengths).size
-        batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
+        batch = f"{layout.batch_size} sequences of {layout.max_len} time steps"
+        batch += f", {self.features} features"
         return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table(self.pack, self.pad)])
 
 
 def count(
-    lengths: Any, features: int = 32, *, enforce_sorted: bool = True, device: Any = "cpu"
+    lengths: object,
+    features: int = 32,
+    *,
+    enforce_sorted: bool = True,
+    device: str | torch.device = "cpu",
 ) -> Profile:
     """Counts what torch does to pack a float32 batch and to pad it again, both forward and
     backward.
@@ -181,27 +174,24 @@ def count(
         layout = Layout(np.sort(layout.lengths)[::-1], layout.max_len)
     elif device.type == "meta":
         raise ValueError(
-            "enforce_sorted is False, but tensors on the meta device have no data to sort by; use 'cpu'"
+            "enforce_sorted is False, but tensors on the meta device have no data to sort by;"
+            " use 'cpu'"
         )
     n = torch.tensor(layout.lengths.tolist())
     x = torch.zeros(layout.max_len, layout.batch_size, features, device=device)
-    packed: Any = None
+    packed = original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted)
 
     def pack(x: Tensor) -> Tensor:
-        nonlocal packed
-        packed = original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted)
-        return packed.data  # type: ignore[no-any-return]
+        return original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted).data
 
     def pad(data: Tensor) -> Tensor:
-        return original.pad_packed_sequence(
-            packed._replace(data=data), total_length=layout.max_len
-        )[0]
+        again = packed._replace(data=data)
+        return original.pad_packed_sequence(again, total_length=layout.max_len)[0]
 
-    packing = _counted("pack", pack, x)
-    return Profile(layout, features, packing, _counted("pad", pad, packed.data))
+    return Profile(layout, features, _counted("pack", pack, x), _counted("pad", pad, packed.data))
 
 
-def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
+def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Counted:
     """Counts what an RNN does on a batch of zeros, forward and backward. Packing and padding are
     not counted.
 
@@ -218,56 +208,36 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     rnn.flatten_parameters()  # on CUDA, a copy's weights are scattered, and torch would warn
     weight = next(rnn.parameters())
     sizes = torch.tensor(layout.batch_sizes.tolist())
-    cells = (layout.max_len, layout.batch_size)
-    shape = (layout.n_real,) if packed else cells[::-1] if rnn.batch_first else cells
+    shape: tuple[int, ...] = (layout.max_len, layout.batch_size)
+    if packed:
+        shape = (layout.n_real,)
+    elif rnn.batch_first:
+        shape = shape[::-1]
+    x = torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device)
 
     def run(x: Tensor) -> Tensor:
-        output: Any = rnn(PackedSequence(x, sizes) if packed else x)[0]
-        return output.data if packed else output  # type: ignore[no-any-return]
+        output: Tensor | PackedSequence = rnn(PackedSequence(x, sizes) if packed else x)[0]
+        return output if isinstance(output, Tensor) else output.data
 
-    kind = f"{'packed' if packed else 'padded'} {type(rnn).__name__}"
-    return _counted(
-        kind, run, torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device)
-    )
-
-
-def _useful(steps: Sequence[Node]) -> dict[int, int]:
-    """Returns the size, in bytes, of the slice that each node in a chain of copies actually has to
-    handle.
-
-    A `CopySlices` takes the gradient of its slice out of a copy of the whole gradient, and the
-    `SliceBackward` below it puts that slice into a tensor of zeros. Where these tensors meet, they
-    are added, although no two slices overlap.
-    """
-    useful: dict[int, int] = {}
-    for i, step in enumerate(steps):
-        if step.name == "CopySlices":
-            here: int | None = i
-            taken = sum(written for name, written in step.operators if name == "clone")
-            while taken and here is not None and steps[here].next:
-                if steps[here].operators:
-                    useful[here] = min(taken, steps[here].bytes)
-                here = steps[here].next[-1]
-            if taken and here is not None and steps[here].operators:
-                useful[here] = 0
-    return useful
+    kind = "packed" if packed else "padded"
+    return _counted(f"{kind} {type(rnn).__name__}", run, x)
 
 
 def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
     x = x.detach().requires_grad_()
-    output, calls, kernels = observe(lambda counting: call(x), x.device)
-    forward = Tally(tuple(operator for operator, _ in calls), kernels)
-    gradient = torch.zeros_like(output)
-    steps, operators, kernels = backward(output, gradient)
-    return Counted(name, forward, Tally(operators, kernels), gradient.nbytes, steps)
+    output, operators, kernels = observe(lambda: call(x), x.device)
+    forward, gradient = Tally(operators, kernels), torch.zeros_like(output)
+    nodes = tuple(re.sub(r".*::|\d+$", "", node.name()) for node in walk(output))
+    with torch.autograd.set_multithreading_enabled(False):
+        backward = observe(lambda: torch.autograd.backward(output, gradient), x.device)
+    return Counted(name, forward, Tally(*backward[1:]), gradient.nbytes, nodes)
 
 
-def _table(*counted: Counted) -> list[str]:
+def _table(*counts: Counted) -> list[str]:
     rows = [["", "kernels", "nodes", "written"]]
-    for one in counted:
-        back = one.backward
-        rows.append([one.name, f"{one.forward.kernels:,}", "", size(one.forward.bytes)])
-        rows.append(
-            [f"{one.name}, backward", f"{back.kernels:,}", f"{one.nodes:,}", size(back.bytes)]
-        )
+    for counted in counts:
+        forward, back, name = counted.forward, counted.backward, counted.name
+        rows.append([name, f"{forward.kernels:,}", "", size(forward.bytes)])
+        nodes = f"{counted.nodes:,}"
+        rows.append([f"{name}, backward", f"{back.kernels:,}", nodes, size(back.bytes)])
     return table(rows, "<24>9>8>10")

@@ -1,10 +1,10 @@
-"""The names that `packviz.draw` offers, and their modules. `__init__.py` reads this file."""
+"""The names that `packviz.draw` offers, for type checkers and editors."""
 
-from packviz.draw.cells import Aligned as Aligned
-from packviz.draw.cells import Attention as Attention
-from packviz.draw.cells import Strips as Strips
+from packviz.draw.aligned import Aligned as Aligned
+from packviz.draw.attention import Attention as Attention
+from packviz.draw.documents import Scores as Scores
 from packviz.draw.plots import length_histogram as length_histogram
 from packviz.draw.plots import log_log as log_log
 from packviz.draw.plots import padding_waste as padding_waste
-from packviz.draw.scores import Scores as Scores
 from packviz.draw.stairs import Stairs as Stairs
+from packviz.draw.strips import Strips as Strips

@@ -1,25 +1,42 @@
-"""Defines the base class of results that draw themselves. Notebooks show the picture, and terminals show its text."""
+"""Defines the base class of results that draw themselves. Notebooks show the picture, and terminals
+show its text."""
 
 from __future__ import annotations
 
 import os
-import sys
 from abc import abstractmethod
+from base64 import b64encode
 from html import escape
-from typing import Any, cast
+from zlib import crc32
 
 from packviz.core import files
 from packviz.core.has_text import HasText
-from packviz.draw import palette
+from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet
+
+# The image is light where a notebook's HTML is sanitised, which removes the style. An `<svg>` would
+# be removed, too, but its words would stay. The class is the picture's own.
+_OUTPUT = """<style>\
+body[data-jp-theme-light=false] .{name},body.vscode-dark .{name}{{content:url("{dark}")}}\
+</style><img class="{name}" alt="{words}" src="{light}" style="max-width:100%;height:auto">"""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title></head>
+<body>
+{svg}
+<details><summary>As text</summary><pre>{words}</pre></details>
+</body>
+</html>
+"""
 
 
 class Drawing(HasText):
-    """A result with a picture and a *text twin*, which is a text with the same content."""
+    """A result with a picture, and with a text that has the same content."""
 
     @abstractmethod
     def sheet(self, theme: str) -> Sheet:
-        """Returns the picture as a sheet, which can be placed on another sheet or turned into SVG."""
+        """Returns the picture as a sheet, which can be placed on another sheet or become SVG."""
 
     def to_svg(self, theme: str = "light") -> str:
         """Returns the picture as a complete `<svg>` element. To write a file, call `save`.
@@ -31,11 +48,10 @@ class Drawing(HasText):
         Raises:
             ValueError: the theme is unknown.
         """
-        if theme not in palette.THEMES:
-            themes = ", ".join(map(repr, palette.THEMES))
-            raise ValueError(
-                f"theme is {theme!r}; choose one of {themes}. To write a file, call .save({theme!r})"
-            )
+        if theme not in THEMES:
+            themes = ", ".join(map(repr, THEMES))
+            fix = f"choose one of {themes}. To write a file, call .save({theme!r})"
+            raise ValueError(f"theme is {theme!r}; {fix}")
         return self.sheet(theme).svg()
 
     def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
@@ -51,55 +67,43 @@ class Drawing(HasText):
             ValueError: the suffix or the theme is unknown, or a PNG cannot be made on this machine.
             OSError: the file cannot be written.
         """
+
+        def page() -> str:
+            words = escape(self.to_text())
+            title = words.partition("\n")[0]
+            return _PAGE.format(title=title, svg=self.to_svg(theme), words=words)
+
         files.write(
             path,
             {
                 ".svg": lambda: self.to_svg(theme),
                 ".png": lambda: _png(self.to_svg(theme)),
-                ".html": lambda: _page(self.to_svg(theme), self.to_text()),
+                ".html": page,
                 ".txt": lambda: f"{self.to_text()}\n",
             },
         )
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return _live_view(self.to_svg("live")) | {
-            "text/plain": self.to_text(),
-            "image/svg+xml": self.to_svg(),
-        }
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Returns the picture for a notebook: an image that follows the theme of the page."""
+        svg, words = self.to_svg(), self.to_text()
+        light, dark = _address(svg), _address(self.to_svg("dark"))
+        name, summary = f"packviz-{crc32(dark.encode()):x}", escape(words.partition("\n\n")[0])
+        html = _OUTPUT.format(name=name, words=summary, light=light, dark=dark)
+        return {"text/html": html, "text/plain": words, "image/svg+xml": svg}
+
+
+def _address(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
 def _png(svg: str) -> bytes:
     try:
         import cairosvg
     except (ImportError, OSError) as error:  # OSError: the library cairo is missing
-        install = "python -m pip install cairosvg, and the library cairo (on Debian, the libcairo2 package)"
+        install = "python -m pip install cairosvg, and the library cairo"
         raise ValueError(
-            f"a PNG needs cairosvg ({install}); .svg, .html and .txt do not need it"
+            f"a PNG needs cairosvg ({install}; on Debian, the libcairo2 package);"
+            " .svg, .html and .txt do not need it"
         ) from error
     fixed = svg.replace("height:auto", "", 1)  # cairosvg would read it as a height of 0
     return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
-
-
-def _page(svg: str, text: str) -> str:
-    title = escape(text.partition("\n")[0])
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{title}</title></head>\n<body>\n{svg}\n'
-        f"<details><summary>As text</summary><pre>{escape(text)}</pre></details>\n</body>\n</html>\n"
-    )
-
-
-def _live_view(live_svg: str) -> dict[str, Any]:
-    """Returns a picture as a MIME bundle with a widget, or an empty bundle if the widget cannot be
-    shown.
-
-    A widget is part of the page, so its colours follow the page's theme. An SVG output is an image
-    with fixed colours.
-    """
-    shell = sys.modules.get("IPython")
-    if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:
-        return {}
-    try:
-        from ipywidgets import HTML
-    except ImportError:
-        return {}
-    return cast(dict[str, Any], HTML(live_svg)._repr_mimebundle_())

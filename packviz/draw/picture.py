@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from packviz.core.layout import Layout
+from packviz.core.layout import IntArray, Layout
 from packviz.core.padded import order, reading
 from packviz.core.validation import kind_of, one_of, require_dense
-from packviz.draw import layouts, text
+from packviz.draw import batch_picture, text
 from packviz.draw.drawing import Drawing
+from packviz.draw.grid import array
 from packviz.draw.sheet import Sheet, stack
 
 _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
@@ -50,28 +50,27 @@ class Picture(Drawing):
             caption: a line of text above the picture; may be empty.
             **choices: further options, as in `show`.
         """
-        self.layout, self._caption, self._choices = layout, caption, {"labels": labels, **choices}
+        self.layout, self._caption = layout, caption
+        self._shown = batch_picture.Shown(layout, labels, **choices)
 
     def to_text(self) -> str:
         """Describes the picture as text, for a screen reader, a terminal or a diff."""
-        chosen = self._choices.get
+        layout, shown = self.layout, self._shown
         parts = [self._caption] if self._caption else []
-        words = self.layout, chosen("labels"), chosen("names")
-        parts.append(text.describe(*words, chosen("part", text.WHOLE)))
-        if chosen("indices") and (
-            self.layout.is_sorted or not text.is_few(self.layout)
-        ):  # others have them anyway
-            parts += text.indices(self.layout)
-        if chosen("flat"):
-            parts += ["", text.describe_flat(*words)]
-        if chosen("explain"):
+        parts.append(text.describe(layout, shown.labels, shown.names, shown.part))
+        listed = shown.few and not layout.is_sorted  # the description has the indices already
+        if shown.indices and not listed:
+            parts += text.indices(layout)
+        if shown.flat:
+            parts += ["", text.describe_flat(layout, shown.labels, shown.names)]
+        if shown.explain:
             parts += ["", *text.EXPLAINED.values()]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the batch, or the chosen part of it, below the caption if there is one."""
-        drawing = layouts.draw(self.layout, theme=theme, **self._choices)
-        return stack(self._caption, [drawing], theme) if self._caption else drawing
+        drawn = batch_picture.draw(self._shown, theme)
+        return stack(self._caption, [drawn], theme) if self._caption else drawn
 
 
 def show(
@@ -91,14 +90,16 @@ def show(
     Args:
         what: the batch, in one of these forms:
 
-            * `lengths`: `(B,)` whole numbers;
+            * `lengths`: `(B,)` whole numbers, or a mask, `(B, T)` booleans that are True at real
+              cells;
             * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, passed with its
                 `lengths`;
             * a `PackedSequence`, made by torch or by hand;
             * a nested tensor with the layout `torch.jagged`, without holes;
             * a list of sequences, each a string, a list or a tensor;
             * a `Layout`.
-        lengths: `(B,)` the number of real time steps of each sequence, if `what` is a padded batch.
+        lengths: `(B,)` the number of real time steps of each sequence, or a mask, if `what` is a
+            padded batch.
         batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as
             in torch, with a warning if `B` equals `T`.
         names: a name for each sequence. Defaults to `a`, `b`, …
@@ -111,6 +112,10 @@ def show(
             and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part
             can't be combined with `indices`, `explain` or `flat`, which apply to the whole picture.
+
+    Sequences of equal length keep their order. torch's own sort with `enforce_sorted=False` does not
+    always do that: from 17 rows on, it may put them in any order. To see torch's order, show the
+    `PackedSequence`, or `Layout.from_packed(packed)`.
 
     Returns:
         A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes
@@ -140,35 +145,45 @@ def show(
     if not layout.n_real:
         raise ValueError("lengths are all 0; give at least one time step to draw")
     rows = values() if text.is_few(layout) else None
-    labels = None if rows is None else [[text.value(v) for v in row] for row in rows]
+    labels = None if rows is None else [[text.value(value) for value in row] for row in rows]
     if names is not None:
-        names = [names] if isinstance(names, str) else list(names)
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError(
-                f"names is {names!r}; give a word for each sequence, as in names=['abc', 'x']"
-            )
-        if len(names) != layout.batch_size:
-            raise ValueError(
-                f"names has {len(names)} entries for {layout.batch_size} sequences: give one for each"
-            )
+        names = _names(names, layout)
     return Picture(
         layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part
     )
 
 
-# The layout, the caption, and a function that returns the values of each sequence, or `None` to
-# show letters.
-_Read = tuple[Layout, str, Callable[[], Any]]
+def _names(names: Sequence[str], layout: Layout) -> list[str]:
+    """Returns the names of the sequences as a list.
+
+    Raises:
+        TypeError: a name is not a string.
+        ValueError: the numbers of names and sequences differ.
+    """
+    listed = [names] if isinstance(names, str) else list(names)
+    if not all(isinstance(name, str) for name in listed):
+        fix = "give a word for each sequence, as in names=['abc', 'x']"
+        raise TypeError(f"names is {listed!r}; {fix}")
+    if len(listed) != layout.batch_size:
+        entries = f"{len(listed)} entries for {layout.batch_size} sequences"
+        raise ValueError(f"names has {entries}: give one for each")
+    return listed
 
 
-def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
+# A function that returns the values of each sequence, or `None` to show letters.
+_Rows = Callable[[], Iterable[Iterable[Any]] | None]
+
+
+def _read(what: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
+    """Returns the layout, the caption and the values of a batch in any form."""
     jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
     if not jagged:
         require_dense("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
-    if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
+    if isinstance(what, tuple) and [min(getattr(part, "ndim", 0), 2) for part in what] == [2, 1]:
         raise ValueError(
-            "this pair looks like x and its lengths, as pad_packed_sequence returns them: call show(*pair)"
+            "this pair looks like x and its lengths, as pad_packed_sequence returns them:"
+            " call show(*pair)"
         )
     if lengths is not None:
         if packed or jagged or isinstance(what, Layout):
@@ -177,98 +192,101 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
     if isinstance(what, Layout):
         return what, "", lambda: None
     if packed:
-        return _packed(what)
+        caption = f"PackedSequence with data of shape {tuple(what.data.shape)}"
+        layout = Layout.from_packed(what)
+        return layout, caption, lambda: _split(what.data, layout, layout.packed_index)
     if jagged:
         return _jagged(what)
-    if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
+    if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
-                f"show() cannot tell whether {what!r} are lengths; give lengths as numbers, words as lists"
+                f"show() cannot tell whether {what!r} are lengths; give lengths as numbers,"
+                " words as lists"
             )
-        return _sequences(what)
+        return Layout([len(item) for item in what]), "", lambda: _sequences(what)
     if what is None or isinstance(what, (str, dict)):
         raise TypeError(f"show() cannot draw {kind_of(what)}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
-        raise ValueError(
-            f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)"
-        )
+        if what.ndim == 2 and "bool" in str(what.dtype):
+            return Layout.from_mask(what), "", lambda: None
+        fix = "call show(x, lengths, batch_first=…)"
+        raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: {fix}")
     return Layout(what), "", lambda: None
 
 
-def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
-    original = x
-    try:
-        x = x if hasattr(x, "shape") else np.asarray(x)
-    except ValueError:  # NumPy raises this for rows of unequal length
-        problem = f"x must be a padded batch {order(batch_first)}"
-        raise ValueError(f"{problem}; to draw sequences as they are, call show(x)") from None
+def _padded(x: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
+    named = order(batch_first)
+    if not hasattr(x, "shape"):
+        try:
+            x = np.asarray(x)
+        except ValueError:  # NumPy raises this for rows of unequal length
+            fix = "to draw sequences as they are, call show(x)"
+            raise ValueError(f"x must be a padded batch {named}; {fix}") from None
+        if not x.shape:
+            raise TypeError(f"show() cannot draw {kind_of(x.item())} with lengths: {_GIVE}")
     shape = tuple(x.shape)
-    if not hasattr(original, "shape") and not shape:
-        raise TypeError(f"show() cannot draw {kind_of(original)} with lengths: {_GIVE}")
     if len(shape) < 2:
-        raise ValueError(f"x must be a padded batch {order(batch_first)}, got shape {shape}")
+        raise ValueError(f"x must be a padded batch {named}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)
     caption = reading(shape, batch_first)
     if layout.batch_size == layout.max_len:
-        caption += f". B and T are equal, so torch cannot tell which is which; check batch_first={bool(batch_first)}"
+        caption += ". B and T are equal, so torch cannot tell which is which;"
+        caption += f" check batch_first={bool(batch_first)}"
 
-    def rows() -> Any:
+    def rows() -> Iterable[Any] | None:
         values = _host(x)
-        return _numbers(values if batch_first else values.swapaxes(0, 1), 2)
+        return _single(values if batch_first else values.swapaxes(0, 1), 2)
 
     return layout, caption, rows
 
 
-def _packed(packed: Any) -> _Read:
-    layout = Layout.from_packed(packed)
-
-    def rows() -> Any:
-        flat = _numbers(_host(packed.data))
-        index = zip(layout.packed_index, layout.lengths, strict=True)
-        return None if flat is None else [flat[row[:length]] for row, length in index]
-
-    return layout, f"PackedSequence with data of shape {tuple(packed.data.shape)}", rows
-
-
-def _jagged(nested: Any) -> _Read:
+def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:
     if nested.lengths() is not None:
         raise ValueError(
-            "x is a nested tensor with holes, as torch.nested.narrow makes them: call show(x.contiguous())"
+            "x is a nested tensor with holes, as torch.nested.narrow makes them:"
+            " call show(x.contiguous())"
         )
     layout, values = Layout.from_offsets(nested.offsets()), nested.values()
-
-    def rows() -> Any:
-        flat = _numbers(_host(values))
-        return None if flat is None else np.split(flat, layout.starts[1:-1])
-
-    return layout, f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}", rows
+    caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
+    places = np.where(layout.mask, np.cumsum(layout.mask).reshape(layout.mask.shape) - 1, -1)
+    return layout, caption, lambda: _split(values, layout, places)
 
 
-def _sequences(sequences: Sequence[Any]) -> _Read:
-    def rows() -> Any:
-        found = [_numbers(_host(sequence)) for sequence in sequences]
-        return None if any(row is None for row in found) else found
-
-    return Layout([len(sequence) for sequence in sequences]), "", rows
-
-
-def _numbers(values: Any, dimensions: int = 1) -> Any:
-    """Removes all but the first `dimensions` dimensions of an array. Returns `None` unless the others have size 1."""
-    if not isinstance(values, np.ndarray):
-        return values
-    shape = values.shape[:dimensions]
-    return values.reshape(shape) if values.size == math.prod(shape) else None
+def _split(data: Any, layout: Layout, places: IntArray) -> list[Any] | None:
+    """Returns the values of each sequence, given the row of `data` in which each cell is."""
+    rows = _single(_host(data), 1)
+    if rows is None:
+        return None
+    return [rows[places[b, :length]] for b, length in enumerate(layout.lengths)]
 
 
-def _is_sequence(item: Any) -> bool:
+def _sequences(sequences: Sequence[Any]) -> list[Any] | None:
+    rows = []
+    for sequence in sequences:
+        values = sequence
+        if not isinstance(sequence, (str, list, tuple)):
+            values = _single(_host(sequence), 1)
+        rows.append(values)
+    return None if any(row is None for row in rows) else rows
+
+
+def _is_sequence(item: object) -> bool:
     return isinstance(item, (str, list, tuple)) or getattr(item, "ndim", 0) > 0
 
 
-def _host(values: Any) -> Any:
-    """Copies a tensor's values to the CPU. A meta tensor has no values, so each entry becomes a vector of size 0."""
+def _single(values: np.ndarray, dimensions: int) -> np.ndarray | None:
+    """Removes all but the first dimensions. Returns `None` unless the others have size 1."""
+    shape = values.shape[:dimensions]
+    return values.reshape(shape) if values.size == np.prod(shape) else None
+
+
+def _host(values: Any) -> np.ndarray:
+    """Copies a tensor's values to the CPU.
+
+    A meta tensor has no values, so each entry becomes a vector of size 0.
+    """
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = values.float() if values.is_floating_point() else values  # NumPy has no bfloat16
-    return values if isinstance(values, (str, list, tuple)) else np.asarray(values)
+    if hasattr(values, "is_floating_point") and values.is_floating_point():
+        values = values.float()  # NumPy has no bfloat16
+    return array(values)

@@ -1,4 +1,6 @@
-"""Provides the parts of a lesson: quizzes, checks of the exercises, and real sentences to use as data."""
+"""Provides the parts of a lesson: quizzes, checks of the exercises, and real sentences to use as
+data.
+"""
 
 import packviz.panels
 from packviz.core.sentences import sentences

@@ -1,21 +1,28 @@
-"""Provides the parts that all checks of exercises share. A check returns a verdict, with drawings of the answer."""
+"""Provides the parts that all checks of exercises share. A check returns a verdict, with drawings
+of the answer.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, ParamSpec
 
-from packviz.core.frames import is_readers
+from packviz.core.util import is_readers
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 Asked = ParamSpec("Asked")
 
-NOT_YET = "Not solved yet: your function returns nothing. Replace the … with your own code and run the cell again."
+NOT_YET = (
+    "Not solved yet: your function returns nothing. Replace the … with "
+    "your own code and run the cell again."
+)
+STUB = "Not solved yet: replace the … with your own answer and run the cell again."
 
 
 class NotSolvedError(AssertionError):
@@ -38,9 +45,13 @@ class Verdict(Drawing):
 
     @property
     def headline(self) -> str:
-        """A mark and the message. The mark is ✓ for a solved exercise, ○ for a missing answer, and ✗ otherwise."""
-        mark = "✓" if self.solved else "○" if self.message.startswith("Not solved yet") else "✗"
-        return f"{mark} {self.message}"
+        """A mark and the message. The mark is ✓ for a solved exercise, ○ for a missing answer, and
+        ✗ otherwise.
+        """
+        if self.solved:
+            return f"✓ {self.message}"
+        is_missing = self.message in (STUB, NOT_YET)
+        return f"○ {self.message}" if is_missing else f"✗ {self.message}"
 
     def to_text(self) -> str:
         """Returns the headline, followed by the drawings as text."""
@@ -51,58 +62,76 @@ class Verdict(Drawing):
         return stack(self.headline, [drawing.sheet(theme) for drawing in self.drawings], theme)
 
 
-@dataclass(frozen=True, repr=False)
 class Comparison(Drawing):
     """A row of the reader's entries above a row of the right ones, with a frame around each entry
     that differs.
 
     Attributes:
         title: a name for the entries that are compared.
-        yours: the reader's entries (numbers, letters or tensors), which are converted to strings.
-        target: the right entries, which are converted to strings.
+        yours: the reader's entries (numbers, letters or tensors) as strings.
+        target: the right entries as strings.
     """
 
-    title: str
-    yours: Any
-    target: Any
-
-    def __post_init__(self) -> None:
+    def __init__(self, title: str, yours: Iterable[object], target: Iterable[object]) -> None:
         """Converts the entries to strings."""
-        for name in ("yours", "target"):
-            entries = [str(getattr(v, "item", lambda v=v: v)()) for v in getattr(self, name)]
-            object.__setattr__(self, name, entries)
+        self.title = title
+        self.yours = [_entry(value) for value in yours]
+        self.target = [_entry(value) for value in target]
+        self._width = max(map(len, [*self.yours, *self.target]), default=1)
+
+    @property
+    def agree(self) -> bool:
+        """True if both rows are equal."""
+        return self.yours == self.target
+
+    @property
+    def _columns(self) -> Iterator[tuple[str, str]]:
+        return zip_longest(self.yours, self.target, fillvalue="")
 
     def to_text(self) -> str:
-        """Returns both rows as text, with a caret below every entry of the reader's that differs."""
-        width = max(map(len, [*self.yours, *self.target]), default=1)
-        rows = [" ".join(entry.rjust(width) for entry in row) for row in (self.yours, self.target)]
-        carets = " ".join(
-            ("^" if self._differs(i) else "").rjust(width) for i in range(len(self.yours))
-        )
-        lines = [self.title, f"  yours   {rows[0]}", f"          {carets}", f"  target  {rows[1]}"]
+        """Returns both rows as text, with a caret below every entry that differs."""
+        width = self._width
+        lines = [self.title, "  yours  ", "         ", "  target "]
+        for yours, target in self._columns:
+            caret = "" if yours == target else "^"
+            for i, entry in enumerate((yours, caret, target), 1):
+                lines[i] += f" {entry:>{width}}"
         return "\n".join(line.rstrip() for line in lines if line.strip())
 
     def sheet(self, theme: str) -> Sheet:
         """Draws both rows as cells."""
         sheet = Sheet(theme, self.to_text())
         sheet.title(self.title)
-        width = 12 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
-        for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
-            sheet.text(4, y + 17, name, ink=sheet.colours.muted)
-            for i in range(max(len(entries), len(self.target))):  # a missing entry is framed, too
-                x, entry = 70 + i * (width + 4), entries[i] if i < len(entries) else ""
-                sheet.cell(x, y, width, 24, sheet.colours.padding, entry)
-                if name == "yours" and self._differs(i):
-                    sheet.box(x, y, width, 24, stroke=sheet.colours.wrong, thick=3)
+        sheet.text(4, 43, "yours", ink=sheet.colours.muted)
+        sheet.text(4, 75, "target", ink=sheet.colours.muted)
+        width = 12 + 8 * self._width
+        for i, (yours, target) in enumerate(self._columns):
+            x = 70 + i * (width + 4)
+            sheet.cell(x, 26, width, 24, sheet.colours.padding, yours)
+            sheet.cell(x, 58, width, 24, sheet.colours.padding, target)
+            if yours != target:
+                sheet.box(x, 26, width, 24, stroke=sheet.colours.wrong, thick=3)
         return sheet
 
-    def _differs(self, i: int) -> bool:
-        return bool(self.yours[i : i + 1] != self.target[i : i + 1])
+
+def _entry(value: object) -> str:
+    number = getattr(value, "item", None)  # of a tensor or a NumPy number
+    return str(number() if number else value)
 
 
-def hint_for(answer: Any, mistakes: Iterable[tuple[Any, str]], otherwise: str) -> str:
-    """Returns the hint for the mistake that leads to this answer, or `otherwise` if none of the mistakes does."""
-    return next((hint for wrong, hint in mistakes if wrong == answer), otherwise)
+def hint_for(answer: object, mistakes: Mapping[str, object], otherwise: str) -> str:
+    """Returns the hint for the mistake that leads to this answer, or `otherwise` if none of the
+    mistakes does.
+
+    Args:
+        answer: the reader's answer.
+        mistakes: for each hint, the answer that the mistake leads to.
+        otherwise: the hint for all other answers.
+    """
+    for hint, wrong in mistakes.items():
+        if wrong == answer:
+            return hint
+    return otherwise
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
@@ -118,15 +147,11 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
         cause: Exception | None = None
         try:
-            if _is_stub([*args, *kwargs.values()]):
-                raise _UnsolvedError(
-                    "Not solved yet: replace the … with your own answer and run the cell again."
-                )
-            verdict = judge(
-                *map(answering, args), **{name: answering(value) for name, value in kwargs.items()}
-            )
+            answers = [answering(value) for value in args]
+            verdict = judge(*answers, **{name: answering(value) for name, value in kwargs.items()})
         except Exception as error:
-            cause, verdict = error, Verdict(False, _describe(error))
+            cause = error
+            verdict = Verdict(False, _describe(error))
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
             raise NotSolvedError(verdict.to_text()) from cause
         return verdict
@@ -139,10 +164,11 @@ class _UnsolvedError(Exception):
 
 
 def answering(answer: Any) -> Any:
-    """Wraps the reader's function or network so that a call that returns nothing raises an error.
-
-    An answer that is not callable is returned unchanged.
+    """Returns the reader's answer, unless it is still a stub. A function or a model is wrapped, so
+    that a call that returns nothing raises an error.
     """
+    if _is_stub(answer):
+        raise _UnsolvedError(STUB)
     if not callable(answer):
         return answer
 
@@ -156,17 +182,17 @@ def answering(answer: Any) -> Any:
 
 
 def _describe(error: Exception) -> str:
-    """Returns a text that says what is missing or what went wrong, with the line if it is in the reader's own code."""
+    """Returns a text that says what is missing or what went wrong, with the line if it is in the
+    reader's own code.
+    """
     if isinstance(error, _UnsolvedError):
         return str(error)
-    theirs = next(
-        (line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None
-    )
-    if theirs is not None:
-        return f"Your answer raised {type(error).__name__} in line {theirs}: {error}"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if is_readers(frame):
+            return f"Your answer raised {type(error).__name__} in line {line}: {error}"
     return f"Your answer does not fit: {error}"
 
 
-def _is_stub(answer: Any) -> bool:
+def _is_stub(answer: object) -> bool:
     """Returns whether an answer still contains a `…`."""
     return answer is ... or (isinstance(answer, (list, tuple)) and any(map(_is_stub, answer)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from html import escape
-from importlib import resources
+from pathlib import Path
 from textwrap import wrap
-from typing import Any, cast
+from typing import Any
 
 import ipywidgets as widgets
+import traitlets
 
+from packviz.core.validation import one_of
 from packviz.draw import palette
 from packviz.panels.panel import Companion
 
@@ -39,10 +41,7 @@ class Quiz(widgets.VBox):
         Raises:
             ValueError: `answer` is not among the choices.
         """
-        if answer not in choices:
-            raise ValueError(
-                f"answer is {answer!r}; it must be one of the choices: {', '.join(map(repr, choices))}"
-            )
+        one_of("answer", answer, choices)
         self.question = question
         self.answer = answer
         self._feedback_to = dict(choices)
@@ -54,8 +53,7 @@ class Quiz(widgets.VBox):
         self.feedback.add_class("packviz-summary")
         asked = widgets.HTML(f'<div style="{_LINE};font-weight:bold">{escape(question)}</div>')
         super().__init__([Companion(), asked, self.choices, self.check, self.feedback])
-        self.add_class("packviz-quiz")
-        self.add_class("packviz")
+        self.add_class("packviz-quiz").add_class("packviz")
         self.choices.observe(self._choose, names="value")
         self.check.on_click(self._show_feedback)
 
@@ -66,22 +64,24 @@ class Quiz(widgets.VBox):
 
     def to_text(self) -> str:
         """Returns the question and its choices, without the answer."""
-        return "\n".join(
-            [*wrap(self.question, 100), *(f"  ( ) {choice}" for choice in self._feedback_to)]
-        )
+        choices = [f"  ( ) {choice}" for choice in self._feedback_to]
+        return "\n".join([*wrap(self.question, 100), *choices])
 
-    def _choose(self, change: Any) -> None:
-        self.check.disabled = change["new"] is None
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _choose(self, change: traitlets.Bunch) -> None:
+        self.check.disabled = change.new is None
         self.feedback.value = ""
 
-    def _show_feedback(self, button: Any = None) -> None:
-        mark, colour = ("✓", palette.LIVE.text) if self.solved else ("✗", palette.LIVE.wrong)
+    def _show_feedback(self, button: widgets.Button) -> None:
+        mark = "✓" if self.solved else "✗"
+        colour = palette.LIVE.text if self.solved else palette.LIVE.wrong
         why = escape(self._feedback_to[self.choices.value])
         self.feedback.value = f'<div style="{_LINE};color:{colour}"><b>{mark}</b> {why}</div>'
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
-        return bundle | {"text/plain": self.to_text()}
+        return {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
 
 
 def ask(name: str) -> Quiz:
@@ -90,14 +90,9 @@ def ask(name: str) -> Quiz:
     Raises:
         ValueError: the name is unknown.
     """
-    quizzes = tomllib.loads(
-        resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8")
-    )
-    if name not in quizzes:
-        raise ValueError(
-            f"there is no quiz {name!r}; choose one of {', '.join(map(repr, quizzes))}"
-        )
-    return Quiz(**quizzes[name])
+    path = Path(__file__).with_name("quizzes.toml")
+    quizzes = tomllib.loads(path.read_text(encoding="utf-8"))
+    return Quiz(**quizzes[one_of("name", name, quizzes)])
 
 
 _LINE = f"color:{palette.LIVE.text};line-height:1.4;max-width:760px;white-space:normal"

@@ -23,7 +23,7 @@ from packviz.measure import rnn_calls
 from packviz.measure.machine import provenance
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, measure
 from packviz.ops.agreement import relative_error
-from packviz.ops.tolerance import of_states
+from packviz.ops.agreement import of_states
 
 Method = Callable[[Any, Tensor, Tensor], Any]
 """A function that runs an RNN on a batch (see `rnn_calls`).

@@ -90,7 +90,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
     """
     import torch
 
-    from packviz.ops.tolerance import multiplies_in_tf32
+    from packviz.ops.agreement import multiplies_in_tf32
 
     device = torch.device(device)
     record: dict[str, Any] = {

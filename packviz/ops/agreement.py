@@ -1,15 +1,93 @@
-"""Measures how far apart results are, and checks whether they agree."""
+"""Measures how far apart results are, and defines how far rounding may move them, by dtype
+and device.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from packviz.core.validation import kind_of
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""Tolerances for states, by dtype. Two values agree if they differ by at most this share of the largest value."""
+
+TOLERANCE_TF32 = 5e-3
+"""The tolerance for float32 on a CUDA device if cuDNN multiplies in TF32, which has a 10-bit mantissa."""
+
+
+def of_states(dtype: torch.dtype, device: str) -> float:
+    """Returns how far states may differ, as a share of the largest value; 0 for whole numbers.
+
+    Args:
+        dtype: the dtype in which the states were computed.
+        device: the device on which the states were computed, `"cpu"` or `"cuda"`.
+    """
+    if not dtype.is_floating_point:
+        return 0.0
+    if dtype == torch.float32 and device == "cuda" and multiplies_in_tf32():
+        return TOLERANCE_TF32
+    return TOLERANCE.get(dtype, TOLERANCE[torch.float32])
+
+
+def of_gradients(dtype: torch.dtype) -> float:
+    """Returns the tolerance for gradients of weights; 0 for integer dtypes.
+
+    Such gradients are sums of many terms that partly cancel, so only about half of the digits
+    agree. In TF32, so few digits are left that a wrong gradient could pass. Therefore, compare
+    gradients in `full_precision`.
+    """
+    return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
+
+
+def multiplies_in_tf32() -> bool:
+    """Returns whether cuDNN may run an RNN in TF32."""
+    switch, name = _switches()[0]
+    return getattr(switch, name) in (True, "tf32")
+
+
+@contextmanager
+def full_precision(tf32: bool = False) -> Iterator[None]:
+    """Switches TF32 off on CUDA within a `with` block, for all RNNs and matrix products in the
+    process.
+
+    By default, cuDNN computes float32 in TF32.
+
+    Args:
+        tf32: whether to switch TF32 on instead of off.
+    """
+    before = [(switch, name, getattr(switch, name)) for switch, name in _switches()]
+    try:
+        for switch, name in _switches():
+            is_newer = name == "fp32_precision"
+            value = ("tf32" if tf32 else "ieee") if is_newer else tf32
+            setattr(switch, name, value)
+        yield
+    finally:
+        for switch, name, value in before:
+            setattr(switch, name, value)
+
+
+def _switches() -> list[tuple[Any, str]]:
+    """Returns the settings for TF32, for RNNs and for matrix products: an object, and the name of its attribute.
+
+    torch 2.9 and newer have a newer attribute for each setting. Once that is set, torch raises an
+    error if the older attribute is read. Older releases have no `cudnn.rnn`.
+    """
+    cudnn = torch.backends.cudnn
+    products = torch.backends.cuda.matmul
+    switches: list[tuple[Any, str]] = []
+    for newer, older in ((getattr(cudnn, "rnn", None), cudnn), (products, products)):
+        if hasattr(newer, "fp32_precision"):
+            switches.append((newer, "fp32_precision"))
+        else:
+            switches.append((older, "allow_tf32"))
+    return switches
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
@@ -23,10 +101,9 @@ def relative_difference(ours: Tensor, theirs: Tensor) -> float:
         return 0.0
     ours, theirs = ours.detach().double(), theirs.detach().double()
     gap = (ours - theirs).abs().masked_fill(ours == theirs, 0.0)  # equal infinities do not differ
-    found = float(gap.max()) / max(
-        float(theirs.abs().masked_fill(theirs.isinf(), 0.0).max()), 1e-300
-    )
-    return found if math.isfinite(found) else math.inf
+    finite = theirs.abs().masked_fill(theirs.isinf(), 0.0)
+    share = float(gap.max()) / max(float(finite.max()), 1e-300)
+    return share if math.isfinite(share) else math.inf
 
 
 def relative_error(
@@ -46,12 +123,16 @@ def relative_error(
         among the pairs that differ by more, and the index of the first of these pairs. The
         difference between results of different shapes is infinite.
     """
-    pairs = list(zip(ours, theirs, strict=True))
-    errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
-    wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
-    return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(
-        iter(wrong), None
-    )
+    errors = []
+    wrong = {}
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        error = relative_difference(a, b) if a.shape == b.shape else math.inf
+        errors.append(error)
+        if error > allowed(b.dtype):
+            wrong[i] = error
+    if wrong:
+        return max(wrong.values()), min(wrong)
+    return max(errors, default=0.0), None
 
 
 def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
@@ -69,19 +150,20 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
     if getattr(nested, "is_nested", False):
         nested = nested.unbind()
     if isinstance(nested, (Mapping, tuple, list)):
-        parts = nested.items() if isinstance(nested, Mapping) else enumerate(nested)
-        return {
-            key: leaf for i, part in parts for key, leaf in leaves(part, f"{name}[{i!r}]").items()
-        }
+        parts: dict[str, Tensor] = {}
+        for key, part in nested.items() if isinstance(nested, Mapping) else enumerate(nested):
+            parts |= leaves(part, f"{name}[{key!r}]")
+        return parts
     try:
         leaf = torch.as_tensor(nested).detach().to("cpu", copy=True)
     except (TypeError, ValueError, RuntimeError):
-        kind = kind_of(nested)
-        raise TypeError(
-            f"{name} is {kind}; return tensors, numbers, or tuples, lists and dicts of these"
-        ) from None
-    leaf = leaf if leaf.layout == torch.strided else leaf.to_dense()
-    return {name: torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf}
+        expected = "return tensors, numbers, or tuples, lists and dicts of these"
+        raise TypeError(f"{name} is {kind_of(nested)}; {expected}") from None
+    if leaf.layout != torch.strided:
+        leaf = leaf.to_dense()
+    if leaf.is_complex():
+        leaf = torch.view_as_real(leaf.resolve_conj())
+    return {name: leaf}
 
 
 def require_same(
@@ -104,22 +186,22 @@ def require_same(
     """
     (first, right), *others = results.items()
     largest = 0.0
-    for name, found in others:
-        said = f"{name} does not return what {first} returns: "
-        for part in {**right, **found}:
-            if part not in right or part not in found:
-                has, lacks = (name, first) if part in found else (first, name)
-                raise ValueError(f"{said}{part} is returned by {has} but not by {lacks}")
-        error, wrong = relative_error([found[part] for part in right], [*right.values()], allowed)
-        if wrong is not None:
-            part, wanted = [*right.items()][wrong]
-            if found[part].shape != wanted.shape:
-                raise ValueError(
-                    f"{said}{part} has shape {tuple(found[part].shape)}, not {tuple(wanted.shape)}"
-                )
-            off, most = relative_difference(found[part], wanted), allowed(wanted.dtype)
-            raise ValueError(
-                f"{said}{part} differs by {off:.2g} of its largest value; only {most:.2g} is allowed"
-            )
-        largest = max(largest, error)
+    for name, result in others:
+        problem = f"{name} does not return what {first} returns: "
+        for part in {**right, **result}:
+            if part not in result:
+                raise ValueError(f"{problem}{part} is returned by {first} but not by {name}")
+            if part not in right:
+                raise ValueError(f"{problem}{part} is returned by {name} but not by {first}")
+        for part, wanted in right.items():
+            shape = tuple(result[part].shape)
+            if shape != wanted.shape:
+                raise ValueError(f"{problem}{part} has shape {shape}, not {tuple(wanted.shape)}")
+            error = relative_difference(result[part], wanted)
+            most = allowed(wanted.dtype)
+            if error > most:
+                rounding = f"only {most:.2g} is allowed"
+                value = f"{error:.2g} of its largest value"
+                raise ValueError(f"{problem}{part} differs by {value}; {rounding}")
+            largest = max(largest, error)
     return largest

@@ -58,17 +58,18 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
         ValueError: the state does not fit. torch itself may accept, and partly ignore, a state for
             too many sequences.
     """
-    rows = rnn.num_layers * (1 + rnn.bidirectional), batch
-    shapes = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
+    rows = rnn.num_layers * (1 + rnn.bidirectional)
+    expected = [(rows, batch, rnn.proj_size or rnn.hidden_size)]
+    names = "h_0 {}"
+    states = [hx]
     if rnn.mode == "LSTM":
-        shapes["c_0"] = (*rows, rnn.hidden_size)
-    states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
-    if [getattr(state, "shape", None) for state in states] != list(shapes.values()):
-        expected = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
-        got = " and ".join(
-            str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states
-        )
-        raise ValueError(f"hx must be {expected}, got {got}")
+        expected.append((rows, batch, rnn.hidden_size))
+        names = "h_0 {} and c_0 {}"
+        states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
+    if [getattr(state, "shape", None) for state in states] != expected:
+        got = [tuple(s.shape) if isinstance(s, Tensor) else type(s).__name__ for s in states]
+        described = " and ".join(map(str, got))
+        raise ValueError(f"hx must be {names.format(*expected)}, got {described}")
     for state in states:
         if state.device != x.device:
             raise ValueError(

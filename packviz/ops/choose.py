@@ -44,7 +44,14 @@ class Plan(HasText):
 
 
 @lru_cache(maxsize=64)
-def choose(mode: str, lengths: tuple[int, ...], training: bool, device: str, fused: bool) -> Plan:
+def choose(
+    mode: str,
+    lengths: tuple[int, ...],
+    training: bool,
+    device: str,
+    fused: bool,
+    projected: bool = False,
+) -> Plan:
     """Chooses the method and the cuts for a batch.
 
     Args:
@@ -53,10 +60,12 @@ def choose(mode: str, lengths: tuple[int, ...], training: bool, device: str, fus
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: whether torch runs oneDNN's LSTM on data like this batch.
+        projected: whether the RNN is an LSTM with projections, for which oneDNN has no kernel.
     """
     steps = max(lengths)
     uncut = (0, steps)
-    if steps == min(lengths) and (fused or not training or device != "cpu"):
+    is_forward = not training and not projected
+    if steps == min(lengths) and (fused or is_forward or device != "cpu"):
         return Plan("frozen", uncut, "all lengths are equal, so there is nothing to pack")
     if device != "cpu":
         return Plan("packed", uncut, "on a GPU, no other method has been measured")

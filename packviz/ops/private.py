@@ -43,22 +43,21 @@ def kernel(mode: str) -> Callable[..., Any]:
 LSTM = 2
 
 
-def fused_lstm(taken: Sequence[Tensor], trains: bool) -> Sequence[Tensor]:
+def fused_lstm(taken: Sequence[Tensor]) -> Sequence[Tensor]:
     """Runs one direction of an LSTM layer with oneDNN.
 
     Args:
         taken: the input `(t, n, I)`, the weights of the input and of the state, both biases, `h`
             and `c`. All are contiguous.
-        trains: whether to keep a workspace for the backward pass.
 
     Returns:
-        The output, both final states and the workspace.
+        The output, both final states, and a workspace for the backward pass.
     """
-    size = taken[-1].shape[1]
-    with torch.set_grad_enabled(trains):  # without gradients, the operator keeps no workspace
-        return torch.mkldnn_rnn_layer(  # type: ignore[no-any-return]
-            *taken, False, [], LSTM, size, 1, True, False, False, trains
-        )
+    options = False, [], LSTM, taken[-1].shape[1], 1, True, False, False, True  # type: ignore[var-annotated]
+    run: Any = torch.mkldnn_rnn_layer
+    with torch.enable_grad():  # otherwise the operator keeps no workspace
+        results: Sequence[Tensor] = run(*taken, *options)
+    return results
 
 
 def fused_lstm_backward(
@@ -135,13 +134,12 @@ def may_derive_otherwise() -> bool:
 def is_batched(tensor: Tensor | None) -> bool:
     """Returns whether a tensor stands for many, because `vmap` is active.
 
-    If torch lacks a private name used here, the result is False, so a vectorised Jacobian of `run`
-    raises an error.
+    If torch lacks a private name used here, this function raises an error.
     """
-    functorch = getattr(torch._C, "_functorch", None)
-    kinds = ("is_batchedtensor", "is_legacy_batchedtensor")
-    known = [getattr(functorch, kind) for kind in kinds if hasattr(functorch, kind)]
-    return tensor is not None and any(is_kind(tensor) for is_kind in known)
+    if tensor is None:
+        return False
+    functorch = torch._C._functorch
+    return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
 VERSION = "_version"

@@ -17,19 +17,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from packviz.core.cuts import rectangles
+from packviz.core.cuts import every_cut, rectangles
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
-from packviz.ops import split
 from packviz.ops.index import placed
-from packviz.ops.private import fused_lstm, fused_lstm_backward, kernel, is_batched
-from packviz.ops.torch_kernels import Layer, Result, gradients_again, in_one_piece, is_fused
+from packviz.ops.private import fused_lstm, fused_lstm_backward, kernel
+from packviz.ops.torch_kernels import Layer, in_one_piece
 
 FREEZE = 1e38
 """The weight that freezes a cell state. It is finite in float32, float64 and bfloat16."""
@@ -37,13 +36,19 @@ FREEZE = 1e38
 LARGEST = 1e15
 """The largest norm of a weight for which `FREEZE` outweighs everything else that a gate receives."""
 
-FREEZE_IN_HALF, LARGEST_IN_HALF = 6e4, 100.0
-"""The same in float16, whose largest number is 65,504."""
+MOST_SHAPES = 8
+"""The largest number of padded shapes for which the indices of one batch are kept."""
 
-Call = Callable[
-    [Sequence[Tensor], Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor | None]
-]
-"""A kernel: takes weights, a rectangle `(t, n, I)`, `h` and `c`; returns the output and final states."""
+KEPT = 11
+"""The number of tensors kept for each rectangle: seven inputs and four results of the fused kernel."""
+
+Forward = tuple[list[Tensor], Tensor | None, list[Tensor]]
+"""What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
+an LSTM, longest sequence first; and what the backward pass needs."""
+
+Backward = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
+"""The gradients for one direction: of the cells, in parts that follow each other; of `h` and `c`,
+longest sequence first; and of the weights."""
 
 
 def can_freeze(weights: Sequence[Tensor]) -> bool:
@@ -51,14 +56,15 @@ def can_freeze(weights: Sequence[Tensor]) -> bool:
 
     In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
     that a projection computes from such numbers. With weights whose norm is at most `LARGEST`, all
-    of this is less than `FREEZE`. On a GPU, the norms are not checked, because the processor would
+    of this is less than `FREEZE`, which float16 cannot hold. On a GPU, the norms are not checked, because the processor would
     have to wait for them.
     """
+    if weights[0].dtype == torch.float16:
+        return False
     if not weights[0].is_cpu:
         return True
-    largest = LARGEST_IN_HALF if weights[0].dtype == torch.float16 else LARGEST
     with torch.no_grad():  # a comparison with NaN is false
-        return all(float(torch.linalg.vector_norm(weight)) <= largest for weight in weights)
+        return all(float(torch.linalg.vector_norm(weight)) <= LARGEST for weight in weights)
 
 
 class Grid:
@@ -69,6 +75,7 @@ class Grid:
     Attributes:
         lengths: the lengths of the batch.
         sizes: for each rectangle, the numbers of time steps and sequences.
+        areas: for each rectangle, the number of its cells.
         left: for each rectangle, the number of sequences that continue after it.
         n_cells: the number of cells.
         order: `(B,)` the caller's index of each sequence, longest sequence first.
@@ -98,6 +105,7 @@ class Grid:
         last[self._sequence[ends]] = ends
         self.lengths = tuple(lengths)
         self.sizes = [(b - a, count) for a, b, count in stairs]
+        self.areas = [(b - a) * count for a, b, count in stairs]
         self.left = [count for _, _, count in stairs[1:]] + [0]
         self.n_cells = len(step)
         waste = np.flatnonzero(~self._is_real)
@@ -105,14 +113,33 @@ class Grid:
         self.order, self.rank, self.waste, self.last = placed(
             device, order, np.argsort(order), waste, last
         )
-        self.source = functools.lru_cache(split.MOST_SHAPES)(self._source)
-        self.target = functools.lru_cache(split.MOST_SHAPES)(self._target)
+        self.source = functools.lru_cache(MOST_SHAPES)(self._source)
+        self.target = functools.lru_cache(MOST_SHAPES)(self._target)
+
+    @classmethod
+    def without_waste(cls, lengths: Sequence[int], device: torch.device) -> Grid:
+        """Returns the staircase with the fewest cells. They are in the order of the packed data."""
+        return cls(lengths, every_cut(lengths), device)
+
+    @functools.cached_property
+    def batch_sizes(self) -> list[int]:
+        """The number of sequences at each time step."""
+        return [count for steps, count in self.sizes for _ in range(steps)]
+
+    @functools.cached_property
+    def before(self) -> Tensor:
+        """The index of the cell one step before each cell, without those of the first step."""
+        sizes = np.array(self.batch_sizes)
+        numbers = np.arange(sizes[0], self.n_cells)
+        (cells,) = placed(self._device, numbers - np.repeat(sizes[:-1], sizes[1:]))
+        return cells
 
     def _rows(self, shape: Padded, direction: int) -> IntArray:
         step = self._step
         if direction:
             step = np.where(self._is_real, self._last_step - step, step)
-        return shape.rows(self._sequence, step)
+        rows: IntArray = shape.rows(self._sequence, step)
+        return rows
 
     def _source(self, shape: Padded, direction: int) -> Tensor:
         (rows,) = placed(self._device, self._rows(shape, direction))
@@ -127,218 +154,113 @@ class Grid:
         return placed_cells
 
 
-class _Task(NamedTuple):
-    """What to run: the layer, the rectangles, the shapes of the padded input and output, and the padding value."""
-
-    layer: Layer
-    grid: Grid
-    source: Padded
-    target: Padded
-    padding_value: float
-
-
-def run(
+def forward(
     layer: Layer,
-    x: Tensor,
+    grid: Grid,
+    weights: Sequence[Tensor],
+    cells: Tensor,
+    h: Tensor,
+    c: Tensor | None = None,
+) -> Forward:
+    """Runs one direction with torch's kernel for padded data. Autograd can differentiate all of it."""
+    weights, cells = _freezing(grid, weights, cells, c)
+    if not cells.is_cpu:
+        weights = in_one_piece(weights)
+    options = layer.bias, 1, 0.0, torch.is_grad_enabled(), False, False
+
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+        hx = h[None] if c is None else (h[None], c[None])
+        out, *final = kernel(layer.mode)(x, hx, weights, *options)
+        return out, *(state[0] for state in final)
+
+    return *_each(grid, cells, h, c, call), []
+
+
+def forward_fused(
+    layer: Layer, grid: Grid, weights: Sequence[Tensor], cells: Tensor, h: Tensor, c: Tensor
+) -> Forward:
+    """Runs one direction of an LSTM with oneDNN's kernel, for `backward_fused`."""
+    weights, cells = _freezing(grid, weights, cells, c)
+    if len(weights) == 2:
+        zeros = weights[0].new_zeros(len(weights[0]))
+        weights = [*weights, zeros, zeros]
+    kept: list[Tensor] = []
+
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+        every = (x, *weights, h, cast(Tensor, c))
+        taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
+        results = fused_lstm(taken)
+        kept.extend([*taken, *results])
+        return results[:3]
+
+    return *_each(grid, cells, h, c, call), kept
+
+
+def _each(
+    grid: Grid,
+    cells: Tensor,
     h: Tensor,
     c: Tensor | None,
-    grid: Grid,
-    source: Padded,
-    target: Padded,
-    padding_value: float = 0.0,
-) -> Result:
-    """Runs a layer on the rectangles of a grid.
-
-    Args:
-        layer: the layer.
-        x: the padded input, with the shape `source`.
-        h: the initial state, `(D, B, P)`, in the caller's order.
-        c: the initial cell state of an LSTM, `(D, B, H)`, in the caller's order; `None` for the
-            other RNNs.
-        grid: the rectangles.
-        source: the shape of the padded input.
-        target: the shape of the padded output.
-        padding_value: value that fills the padding of the output.
-
-    Returns:
-        The output and the final states.
+    call: Callable[[Tensor, Tensor, Tensor | None], Sequence[Tensor]],
+) -> tuple[list[Tensor], Tensor | None]:
+    """Calls a kernel for each rectangle. It takes a rectangle `(t, n, I)`, `h` and `c`, and returns
+    the output and the final states.
     """
-    task = _Task(layer, grid, source, target, padding_value)
-    if torch.is_grad_enabled() and is_fused(layer.mode, x, layer.is_projected):
-        out, h_n, c_n = _Fused.apply(task, x, h, c, *layer.flat)  # type: ignore[no-untyped-call]
-    else:
-        call = functools.partial(_kernel, layer.mode)
-        out, h_n, c_n = _forward(task, x, h, c, layer.flat, call)
-    return out.view(target.shape(layer.directions * layer.output_size)), h_n, c_n
-
-
-def _forward(
-    task: _Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Sequence[Tensor], call: Call
-) -> Result:
-    """Runs all directions with a kernel. The output has a row for each cell and direction of the target."""
-    layer, grid, source, target, padding_value = task
     outs = []
-    c_n = []
-    for direction, own in enumerate(layer.holding(weights).weights):
-        cells = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(source, direction))
-        cells = cells.index_fill_(0, grid.waste, 0)
-        if c is not None and len(grid.waste):
-            cells = torch.cat([cells, _marks(grid, cells)], 1)
-            own = (torch.cat([own[0], _column(own[0])], 1), *own[1:])
-        if not cells.is_cpu:
-            own = in_one_piece(own)
-        state = h[direction].index_select(0, grid.order)
-        cell = None if c is None else c[direction].index_select(0, grid.order)
-        ended = []
-        parts = cells.split([steps * count for steps, count in grid.sizes])  # type: ignore[no-untyped-call]
-        for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
-            out, state, cell = call(own, part.view(*size, -1), state, cell)
-            outs.append(out.flatten(0, 1))
-            state = state[:left]
-            if cell is not None:
-                ended.append(cell[left:])
-                cell = cell[:left]
-        if ended:
-            c_n.append(torch.cat(ended[::-1]).index_select(0, grid.rank))
-    padding = outs[0].new_full((1, layer.output_size), padding_value)
-    every = torch.cat([*outs, padding])
-    h_n = [every.index_select(0, grid.last + d * grid.n_cells) for d in range(layer.directions)]
-    # A gather is faster than a scatter, because it writes in order and fills the padding in the
-    # same pass.
-    out = every.index_select(0, grid.target(target, range(layer.directions)))
-    return out, torch.stack(h_n), torch.stack(c_n) if c_n else None
+    ended = []
+    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
+        out, h, *rest = call(part.view(*size, -1), h, c)
+        outs.append(out.flatten(0, 1))
+        h = h[:left]
+        for state in rest:
+            ended.append(state[left:])
+            c = state[:left]
+    return outs, torch.cat(ended[::-1]) if ended else None
 
 
-def _marks(grid: Grid, cells: Tensor) -> Tensor:
-    """Returns a column that is 1 at padding and 0 elsewhere."""
-    return cells.new_zeros(len(cells), 1).index_fill_(0, grid.waste, 1)
-
-
-def _column(of_input: Tensor) -> Tensor:
-    """Returns the weights of the marks: one column beside the weights of the input."""
-    freeze = FREEZE_IN_HALF if of_input.dtype == torch.float16 else FREEZE
-    column = of_input.new_zeros(len(of_input), 1)
-    input_gate, forget_gate, *_ = column.chunk(4)
-    input_gate.fill_(-freeze)
-    forget_gate.fill_(freeze)
-    return column
-
-
-def _kernel(
-    mode: str, weights: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Runs one direction with torch's kernel for padded data."""
-    hx = h[None] if c is None else (h[None], c[None])
-    has_bias = len(weights) > 3
-    trains = torch.is_grad_enabled()
-    out, *final = kernel(mode)(x, hx, weights, has_bias, 1, 0.0, trains, False, False)
-    return out, final[0][0], None if c is None else final[1][0]
-
-
-class _Fused(torch.autograd.Function):
-    """The rectangles of an LSTM on oneDNN's kernel, with a backward pass that needs few calls."""
-
-    @staticmethod
-    def forward(ctx: Any, task: _Task, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> Result:
-        ctx.set_materialize_grads(False)
-        trains = any(ctx.needs_input_grad)
-        kept: list[Tensor] = []
-
-        def call(
-            own: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None
-        ) -> tuple[Tensor, Tensor, Tensor]:
-            every = (x, *_with_biases(own), h, cast(Tensor, c))
-            taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
-            out, h_n, c_n, space = fused_lstm(taken, trains)
-            kept.extend([*taken, out, h_n, c_n, space])
-            return out, h_n, c_n
-
-        results = _forward(task, x, h, c, weights, call)
-        if trains:
-            ctx.task = task
-            ctx.save_for_backward(x, h, c, *weights, *kept)
-        return results
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        inputs = 3 + len(ctx.task.layer.flat)
-        saved = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
-        if torch.is_grad_enabled() or any(map(is_batched, gradients)):
-            again = functools.partial(_packed, ctx.task)
-            return None, *gradients_again(again, saved[:inputs], gradients)
-        return None, *_backward(ctx.task, saved[:inputs], saved[inputs:], gradients)
-
-
-def _packed(task: _Task, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> Result:
-    """Computes the same as `_Fused` with torch's kernel for packed data, which can be differentiated repeatedly."""
-    steps = split.Steps(task.grid.lengths, x.device)
-    data = x.reshape(-1, x.shape[-1]).index_select(0, steps.route(task.source).rows)
-    how = task.layer, steps, task.target, task.padding_value
-    out, h_n, c_n = split.packed(how, data, h, c, *weights)
-    return out.view(-1, task.layer.output_size), h_n, c_n
-
-
-KEPT = 11
-"""The number of tensors that `_Fused` keeps for each rectangle: seven inputs and four results of the kernel."""
-
-
-def _backward(
-    task: _Task,
-    inputs: Sequence[Tensor],
+def backward_fused(
+    layer: Layer,
+    grid: Grid,
+    weights: Sequence[Tensor],
     kept: Sequence[Tensor],
-    gradients: Sequence[Tensor | None],
-) -> list[Tensor]:
-    """Computes the gradients of the input, the states and the weights."""
-    layer, grid, source, target, _ = task
-    x, h, c = inputs[:3]
-    d_out, d_h_n, d_c_n = gradients
-    d_x: Tensor | None = None
-    d_states = []
+    d_cells: Tensor,
+    d_ended: Tensor | None,
+    needs_input: bool,
+) -> Backward:
+    """Computes the gradients of what `forward_fused` takes."""
+    assert d_ended is not None
+    features = weights[0].shape[1]
+    d_h = d_c = d_ended[:0]
+    d_parts: list[Tensor] = []
     d_weights: list[Tensor] = []
-    for direction in range(layer.directions):
-        if d_out is None:
-            d_cells = x.new_zeros(grid.n_cells, layer.output_size)
-        else:
-            d_own = d_out.view(-1, layer.directions, layer.output_size)[:, direction]
-            d_cells = d_own.index_select(0, grid.source(target, direction))
-            d_cells.index_fill_(0, grid.waste, 0)
-        if d_h_n is not None:
-            d_cells.index_add_(0, grid.last, d_h_n[direction])
-        d_h = h.new_zeros(0, h.shape[2])
-        d_c = d_h
-        d_ended = torch.zeros_like(c[0]) if d_c_n is None else d_c_n[direction]
-        d_ended = d_ended.index_select(0, grid.order)
-        d_parts = []
-        d_own_weights: list[Tensor] = []
-        end = grid.n_cells
-        for i in reversed(range(len(grid.sizes))):
-            steps, count = grid.sizes[i]
-            left = grid.left[i]
-            first = KEPT * (direction * len(grid.sizes) + i)
-            *taken, out, h_n, c_n, space = kept[first : first + KEPT]
-            d_part = d_cells[end - steps * count : end].view(steps, count, -1)
-            end -= steps * count
-            d_h = torch.cat([d_h, d_h.new_zeros(count - left, h.shape[2])])
-            d_c = torch.cat([d_c, d_ended[left:count]])
-            results = [out, h_n, c_n, d_part, d_h, d_c]
-            d_rows, *d_here, d_h, d_c = fused_lstm_backward(taken, results, space)
-            d_parts.append(d_rows.flatten(0, 1)[:, : x.shape[2]])
-            if d_own_weights:
-                d_here = [a + b for a, b in zip(d_own_weights, d_here, strict=True)]
-            d_own_weights = d_here
-        d_own_weights[0] = d_own_weights[0][:, : x.shape[2]]
-        d_weights += d_own_weights[: len(layer.weights[0])]
-        d_states.append([s.index_select(0, grid.rank) for s in (d_h, d_c)])
-        d_rows = torch.cat([*d_parts[::-1], x.new_zeros(1, x.shape[2])])
-        d_rows = d_rows.index_select(0, grid.target(source, range(direction, direction + 1)))
-        d_x = d_rows if d_x is None else d_x.add_(d_rows)
-    d_h_0, d_c_0 = (torch.stack(states) for states in zip(*d_states, strict=True))
-    return [cast(Tensor, d_x).view(x.shape), d_h_0, d_c_0, *d_weights]
+    d_outs = d_cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    for i in reversed(range(len(grid.sizes))):
+        left = grid.left[i]
+        count = grid.sizes[i][1]
+        *taken, out, h_n, c_n, space = kept[i * KEPT : (i + 1) * KEPT]
+        d_h = torch.cat([d_h, torch.zeros_like(d_ended[left:count])])
+        d_c = torch.cat([d_c, d_ended[left:count]])
+        results = [out, h_n, c_n, d_outs[i].view(out.shape), d_h, d_c]
+        d_rows, *d_here, d_h, d_c = fused_lstm_backward(taken, results, space)
+        d_parts.insert(0, d_rows.flatten(0, 1)[:, :features])
+        if d_weights:
+            d_here = [a + b for a, b in zip(d_weights, d_here, strict=True)]
+        d_weights = d_here
+    d_weights[0] = d_weights[0][:, :features]
+    return d_parts, d_h, d_c, d_weights[: len(weights)]
 
 
-def _with_biases(weights: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Returns the weights with biases, which are zeros if the layer has none."""
-    if len(weights) == 4:
-        return weights
-    zeros = weights[0].new_zeros(len(weights[0]))
-    return [*weights, zeros, zeros]
+def _freezing(
+    grid: Grid, weights: Sequence[Tensor], cells: Tensor, c: Tensor | None
+) -> tuple[Sequence[Tensor], Tensor]:
+    """Returns the weights and the cells of an LSTM with the column that freezes its state in the padding."""
+    if c is None or not len(grid.waste):
+        return weights, cells
+    column = cells.new_zeros(len(weights[0]), 1)
+    input_gate, forget_gate, *_ = column.chunk(4)
+    input_gate.fill_(-FREEZE)
+    forget_gate.fill_(FREEZE)
+    marks = cells.new_zeros(len(cells), 1).index_fill_(0, grid.waste, 1)
+    frozen = torch.cat([weights[0], column], 1)
+    return [frozen, *weights[1:]], torch.cat([cells, marks], 1)

@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.cuts import best_cuts, predict
+from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_dense, require_values
-from packviz.ops import original, packing
-from packviz.ops import rectangles as stairs
-from packviz.ops import split
+from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import falling_sizes, is_at_hand, placed
@@ -35,6 +33,7 @@ from packviz.ops.private import (
     may_have_hooks,
     storage,
 )
+from packviz.ops.rectangles import Grid, can_freeze
 from packviz.ops.torch_kernels import flat_weights, is_fused, layers
 
 METHODS = ("auto", "packed", "frozen", "split", "staircase")
@@ -90,8 +89,8 @@ def run(
     Some cases need another method than the one that you name. The state of an `nn.RNN` with ReLU
     could grow without bound in the padding, and oneDNN has no LSTM with projections, so `"split"`
     replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are too large to
-    freeze its state exactly (with a norm above 1e15), or not finite, `"packed"` does. On a GPU, such
-    weights are not looked for, because `run` never waits for a GPU.
+    freeze its state exactly (with a norm above 1e15), not finite, or in float16, `"packed"` does. On
+    a GPU, such norms are not looked for, because `run` never waits for a GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
     `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
@@ -156,6 +155,8 @@ def run(
         raise TypeError(
             "x is packed, so it has its own lengths and stays packed; pass only hx and method with it"
         )
+    if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
+        raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     return _runner()(*arguments)
 
@@ -208,13 +209,14 @@ def plan(
     if kind not in (None, "cpu", "cuda"):
         return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
-        fused = kind != "cuda" and rnn.mode == "LSTM" and not rnn.proj_size
-        return _chosen(rnn, n, training, kind or "cpu", fused)
+        projected = bool(rnn.proj_size)
+        fused = kind != "cuda" and rnn.mode == "LSTM" and not projected
+        return choose(rnn.mode, n, training, kind or "cpu", fused, projected)
     require_rnn(rnn)
     x: Any = rnn.weight_ih_l0
     if kind:  # on the CPU, because a GPU need not be here
         x = torch.empty(0, dtype=x.dtype, device="cpu")
-    return _planned(rnn, _weights(rnn, x), n, training, kind)
+    return _planned(rnn, _weights(rnn, x), n, training, x, kind)
 
 
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
@@ -293,11 +295,11 @@ def _run(
     ):  # the caller's tensor may be a buffer for the next states, or have any strides
         own_hx = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
         batch = batch._replace(hx=_as_state(own_hx))
-    if plan.method == "split":
-        return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)))
-    if len(plan.cuts) == 2 and max(n) == min(n):
-        return _as_it_is(batch)
-    return _through(batch, functools.partial(stairs.run, grid=_grid(n, plan.cuts, x.device)))
+    by_step = plan.method == "split"
+    if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
+        return _as_it_is(batch) if _is_direct(rnn, batch.weights) else _packed(batch, list(n))
+    cuts = every_cut(n) if by_step else plan.cuts
+    return _through(batch, _grid(n, cuts, x.device), by_step)
 
 
 def _run_packed(
@@ -341,10 +343,9 @@ def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, Sta
     how = source.batch_first, max(1, width), batch.padding_value
     out, final = _run(batch.rnn, x, n, hx, method, *how)
     out = out.index_fill(at, empty, batch.padding_value).narrow(time, 0, width)
-    if hx is None:
-        return out, _as_state([s.index_fill(1, empty, 0) for s in _as_tuple(final)])
+    states = batch.states or _as_tuple(_zeros(batch.rnn, batch.x, source.batch))
     finals = []
-    for s, h in zip(_as_tuple(final), batch.states, strict=True):
+    for s, h in zip(_as_tuple(final), states, strict=True):
         finals.append(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)))
     return out, _as_state(finals)
 
@@ -355,7 +356,7 @@ def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
     if method == "auto" or not weights:
         leaves = (batch.x, *batch.states, *weights)
         training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
-        return _planned(rnn, weights, n, training)
+        return _planned(rnn, weights, n, training, batch.x)
     cuts: tuple[int, ...] = (0, max(n))
     if method == "staircase":
         cuts = best_cuts(n, CALL)
@@ -368,7 +369,7 @@ def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
             method = "split"  # oneDNN has no LSTM with projections
         elif wasted and rnn.mode == "RNN_RELU":
             method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
-        elif wasted and rnn.mode == "LSTM" and not stairs.can_freeze(weights):
+        elif wasted and rnn.mode == "LSTM" and not can_freeze(weights):
             method = "packed"
     return Plan(method, cuts, "")
 
@@ -378,9 +379,13 @@ def _planned(
     weights: Sequence[Tensor],
     n: tuple[int, ...],
     training: bool,
+    like: Tensor,
     device: str | None = None,
 ) -> Plan:
-    """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree."""
+    """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree.
+
+    The batch will have the dtype of `like`, and its device unless another one is given.
+    """
     uncut = (0, max(n))
     if not IS_TESTED:
         return Plan("packed", uncut, f"packviz has not been tested on torch {torch.__version__}")
@@ -388,24 +393,12 @@ def _planned(
         return Plan(
             "packed", uncut, "only this method calls the module itself, as this RNN requires"
         )
-    like = weights[0]
-    if device:
-        like = torch.empty(0, dtype=like.dtype, device="cpu")
     device = device or ("cpu" if like.is_cpu else "cuda")
     fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
-    plan = _chosen(rnn, n, training, device, fused)
+    plan = choose(rnn.mode, n, training, device, fused, bool(rnn.proj_size))
     freezes = fused and plan.method in ("frozen", "staircase") and max(n) > min(n)
-    if freezes and not stairs.can_freeze(weights):
+    if freezes and not can_freeze(weights):
         return Plan("packed", uncut, "some weights are too large, or not finite, to freeze a state")
-    return plan
-
-
-def _chosen(
-    rnn: nn.RNNBase | Spec, n: tuple[int, ...], training: bool, device: str, fused: bool
-) -> Plan:
-    plan = choose(rnn.mode, n, training, device, fused)
-    if rnn.proj_size and device == "cpu" and plan.method == "frozen":
-        return Plan("packed", plan.cuts, "oneDNN has no LSTM with projections")
     return plan
 
 
@@ -493,28 +486,30 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     return h, like.new_zeros(rows, batch, rnn.hidden_size) if rnn.proj_size else h
 
 
-def _through(batch: _Batch, run_layer: Callable[..., Any]) -> tuple[Tensor, State]:
+def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     """Runs all layers in turn."""
     rnn = batch.rnn
     states = batch.states or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    h_0 = states[0]
+    c_0 = states[1] if len(states) > 1 else None
     directions = 2 if rnn.bidirectional else 1
     source = batch.source
     out = batch.x
-    finals = []
+    h_n = []
+    c_n = []
     for i, layer in enumerate(layers(rnn, batch.weights)):
         is_last = i == rnn.num_layers - 1
         target = batch.source._replace(steps=batch.width if is_last else max(batch.n))
-        h, c = (*(s[i * directions : (i + 1) * directions] for s in states), None)[:2]
-        out, *final = run_layer(
-            layer, out, h, c, source=source, target=target, padding_value=batch.padding_value
-        )
-        finals.append(final)
+        task = one_layer.Task(layer, grid, by_step, source, target, batch.padding_value)
+        own = slice(i * directions, (i + 1) * directions)
+        out, h, c = one_layer.run(task, out, h_0[own], None if c_0 is None else c_0[own])
+        h_n.append(h)
+        if c is not None:
+            c_n.append(c)
         if rnn.dropout and not is_last:
             out = nn.functional.dropout(out, rnn.dropout, rnn.training)
         source = target
-    h_n, c_n = zip(*finals, strict=True)
-    results = [torch.cat(h_n)] if c_n[0] is None else [torch.cat(h_n), torch.cat(c_n)]
-    return out, _as_state(results)
+    return out, _as_state([torch.cat(s) for s in (h_n, c_n) if s])
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
@@ -523,32 +518,20 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     time = 1 if source.batch_first else 0
     steps = max(n)
     x = x.narrow(time, 0, steps)
-    if _is_direct(rnn, weights):
-        hx = _zeros(rnn, x, source.batch) if hx is None else hx
-        out, final = _kernel(rnn, weights, x, hx, source.batch_first)
-    else:
-        is_other = source.batch_first != rnn.batch_first
-        out, final = getattr(rnn, "_plain", rnn)(x.transpose(0, 1) if is_other else x, hx)
-        out = out.transpose(0, 1) if is_other else out
+    hx = _zeros(rnn, x, source.batch) if hx is None else hx
+    out, final = _kernel(rnn, weights, x, hx, source.batch_first)
     if width > steps:
         out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
     # The kernel keeps its output for the backward pass, so the caller may change only a copy.
     return out.clone(memory_format=torch.contiguous_format), final
 
 
-@functools.lru_cache(maxsize=4)
-def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> stairs.Grid:
-    return stairs.Grid(n, cuts, device)
-
-
-@functools.lru_cache(maxsize=4)
-def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
-    return split.Steps(n, device)
+_grid = functools.lru_cache(maxsize=4)(Grid)
 
 
 def forget() -> None:
     """Clears the caches for earlier lengths, so that a measurement includes the cost of new lengths."""
-    for cached in (_grid, _steps, choose):
+    for cached in (_grid, choose):
         cached.cache_clear()
 
 
@@ -603,9 +586,8 @@ def _checked(
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
-    if x.layout is not torch.strided or x.is_nested or x.is_meta:
-        require_dense("x", x)
-        require_values("x", x)
+    require_dense("x", x)
+    require_values("x", x)
     shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
     require_features(rnn, shape, batch_first)
     whole = lengths_tensor(lengths)

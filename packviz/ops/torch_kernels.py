@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,9 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from packviz.ops import private
-
-Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's padded output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None` without one, in the caller's order."""
 
 
 class Layer(NamedTuple):
@@ -49,26 +45,25 @@ class Layer(NamedTuple):
         """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
-    def holding(self, flat: Sequence[Tensor]) -> Layer:
-        """Returns the same layer with other weights, in the order of `flat`."""
-        each = len(self.weights[0])
-        return self._replace(
-            weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each))
-        )
+    def holding(self, flat: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], ...]:
+        """Returns other weights, in the order of `flat`, in the form of `weights`."""
+        return _in_parts(flat, len(self.weights[0]))
 
 
-def flat_names(rnn: nn.RNNBase) -> tuple[str, ...]:
+def _in_parts(values: Sequence[Tensor], size: int) -> tuple[tuple[Tensor, ...], ...]:
+    return tuple(tuple(values[i : i + size]) for i in range(0, len(values), size))
+
+
+def flat_names(rnn: nn.RNNBase) -> list[str]:
     """Returns the names of the weights, by layer and direction, in torch's order."""
-    return _names(rnn.num_layers, bool(rnn.bidirectional), bool(rnn.bias), bool(rnn.proj_size))
-
-
-@functools.lru_cache(maxsize=64)
-def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) -> tuple[str, ...]:
-    kinds = ("weight_ih", "weight_hh", *("bias_ih", "bias_hh") * bias, *("weight_hr",) * projected)
-    suffixes = ("", "_reverse") if bidirectional else ("",)
-    return tuple(
-        f"{kind}_l{i}{suffix}" for i in range(num_layers) for suffix in suffixes for kind in kinds
-    )
+    kinds = ["weight_ih", "weight_hh"]
+    if rnn.bias:
+        kinds += ["bias_ih", "bias_hh"]
+    if rnn.proj_size:
+        kinds.append("weight_hr")
+    suffixes = ("", "_reverse") if rnn.bidirectional else ("",)
+    layers_and_directions = [f"l{i}{suffix}" for i in range(rnn.num_layers) for suffix in suffixes]
+    return [f"{kind}_{place}" for place in layers_and_directions for kind in kinds]
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
@@ -81,13 +76,10 @@ def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
 
 def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
     """Divides the weights of a module into layers."""
-    count = 2 if rnn.bidirectional else 1
-    each = len(flat) // (rnn.num_layers * count)
-    directions = [tuple(flat[i : i + each]) for i in range(0, len(flat), each)]
-    return [
-        Layer(rnn.mode, rnn.bias, tuple(directions[i : i + count]))
-        for i in range(0, len(directions), count)
-    ]
+    directions = 2 if rnn.bidirectional else 1
+    size = len(flat) // rnn.num_layers
+    own = [_in_parts(part, size // directions) for part in _in_parts(flat, size)]
+    return [Layer(rnn.mode, rnn.bias, weights) for weights in own]
 
 
 def is_fused(mode: str, x: Tensor, projected: bool) -> bool:

@@ -17,13 +17,11 @@ if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) i
 from packviz.panels.align import AlignPanel as AlignPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
 from packviz.panels.cost import CostPanel as CostPanel
-from packviz.panels.graph import GraphPanel as GraphPanel
-from packviz.panels.museum import MuseumPanel as MuseumPanel
+from packviz.panels.filling import RowPanel as RowPanel
 from packviz.panels.packed import PackedPanel as PackedPanel
 from packviz.panels.padding import PaddingPanel as PaddingPanel
-from packviz.panels.rows import RowPanel as RowPanel
+from packviz.panels.search import MuseumPanel as MuseumPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
 from packviz.panels.states import StatesPanel as StatesPanel
-from packviz.panels.static import StaticPanel as StaticPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))

@@ -1,4 +1,6 @@
-"""Shows alignment in a panel: move the padding to either side, and see what guessing from zeros gets wrong."""
+"""Shows alignment in a panel: move the padding to either side, and see what guessing from zeros
+gets wrong.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.core.validation import SENSE_REVERSED, renamed
 from packviz.draw import text
-from packviz.draw.cells import Aligned, beside
-from packviz.panels.lengths import lengths_field, read
+from packviz.draw.aligned import Aligned, beside
 from packviz.panels.panel import Panel, View, dropdown, row
+from packviz.panels.picker import lengths_field, read
 
 SIDES = ("right", "left")
 ZEROS = ("none", "at the start", "at the end")
@@ -34,7 +35,6 @@ class AlignPanel(Panel):
 
     wrong_cells: int
 
-    @renamed(SENSE_REVERSED, to="padding_side", source="source_side")
     def __init__(
         self,
         lengths: Sequence[int] = (4, 6, 3),
@@ -72,11 +72,11 @@ class AlignPanel(Panel):
         layout = read(self.typed.value)
         if not text.is_few(layout):
             raise ValueError(f"give at most {text.FEW} sequences of at most {text.FEW} time steps")
-        before, after = self.source_side.value, self.padding_side.value
+        n = layout.lengths.tolist()
+        before = self.source_side.value
+        after = self.padding_side.value
         x = tensor(_batch(layout, before, self.zeros.value))
-        moved = align(
-            x, layout.lengths.tolist(), padding_side=after, source_side=before, batch_first=True
-        )
+        moved = align(x, n, padding_side=after, source_side=before, batch_first=True)
         guess = guessed(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
@@ -86,15 +86,12 @@ class AlignPanel(Panel):
             drawn(moved, padding_side=after, title=f"✓ padding on the {after}, by lengths"),
             drawn(guess, padding_side=after, title=f"{mark} guessed from zeros", like=moved),
         ]
-        wrong = text.count(self.wrong_cells, "cell")
-        summary = f"Guessing from zeros gets {wrong} of {layout.n_cells} wrong."
-        if not self.wrong_cells:
-            summary = "Here the guess happens to be right in every cell."
-        return View(
-            draw=lambda theme: beside(pictures, theme),
-            summary=summary,
-            describe=lambda: "\n\n".join([summary, *(picture.to_text() for picture in pictures)]),
-        )
+        summary = "Here the guess happens to be right in every cell."
+        if self.wrong_cells:
+            wrong = text.count(self.wrong_cells, "cell")
+            summary = f"Guessing from zeros gets {wrong} of {layout.n_cells} wrong."
+        texts = [summary, *(picture.to_text() for picture in pictures)]
+        return View(lambda theme: beside(pictures, theme), summary, lambda: "\n\n".join(texts))
 
 
 def guessed(x: Any, padding_side: str) -> Any:
@@ -107,20 +104,25 @@ def guessed(x: Any, padding_side: str) -> Any:
     """
     moved = x.clone()
     for b, values in enumerate(x):
-        nonzero = values.nonzero().flatten()
-        if len(nonzero):
-            shift = (
-                -int(nonzero[0]) if padding_side == "right" else len(values) - 1 - int(nonzero[-1])
-            )
+        places = values.nonzero().flatten().tolist()
+        if places:
+            shift = -places[0] if padding_side == "right" else len(values) - 1 - places[-1]
             moved[b] = values.roll(shift)
     return moved
 
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, except for zeros at its start or end."""
+    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, except for zeros at its
+    start or end.
+    """
     x = np.zeros(layout.mask.shape, dtype=np.int64)
-    for cells, n in zip(x, layout.lengths, strict=True):
-        counted, few = np.arange(1, n + 1), min(2, n - 1)
-        counted[{ZEROS[1]: slice(few), ZEROS[2]: slice(n - few, n)}.get(zeros, slice(0))] = 0
-        cells[slice(n) if padding_side == "right" else slice(len(cells) - n, None)] = counted
+    for values, n in zip(x, layout.lengths, strict=True):
+        sequence = np.arange(1, n + 1)
+        n_zeros = min(2, n - 1)
+        if zeros == ZEROS[1]:
+            sequence[:n_zeros] = 0
+        elif zeros == ZEROS[2]:
+            sequence[n - n_zeros :] = 0
+        start = 0 if padding_side == "right" else layout.max_len - n
+        values[start : start + n] = sequence
     return x

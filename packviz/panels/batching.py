@@ -1,4 +1,6 @@
-"""Shows batching in a panel: choose which sequences share a batch, and see the padding and how long workers wait."""
+"""Shows batching in a panel: choose which sequences share a batch, and see the padding and how long
+workers wait.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
 from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
-from packviz.panels.lengths import MOST, TYPED, LengthsPicker
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider
+from packviz.panels.picker import MOST, TYPED, LengthsPicker
 
 _CELLS = ("real cells", "padding", "padding")
 _TOKENS = ("tokens", "waiting, in tokens", "waiting")
@@ -40,7 +42,7 @@ class BatchingPanel(Panel):
         lengths: Sequence[int] | None = None,
         *,
         kind: str = "log-normal",
-        many: int = 512,
+        sequences: int = 512,
         longest: int = 128,
         batch_size: int = 32,
         order: str = buckets.SHUFFLED,
@@ -51,7 +53,7 @@ class BatchingPanel(Panel):
         Args:
             lengths: your lengths, at most 5,000.
             kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
-            many: number of sequences to draw from the distribution, from 8 to 2,000.
+            sequences: number of sequences to draw from the distribution, from 8 to 2,000.
             longest: greatest length that may be drawn, up to 512 time steps.
             batch_size: number of sequences per batch, up to 128.
             order: the order in which sequences are put into batches, one of `pv.batches.ORDERS`.
@@ -63,12 +65,12 @@ class BatchingPanel(Panel):
         """
         kind = kind if lengths is None else TYPED
         self.picker = LengthsPicker(
-            lengths, kind, many=many, longest=longest, sizes=(8, 2000), most=MOST
+            lengths, kind, sequences=sequences, longest=longest, sizes=(8, 2000), most=MOST
         )
-        self.batch_size = slider("batch size", batch_size, 1, 128)
+        self.batch_size = slider("batch_size", batch_size, 1, 128, "batch size")
         self.order = dropdown("order", order, ORDERS, "batches")
-        several = -(-(many if lengths is None else len(lengths)) // batch_size)
-        self.window = slider("window", max(min(buckets.WINDOW, several), 1), 1, buckets.WINDOW)
+        n_batches = -(-(sequences if lengths is None else len(lengths)) // batch_size)
+        self.window = slider("window", min(buckets.WINDOW, n_batches), 1, buckets.WINDOW)
         self.workers = slider("workers", workers, 1, 8)
         self.strategy = dropdown("split", SPLITS[0], SPLITS)
         super().__init__(
@@ -80,56 +82,47 @@ class BatchingPanel(Panel):
     def view(self) -> View:
         """Returns a view of the batches of an epoch and of the workers' shares."""
         n = self.picker.lengths().lengths
-        order, seed = self.order.value, self.picker.seed.value
-        several = n.size > self.batch_size.value and bool(n.min() < n.max())
-        if several:  # moves the slider back if it is beyond the range
-            self.window.max = min(buckets.WINDOW, -(-n.size // self.batch_size.value))
-        show(self.window, order == BUCKETED and several)
-        show(
-            self.picker.seed,
-            (order in (buckets.SHUFFLED, BUCKETED) and several) or self.picker.is_random,
-        )
-        show(self.strategy, self.workers.value > 1)
-        groups = buckets.batches(
-            n, self.batch_size.value, order, window=self.window.value, seed=seed
-        )
+        order = self.order.value
+        workers = self.workers.value
+        strategy = self.strategy.value
+        n_batches = -(-n.size // self.batch_size.value)
+        has_choice = n_batches > 1 and bool(n.min() < n.max())
+        if has_choice:  # moves the slider back if it is beyond the range
+            self.window.max = min(buckets.WINDOW, n_batches)
+        is_shuffled = order in (buckets.SHUFFLED, BUCKETED) and has_choice
+        show(self.window, order == BUCKETED and has_choice)
+        show(self.picker.seed, is_shuffled or self.picker.is_random)
+        show(self.strategy, workers > 1)
+        window = self.window.value
+        seed = self.picker.seed.value
+        groups = buckets.batches(n, self.batch_size.value, order, window=window, seed=seed)
         self.load = load = Load.of(n, groups)
-        self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.strategy.value)
-        own = tokens.sum(axis=0)
-        idle = (
-            tokens.max(axis=1).sum() - own
-        )  # the tokens by which the slowest worker of each step exceeds the others
-        shares = {
-            f"worker {i}": pair
-            for i, pair in enumerate(zip(own.tolist(), idle.tolist(), strict=True))
-        }
+        self.tokens = tokens = buckets.tokens(n, groups, workers, strategy)
+        wasted = text.percent(load.padding, int(load.cells.sum()))
         epoch = f"{text.count(n.size, 'sequence')} in {text.count(len(groups), 'batch', 'batches')}"
-        cells = int(load.cells.sum())
-        wasted = text.percent(load.padding, cells)
-        summary = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
-        share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time is proportional to tokens"
-        if self.workers.value > 1:
-            summary += f" {self.workers.value} workers ({self.strategy.value}) wait {share}."
+        cells = f"{load.cells.sum():,} cells, {load.padding:,} padding ({wasted})"
+        summary = f"{epoch} ({order}): {cells}."
+        lines = [
+            "",
+            f"real cells of each batch  {text.numbers(load.real)}",
+            f"all cells of each batch   {text.numbers(load.cells)}",
+        ]
+        own = tokens.sum(axis=0)
+        idle = tokens.max(axis=1).sum() - own  # what the slowest worker of each step has more
+        shares = {}
+        for i, pair in enumerate(zip(own.tolist(), idle.tolist(), strict=True)):
+            shares[f"worker {i}"] = pair
+            lines.append(f"worker {i} has {pair[0]:,} tokens and waits for {pair[1]:,}")
+        waiting = f"{100 * buckets.idle(tokens):.3g} % of the time"
+        waiting += ", if time is proportional to tokens"
+        if workers > 1:
+            summary += f" {workers} workers ({strategy}) wait {waiting}."
 
         def draw(theme: str) -> Sheet:
-            drawings = [
-                bars.steps(
-                    f"Padding takes {wasted} of the cells",
-                    load.real,
-                    load.cells,
-                    theme,
-                    _CELLS,
-                    "batch",
-                )
-            ]
-            if len(shares) > 1:
-                drawings.append(bars.totals(f"Waiting takes {share}", shares, theme, _TOKENS))
+            title = f"Padding takes {wasted} of the cells"
+            drawings = [bars.steps(title, load.real, load.cells, theme, _CELLS, "batch")]
+            if workers > 1:
+                drawings.append(bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 
-        lines = [summary, "", f"real cells of each batch  {text.numbers(load.real)}"]
-        lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
-        lines += [
-            f"{name} has {own:,} tokens and waits for {idle:,}"
-            for name, (own, idle) in shares.items()
-        ]
-        return View(draw, summary, lambda: "\n".join(lines))
+        return View(draw, summary, lambda: "\n".join([summary, *lines]))

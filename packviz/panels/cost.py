@@ -1,4 +1,6 @@
-"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs the RNN needs for the batch."""
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs the RNN needs for the
+batch.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw import layouts, text
+from packviz.draw import batch_picture, text
 from packviz.draw.sheet import Sheet, stack
-from packviz.panels.lengths import lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
+from packviz.panels.picker import lengths_field, read
 
 
 class CostPanel(Panel):
@@ -51,29 +53,35 @@ class CostPanel(Panel):
         self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
         self.bidirectional = tick("bidirectional")
         self.input_grad = tick("x needs a gradient")
-        sizes = row(self.input_size, self.hidden_size), row(self.num_layers, self.proj_size)
-        super().__init__(row(self.typed, self.mode, self.bidirectional, self.input_grad), *sizes)
+        super().__init__(
+            row(self.typed, self.mode, self.bidirectional, self.input_grad),
+            row(self.input_size, self.hidden_size),
+            row(self.num_layers, self.proj_size),
+        )
 
     def view(self) -> View:
         """Returns a view of the RNN's FLOPs on the batch."""
-        mode, hidden_size = self.mode.value, self.hidden_size.value
-        self.proj_size.max = max(
-            hidden_size - 1, 1
-        )  # moves the slider back if it is beyond the range
-        may_project = mode == "LSTM" and hidden_size > 1
+        hidden_size = self.hidden_size.value
+        # Moves the slider back if it is beyond the range.
+        self.proj_size.max = max(hidden_size - 1, 1)
+        may_project = self.mode.value == "LSTM" and hidden_size > 1
         show(self.proj_size, may_project)
-        sizes = self.input_size.value, hidden_size, self.num_layers.value
         spec = Spec(
-            mode, *sizes, self.bidirectional.value, self.proj_size.value if may_project else 0
+            self.mode.value,
+            self.input_size.value,
+            hidden_size,
+            self.num_layers.value,
+            self.bidirectional.value,
+            self.proj_size.value if may_project else 0,
         )
         layout = read(self.typed.value)
         self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
         saved = text.percent(count.saved, count.padded)
 
         def draw(theme: str) -> Sheet:
-            return stack(
-                count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme
-            )
+            batch = batch_picture.draw(batch_picture.Shown(layout), theme)
+            return stack(count.headline(), [*count.drawings(theme), batch], theme)
 
-        summary = f"A forward pass takes {count.padded:,} GEMM FLOPs padded and {count.packed:,} packed, {saved} less."
+        work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
+        summary = f"A forward pass takes {work}, {saved} less."
         return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(layout)}")

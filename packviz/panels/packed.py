@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
+import numpy as np
 
-from packviz.core.layout import Layout
-from packviz.draw import cells, layouts, text
+from packviz.core.layout import BoolArray, Layout
+from packviz.core.util import first_line
+from packviz.draw import aligned, batch_picture, text
 from packviz.draw.sheet import Sheet, stack
-from packviz.panels.lengths import lengths_field, read
 from packviz.panels.panel import Panel, View, row, show, slider, tick
+from packviz.panels.picker import lengths_field, read
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PackedPanel(Panel):
@@ -51,10 +56,9 @@ class PackedPanel(Panel):
         Raises:
             ValueError: a length is not valid, or `t` is out of its range.
         """
-        start = Layout(lengths)
-        last = start.max_len - 1
+        last = Layout(lengths).max_len - 1
         self.typed = lengths_field(lengths)
-        self.t = slider("time step t", t, 0, last)
+        self.t = slider("t", t, 0, last, "time step t")
         self.play = widgets.Play(
             value=t, min=0, max=last, interval=900, description="play the steps"
         )
@@ -62,64 +66,58 @@ class PackedPanel(Panel):
         self.enforce_sorted = tick("enforce_sorted")
         self.mistaken = tick("show the common mistake")
         self.indices = tick("show the index lists")
-        self.states = tick("show the states", states)
+        self.states = tick("states", states, "show the states")
         switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices, self.states)
         super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
         """Returns a view of the chosen time step."""
-        self.shown = layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
-        self.t.max = self.play.max = (
-            layout.max_len - 1
-        )  # moves the sliders back if they are beyond the range
-        t, mistaken = self.t.value, self.mistaken.value
-        shown: dict[str, Any] = {"step": t, "mistaken": mistaken, "indices": self.indices.value}
+        layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
+        self.shown = layout
+        # Moves the sliders back if they are beyond the range.
+        self.t.max = self.play.max = layout.max_len - 1
+        t = self.t.value
+        mistaken = self.mistaken.value
+        indices = self.indices.value
+        is_few = text.is_few(layout)
+        show(self.states, is_few)
+        states = _states(layout, t) if self.states.value and is_few else []
         texts = [text.at_step(layout, t), text.describe(layout)]
         if mistaken:
             texts.append(text.mistaken_order(layout, t))
-        show(self.states, text.is_few(layout))
-        states = _states(layout, t) if self.states.value and text.is_few(layout) else []
-        texts += [one.to_text() for one in states]
+        texts += [picture.to_text() for picture in states]
 
         def draw(theme: str) -> Sheet:
-            picture = layouts.draw(layout, theme=theme, **shown)
-            return stack("", [picture, cells.beside(states, theme)], theme) if states else picture
+            picture = batch_picture.draw(batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices), theme)
+            return stack("", [picture, aligned.beside(states, theme)], theme) if states else picture
 
         return View(draw, texts[0], lambda: "\n\n".join(texts))
 
 
-def _states(layout: Layout, t: int) -> list[cells.Aligned]:
+def _states(layout: Layout, t: int) -> list[aligned.Aligned]:
     """Returns the states of a small RNN after step `t`, padded and packed."""
     import torch
 
+    shape = (layout.max_len, layout.batch_size, 3)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        rnn, x = (
-            torch.nn.RNN(3, 4).double(),
-            torch.randn(layout.max_len, layout.batch_size, 3, dtype=torch.float64),
-        )
+        rnn = torch.nn.RNN(3, 4).double()
+        x = torch.randn(shape, dtype=torch.float64)
         outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
-    last = torch.tensor(layout.lengths - 1).clamp(
-        max=t
-    )  # before its sequence ends, a padded row is right
+    # Before its sequence ends, a padded row is right.
+    last = torch.tensor(layout.lengths - 1).clamp(max=t)
+    padded = outputs[t]
+    packed = outputs[last, range(layout.batch_size)]
     real = layout.mask[:, [t] * 4]
-    runs = [
-        (f"padded: h after step {t} (hatched if it has read padding)", outputs[t], real),
-        (
-            f"packed: h after step {t} (kept after the end)",
-            outputs[last, range(len(last))],
-            real | True,
-        ),
-    ]
     return [
-        cells.Aligned(
-            title,
-            [[f"{v:.2f}" for v in row] for row in h.tolist()],
-            mask,
-            columns=["unit 0", "1", "2", "3"],
-        )
-        for title, h, mask in runs
+        _picture(f"padded: h after step {t} (hatched if it has read padding)", padded, real),
+        _picture(f"packed: h after step {t} (kept after the end)", packed, np.ones_like(real)),
     ]
+
+
+def _picture(title: str, states: Tensor, mask: BoolArray) -> aligned.Aligned:
+    values = [[f"{value:.2f}" for value in row] for row in states.tolist()]
+    return aligned.Aligned(title, values, mask, columns=["unit 0", "1", "2", "3"])
 
 
 @lru_cache(8)
@@ -133,11 +131,10 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
 
     from packviz.ops.original import pack_padded_sequence
 
+    x = torch.zeros(layout.max_len, layout.batch_size)
+    n = torch.tensor(layout.lengths)
     try:
-        x = torch.zeros(layout.max_len, layout.batch_size)
-        packed = pack_padded_sequence(
-            x, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted
-        )
+        packed = pack_padded_sequence(x, n, enforce_sorted=enforce_sorted)
     except RuntimeError as error:
-        raise ValueError(f"torch: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"torch: {first_line(error)}") from None
     return Layout.from_packed(packed)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.layout import Layout
-from packviz.draw import layouts, text
-from packviz.panels.lengths import LengthsPicker
+from packviz.draw import batch_picture, text
 from packviz.panels.panel import Panel, View
+from packviz.panels.picker import EXAMPLE, LengthsPicker
 
 
 class PaddingPanel(Panel):
     """A batch of your choice, padded and packed, with the cells that padding wastes.
 
     Attributes:
-        picker: the controls for choosing the lengths.
+        picker: the controls for choosing the lengths. `panel.lengths = [5, 3, 2]` sets them.
         shown: the `Layout` in the picture.
     """
 
@@ -22,7 +22,7 @@ class PaddingPanel(Panel):
 
     def __init__(
         self,
-        lengths: Sequence[int] = (4, 6, 8, 5, 4, 3, 7, 8),
+        lengths: Sequence[int] = EXAMPLE,
         *,
         kind: str | None = None,
         batch_size: int = 64,
@@ -43,14 +43,23 @@ class PaddingPanel(Panel):
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
-        self.picker = LengthsPicker(lengths, kind, many=batch_size, longest=longest, seed=seed)
+        self.picker = LengthsPicker(lengths, kind, sequences=batch_size, longest=longest, seed=seed)
         super().__init__(self.picker)
+
+    @property
+    def lengths(self) -> Layout:
+        """The `Layout` in the picture. Set it to show other lengths."""
+        return self.shown
+
+    @lengths.setter
+    def lengths(self, lengths: Layout | Sequence[int]) -> None:
+        self.picker.set_lengths(lengths)
 
     def view(self) -> View:
         """Returns a view of the batch with the chosen lengths."""
         self.shown = layout = self.picker.lengths()
         return View(
-            draw=lambda theme: layouts.draw(layout, theme=theme),
+            draw=lambda theme: batch_picture.draw(batch_picture.Shown(layout), theme),
             summary=text.summary(layout),
             describe=lambda: text.describe(layout),
         )

@@ -1,4 +1,6 @@
-"""Provides the base class of all panels: controls above a picture, with counts, error messages and a text version."""
+"""Provides the base class of all panels: controls above a picture, with counts, error messages and
+a text version.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from threading import RLock
-from typing import Any, cast
+from typing import Any
 
 import anywidget
 import ipywidgets as widgets
@@ -17,7 +18,6 @@ import traitlets
 from packviz.core.validation import one_of
 from packviz.draw import palette, theme
 from packviz.draw.sheet import Sheet
-from packviz.panels.job import Job
 
 
 class Companion(anywidget.AnyWidget):
@@ -33,8 +33,8 @@ class Companion(anywidget.AnyWidget):
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
-    def _announce(self, change: Any) -> None:
-        theme.announce(bool(change["new"]))
+    def _announce(self, change: traitlets.Bunch) -> None:
+        theme.announce(bool(change.new))
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class View:
 
     def svg(self, theme: str) -> str:
         """Returns the picture as a complete `<svg>` element, or as HTML."""
-        drawn = self.draw(theme)
-        return drawn if isinstance(drawn, str) else drawn.svg()
+        picture = self.draw(theme)
+        return picture if isinstance(picture, str) else picture.svg()
 
 
 class Panel(widgets.VBox):
@@ -80,26 +80,28 @@ class Panel(widgets.VBox):
             quiet: the controls, or widgets inside a control, whose `value` does not change the
                 picture.
         """
-        self.picture, self.summary, self.error, self.note, self._words = (
-            widgets.HTML() for _ in range(5)
-        )
-        for name in ("picture", "summary", "error", "note"):
-            getattr(self, name).add_class(f"packviz-{name}")
+        self.picture = widgets.HTML().add_class("packviz-picture")
+        self.summary = widgets.HTML().add_class("packviz-summary")
+        self.error = widgets.HTML().add_class("packviz-error")
+        self.note = widgets.HTML().add_class("packviz-note")
         self.as_text = widgets.ToggleButton(
             value=False,
             description="Picture as text",
             layout=widgets.Layout(width="auto", align_self="flex-start"),
         )
+        self._words = widgets.HTML()
         self._view: View | None = None
-        self._complaint = self._moved = ""
-        self._drawing, self._one_at_a_time = False, RLock()
+        self._complaint = ""
+        self._moved = ""
+        self._drawing = False
         shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
         super().__init__([Companion(), *controls, *shown])
         self.add_class("packviz-panel").add_class("packviz")
-        found = (part for part in _within(controls, quiet) if isinstance(part, widgets.ValueWidget))
-        self._set = {control: control.value for control in found}
-        for control in self._set:
-            control.observe(self._refresh, names="value")
+        self._chosen: dict[widgets.Widget, object] = {}  # the values that the reader chose
+        for control in _within(controls, quiet):
+            if isinstance(control, widgets.ValueWidget):
+                self._chosen[control] = control.value
+                control.observe(self._follow, names="value")
         self.as_text.observe(self._show_words, names="value")
         self._refresh()
 
@@ -113,26 +115,33 @@ class Panel(widgets.VBox):
 
     def to_text(self) -> str:
         """Returns all messages, followed by a description of the picture."""
-        failed = " ".join(
-            child.complaint for child in _within(self.children) if isinstance(child, Job)
-        )
         picture = self._view.describe() if self._view else ""
-        return "\n\n".join(filter(None, (self._complaint, failed, self._moved, picture)))
+        return "\n\n".join(filter(None, [self._complaint, self._moved, picture]))
 
-    def _refresh(self, change: Any = None) -> None:
-        with self._one_at_a_time:  # the thread of a job draws, too
-            if (
-                not self._drawing
-            ):  # otherwise view has moved a control, and draws its new value itself
-                if change:
-                    self._set[change["owner"]] = change["new"]
-                self._drawing = True
-                try:
-                    self._draw()
-                finally:
-                    self._drawing = False
-                    self._report_moves()
-                    self._show_words()
+    def __setattr__(self, name: str, value: object) -> None:
+        is_unknown = name == "lengths" and not hasattr(type(self), name)
+        if is_unknown and not isinstance(value, widgets.Widget):
+            kind = type(self).__name__
+            raise AttributeError(f"lengths of a {kind} cannot be set; make a new one: {kind}(…)")
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        summary = self._view.summary if self._view else self._complaint
+        return f"{type(self).__name__}: {summary}"
+
+    def _follow(self, change: traitlets.Bunch) -> None:
+        if not self._drawing:  # otherwise view has moved a control, and draws its new value itself
+            self._chosen[change.owner] = change.new
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self._drawing = True
+        try:
+            self._draw()
+        finally:
+            self._drawing = False
+            self._report_moves()
+            self._show_words()
 
     def _draw(self) -> None:
         try:
@@ -142,45 +151,46 @@ class Panel(widgets.VBox):
             self._complain(str(error))
             return
         except Exception as error:
-            self._complain(
-                f"packviz failed, which is a bug in packviz: {type(error).__name__}: {error}"
-            )
+            bug = f"{type(error).__name__}: {error}"
+            self._complain(f"packviz failed, which is a bug in packviz: {bug}")
             raise
         self._view = view
-        self._complain("")
-        with self.hold_sync():
-            self.picture.value, self.summary.value = picture, _line(view.summary)
+        self._complaint = ""
+        self.error.value = ""
+        self.picture.value = picture
+        self.summary.value = _line(view.summary)
 
     def _complain(self, message: str) -> None:
-        shows = (
-            "The picture shows the last good input." if self._view else "There is no picture yet."
-        )
-        self._complaint = f"✗ {message.rstrip('.')}. {shows}" if message else ""
+        shows = "There is no picture yet."
+        if self._view:
+            shows = "The picture shows the last good input."
+        self._complaint = f"✗ {message.rstrip('.')}. {shows}"
         self.error.value = _line(self._complaint, f";font-weight:bold;color:{palette.LIVE.wrong}")
 
     def _report_moves(self) -> None:
-        self._moved = " ".join(
-            f"{control.description} went from {was} to {control.value} to fit."
-            for control, was in self._set.items()
-            if control.value != was and control.layout.display != "none"
-        )
+        moves = []
+        for control, chosen in self._chosen.items():
+            if control.value != chosen and control.layout.display != "none":
+                move = f"went from {chosen} to {control.value} to fit."
+                moves.append(f"{control.description} {move}")
+        self._moved = " ".join(moves)
         self.note.value = _line(self._moved)
 
-    def _show_words(self, change: Any = None) -> None:
-        self._words.value = _line(self.to_text() * self.as_text.value, tag="pre")
+    def _show_words(self, change: traitlets.Bunch | None = None) -> None:
+        self._words.value = _line(self.to_text(), tag="pre") if self.as_text.value else ""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
-        picture = {self._view.kind: self._view.svg("light")} if self._view else {}
-        return bundle | {"text/plain": self.to_text()} | picture
+        bundle = {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
+        if self._view:
+            bundle[self._view.kind] = self._view.svg("light")
+        return bundle
 
 
 def _line(words: str, style: str = "", tag: str = "div") -> str:
-    return (
-        f'<{tag} style="color:{palette.LIVE.text};line-height:1.4{style}">{escape(words)}</{tag}>'
-        if words
-        else ""
-    )
+    if not words:
+        return ""
+    look = f"color:{palette.LIVE.text};line-height:1.4{style}"
+    return f'<{tag} style="{look}">{escape(words)}</{tag}>'
 
 
 def _within(
@@ -195,37 +205,33 @@ def _within(
 
 def row(*children: widgets.Widget) -> widgets.Box:
     """Returns a box with controls side by side, in several lines if the page is narrow."""
-    return widgets.Box(
-        children,
-        layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="0 16px"),
-    )
+    layout = widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="0 16px")
+    return widgets.Box(children, layout=layout)
 
 
 def slider(
-    description: str, value: int, low: int, high: int, narrow: bool = False
+    name: str, value: int, low: int, high: int, description: str = "", **layout: str
 ) -> widgets.IntSlider:
-    """Returns a slider for a whole number. A narrow slider only has room for a one-letter label.
+    """Returns a slider for a whole number. Its label is `description` or, if that is empty, `name`.
 
     Raises:
         ValueError: `value` is not a whole number from `low` to `high`.
     """
-    if value not in range(low, high + 1):
-        raise ValueError(
-            f"{description} is {value!r}; give a whole number from {low:,} to {high:,}"
-        )
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{name} is {value!r}; give a whole number from {low:,} to {high:,}")
     return widgets.IntSlider(
-        value=value,
-        min=low,
-        max=high,
-        description=description,
-        layout=widgets.Layout(width="230px" if narrow else None),
-        style={"description_width": "14px" if narrow else ""},
+        value=value, min=low, max=high, description=description or name, layout=layout
     )
 
 
-def tick(description: str, value: bool = False) -> widgets.Checkbox:
-    """Returns a checkbox that is as wide as its label."""
-    return widgets.Checkbox(value=value, description=description, indent=False)
+def tick(name: str, value: bool = False, description: str = "") -> widgets.Checkbox:
+    """Returns a checkbox. Its label is `description` or, if that is empty, `name`.
+
+    Raises:
+        ValueError: `value` is neither True nor False.
+    """
+    one_of(name, value, (True, False))
+    return widgets.Checkbox(value=bool(value), description=description or name, indent=False)
 
 
 def dropdown(
@@ -236,9 +242,11 @@ def dropdown(
     Raises:
         ValueError: `value` is not among the choices.
     """
-    value = one_of(name, value, choices)
     return widgets.Dropdown(
-        options=choices, value=value, description=description or name, layout=layout
+        options=choices,
+        value=one_of(name, value, choices),
+        description=description or name,
+        layout=layout,
     )
 
 

@@ -1,34 +1,28 @@
-"""Shows staircases in a panel: choose a number of rectangles, see the wasted cells, and predict and measure times."""
+"""Shows staircases in a panel: choose a number of rectangles and the cost of a call, and see the
+wasted cells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz.core.cuts import Rates, best_cuts, every_cut, predict
-from packviz.core.spec import GATES, Spec
-from packviz.draw import quantities, text
+from packviz.core.cuts import best_cuts, every_cut, predict
+from packviz.core.validation import one_of
+from packviz.draw import text
 from packviz.draw.stairs import Stairs, TradeOff, beside
-from packviz.ops.costs import rates
-from packviz.panels.job import Job, Progress, Stop
-from packviz.panels.lengths import TYPED, LengthsPicker
-from packviz.panels.panel import Panel, View, dropdown, row, slider
-
-if TYPE_CHECKING:
-    from packviz.measure.timing import Timing
+from packviz.panels.panel import Panel, View, row
+from packviz.panels.picker import TYPED, LengthsPicker
 
 EACH = 12
 """The slider offers every number of rectangles up to this one, and some larger numbers."""
 
-ROUNDS = 25
-"""The most rounds of a measurement after two warm-up rounds. It stops earlier if the ratio is known to about 5 %."""
+CALLS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+"""The costs of a call on offer, each as the number of cells that cost as much."""
 
 Cuts = tuple[int, ...]
-
-_CELLS = Rates(fixed=0, call=0, step=0, cell=1)
 
 
 class StaircasePanel(Panel):
@@ -41,31 +35,23 @@ class StaircasePanel(Panel):
 
     Attributes:
         picker: the controls for choosing the lengths.
-        mode: the drop-down list for the kind of RNN.
-        input_size: the slider for the input size of the RNN.
-        hidden_size: the slider for the hidden size of the RNN.
+        call: the slider for the cost of a call, as the number of cells that cost as much.
         rectangles: the slider for the number of rectangles.
-        job: the job that times the staircase in the picture against one rectangle. `job.run()` runs
-            it in the calling thread.
         shown: the `Stairs` in the picture.
         trade_off: the `TradeOff` beside the `Stairs` in the picture.
-        timing: the last measurement, or `None` if there is none yet.
     """
 
     shown: Stairs
     trade_off: TradeOff
-    timing: Timing | None
 
     def __init__(
         self,
         lengths: Sequence[int] | None = None,
         *,
         kind: str = "uniform",
-        many: int = 64,
+        sequences: int = 64,
         longest: int = 128,
-        mode: str = "LSTM",
-        input_size: int = 16,
-        hidden_size: int = 32,
+        call: int = 200,
         rectangles: int = 4,
     ) -> None:
         """Makes the panel with your lengths or, if you give none, with lengths from a distribution.
@@ -73,113 +59,67 @@ class StaircasePanel(Panel):
         Args:
             lengths: your lengths.
             kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
-            many: number of sequences to draw from the distribution, up to 512.
+            sequences: number of sequences to draw from the distribution, up to 512.
             longest: greatest length that may be drawn, up to 512 time steps.
-            mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
-            input_size: input size of the RNN.
-            hidden_size: hidden size of the RNN.
+            call: the number of cells that cost as much as a call, one of `CALLS`.
             rectangles: number of rectangles at the start. The panel takes the nearest number that
                 the slider offers.
 
         Raises:
-            ValueError: a length is not valid, a number is out of its range, or `kind` or `mode` is
-                unknown.
+            ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
-        self.picker = LengthsPicker(
-            lengths, kind if lengths is None else TYPED, many=many, longest=longest
+        kind = kind if lengths is None else TYPED
+        self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
+        self.call = widgets.SelectionSlider(
+            options=CALLS,
+            value=one_of("call", call, CALLS),
+            description="a call costs (in cells)",
+            layout=widgets.Layout(width="480px"),
+            style={"description_width": "initial"},
         )
-        self.mode = dropdown("mode", mode, [*GATES], "RNN", width="210px")
-        self.input_size = slider("input_size", input_size, 1, max(256, input_size))
-        self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size))
         self.rectangles = widgets.SelectionSlider(
             options=[rectangles], description="rectangles", layout=widgets.Layout(width="480px")
         )
-        self.job = Job("Measure here", self._measure)
-        self.timing = None
-        self._measured: dict[Any, dict[int, tuple[float, float, float]]] = {}
-        rows = row(self.mode, self.input_size, self.hidden_size), row(self.rectangles, self.job)
-        super().__init__(self.picker, *rows, quiet=(self.job,))
+        super().__init__(self.picker, row(self.call, self.rectangles))
 
     def view(self) -> View:
         """Returns a view of the staircase, with its cost beside the costs of other staircases."""
-        layout, spec = self.picker.lengths(), self._spec()
+        layout = self.picker.lengths()
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
         if list(self.rectangles.options) != [*stops]:  # keep the value, or move to the nearest one
             before = self.rectangles.value
             self.rectangles.options = [*stops]
             self.rectangles.value = min(stops, key=lambda k: abs(k - before))
-        at, price = self.rectangles.value, rates(spec)["staircase"]
-        predictions = [predict(n, cuts, price) for cuts in stops.values()]
-        wasted, seconds = [p.wasted for p in predictions], [p.seconds for p in predictions]
+        at = self.rectangles.value
+        call = self.call.value
+        predictions = [predict(n, cuts) for cuts in stops.values()]
+        wasted = [prediction.wasted for prediction in predictions]
+        costs = [prediction.cells + call * prediction.calls for prediction in predictions]
         self.shown = stairs = Stairs(layout, stops[at])
-        measured = dict(self._measured.get((spec, n), {}))
-        self.trade_off = trade_off = TradeOff(tuple(stops), wasted, seconds, at, measured)
+        self.trade_off = trade_off = TradeOff(tuple(stops), wasted, costs, at)
         ratio = trade_off.ratios[trade_off.calls.index(at)]
+        price = f"a call costs as much as {text.count(call, 'cell')}"
         return View(
             draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=f"{stairs.summary()} The predicted time is {ratio:.2f} times that of one rectangle.",
-            describe=lambda: (
-                f"{spec}, forward and backward\n{stairs.to_text()}\n\n{trade_off.to_text()}"
-            ),
+            summary=f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one.",
+            describe=lambda: f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}",
         )
-
-    def _spec(self) -> Spec:
-        return Spec(self.mode.value, self.input_size.value, self.hidden_size.value)
-
-    def _measure(self, progress: Progress, stop: Stop) -> str:
-        """Times the staircase in the picture against one rectangle."""
-        import torch
-
-        from packviz.measure import rnn_calls
-        from packviz.measure.timing import measure
-        from packviz.ops.running import run
-
-        stairs, spec = self.shown, self._spec()
-        n = stairs.layout.lengths.tolist()
-        with torch.random.fork_rng(devices=[]):  # leaves the reader's random numbers alone
-            torch.manual_seed(0)
-            rnn = rnn_calls.rnn_of(spec)
-            x = torch.randn(max(n), len(n), spec.input_size).requires_grad_()
-
-        def step(cuts: Cuts) -> Callable[[], Any]:
-            return rnn_calls.one_pass(lambda: run(rnn, x, n, method=cuts), [x, *rnn.parameters()])
-
-        one, name = (text.count(many, "rectangle") for many in (1, stairs.calls))
-        calls, threads = {one: step((0, max(n))), name: step(stairs.cuts)}, torch.get_num_threads()
-        torch.set_num_threads(
-            1
-        )  # more threads gain little on products this small, and may wait for each other
-        try:
-            timing = measure(
-                calls, rounds=ROUNDS, warmup=2, progress=progress, stop=stop, until_narrow=True
-            )
-        finally:
-            torch.set_num_threads(threads)
-        self.timing = timing
-        if not timing.rounds:
-            return "stopped"
-        ratio = timing.ratio(name, one)
-        found = self._measured.setdefault((spec, tuple(n)), {1: (1.0, 1.0, 1.0)})
-        found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
-        self._refresh()
-        took = f"{name}: {quantities.milliseconds(timing.median(name))} ms"
-        busy = f"the machine is busy: {timing.busy}" if timing.busy else ""
-        return "; ".join(filter(None, [took, str(ratio) * (stairs.calls > 1), busy]))
 
 
 @lru_cache(32)
 def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
-    """Returns the best cuts for all small and some larger numbers of rectangles, and the cuts for packing."""
+    """Returns the best cuts for all small and some larger numbers of rectangles, and the cuts for
+    packing.
+    """
     packing = every_cut(lengths)
     most = len(packing) - 1
-    found = {k: best_cuts(lengths, _CELLS, k) for k in range(1, min(most, EACH) + 1)}
-    # The more a call costs, the fewer rectangles are best, so other prices lead to other
-    # staircases.
-    price = float(max(lengths) * len(lengths))
-    while price > 1 and most > EACH:
-        cuts = best_cuts(lengths, Rates(fixed=0, call=price, step=0, cell=1))
-        found.setdefault(len(cuts) - 1, cuts)
-        price /= 2
-    found[most] = packing
-    return dict(sorted(found.items()))
+    stops = {k: best_cuts(lengths, 0, k) for k in range(1, min(most, EACH) + 1)}
+    # The more a call costs, the fewer rectangles are best, so other costs lead to other staircases.
+    call = max(lengths) * len(lengths)
+    while call > 1 and most > EACH:
+        cuts = best_cuts(lengths, call)
+        stops.setdefault(len(cuts) - 1, cuts)
+        call //= 2
+    stops[most] = packing
+    return dict(sorted(stops.items()))

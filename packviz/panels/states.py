@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from packviz.core.layout import Layout
-from packviz.draw import grids
+from packviz.draw import differences
 from packviz.draw.sheet import Sheet, stack
-from packviz.panels.lengths import MOST_CELLS, lengths_field, read
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
+from packviz.panels.picker import MOST_CELLS, lengths_field, read
 
 if TYPE_CHECKING:
-    from packviz.check.states import StatesComparison
+    from packviz.check.compare import StatesComparison
 
-HIDDEN, INPUT = 4, 3
+HIDDEN = 4
+INPUT = 3
 WHOLE = "distance from packed"
-PADDING = ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
+ZEROS = "zeros"
+NOISE = "noise"
+NAN = "NaN"
 CELLS = ("LSTM", "GRU", "RNN")
 
 
@@ -63,7 +66,7 @@ class StatesPanel(Panel):
             ValueError: a length is not valid, a number is out of its range, or a choice is unknown.
         """
         self.typed = lengths_field(lengths)
-        self.padding = dropdown("padding", padding, PADDING)
+        self.padding = dropdown("padding", padding, (ZEROS, NOISE, NAN))
         self.cell = dropdown("cell", cell, CELLS)
         self.layers = slider("layers", layers, 1, 3)
         self.bidirectional = tick("bidirectional", bidirectional)
@@ -77,7 +80,9 @@ class StatesPanel(Panel):
         )
 
     def view(self) -> View:
-        """Returns a view of the hidden states over time and of the differences between padded and packed results."""
+        """Returns a view of the hidden states over time and of the differences between padded and
+        packed results.
+        """
         from packviz.check.trajectories import trajectory
 
         layout = read(self.typed.value, MOST_CELLS)
@@ -85,10 +90,11 @@ class StatesPanel(Panel):
         show(self.padding, layout.n_padding > 0)
         show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
-        path = trajectory(result, direction, self.number.index - 1 if self.number.index else None)
+        is_whole = self.number.value == WHOLE
+        path = trajectory(result, direction, None if is_whole else self.number.index - 1)
 
         def draw(theme: str) -> Sheet:
-            where = grids.draw(result.panels(), "Where padded and packed differ:", theme)
+            where = differences.draw(result.panels(), "Where padded and packed differ:", theme)
             return stack(str(result.rnn), [path.sheet(theme), where], theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
@@ -96,7 +102,7 @@ class StatesPanel(Panel):
     def _both(self, layout: Layout) -> Any:
         import torch
 
-        from packviz.check.states import compare
+        from packviz.check.compare import compare
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)

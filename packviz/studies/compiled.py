@@ -15,6 +15,7 @@ import shutil
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,14 @@ from packviz.ops.rnn import Ragged
 REFERENCE = "compiled, padded"
 """The method that the others are compared with."""
 
+_disabled: Callable[[Any], Any] = torch.compiler.disable
+
 
 class _Forecaster(nn.Module):
-    """A model that never packs. It has an encoder LSTM for the past, a decoder LSTM for the future, and more layers."""
+    """A model with an encoder LSTM for the past, a decoder LSTM for the future, and more layers.
+
+    This one never packs.
+    """
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -52,31 +58,34 @@ class _Forecaster(nn.Module):
         """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`."""
         _, states = self.encoder(self.before(past))
         output, _ = self.decoder(self.before(future), states)
-        return self.after(output)  # type: ignore[no-any-return]
+        result: Tensor = self.after(output)
+        return result
 
 
 class _Packing(_Forecaster):
-    """A model that packs and pads in its own `forward`, with two functions that can be hidden from `torch.compile`."""
+    """A model that packs and pads in its own `forward`."""
 
-    def __init__(self, features: int, hidden: int, disabled: bool = False) -> None:
-        super().__init__(features, hidden)
-        hide: Callable[[Any], Any] = (
-            torch.compiler.disable if disabled else lambda function: function
-        )
-        self.pack, self.pad = hide(pack_padded_sequence), hide(pad_packed_sequence)
+    pack = staticmethod(pack_padded_sequence)
+    pad = staticmethod(pad_packed_sequence)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
     ) -> Tensor:
-        """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
-        packed = self.pack(self.before(past), past_lengths, batch_first=True, enforce_sorted=False)
+        """Maps the past and the future to an output, without reading padding."""
+        packed = self.pack(self.before(past), past_lengths, True, enforce_sorted=False)
         _, states = self.encoder(packed)
-        packed = self.pack(
-            self.before(future), future_lengths, batch_first=True, enforce_sorted=False
-        )
-        result, _ = self.decoder(packed, states)
-        output, _ = self.pad(result, batch_first=True, total_length=future.size(1))
-        return self.after(output)  # type: ignore[no-any-return]
+        packed = self.pack(self.before(future), future_lengths, True, enforce_sorted=False)
+        packed_output, _ = self.decoder(packed, states)
+        output, _ = self.pad(packed_output, True, total_length=future.size(1))
+        result: Tensor = self.after(output)
+        return result
+
+
+class _HiddenHelpers(_Packing):
+    """The same model with helpers that are hidden from `torch.compile`."""
+
+    pack = staticmethod(_disabled(pack_padded_sequence))
+    pad = staticmethod(_disabled(pad_packed_sequence))
 
 
 class _Island(nn.Module):
@@ -85,49 +94,56 @@ class _Island(nn.Module):
     def __init__(self, rnn: nn.RNNBase) -> None:
         super().__init__()
         self.rnn = rnn
-        # This is the same as decorating forward with @torch.compiler.disable.
-        self.forward = torch.compiler.disable(self._run)  # type: ignore[no-untyped-call]
 
-    def _run(self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int) -> Any:
+    @_disabled
+    def forward(
+        self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int
+    ) -> Any:
+        """Returns the padded output and the states."""
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         result, states = self.rnn(packed, hx)
         return pad_packed_sequence(result, batch_first=True, total_length=total_length)[0], states
 
 
 class _Wrapping(_Forecaster):
-    """A model whose encoder and decoder take lengths and pack. `wrap` makes such an encoder or decoder from an LSTM."""
+    """A model whose encoder and decoder take lengths. `wrap` makes each of them from an LSTM."""
 
     def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
         super().__init__(features, hidden)
-        self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
+        self.encoder = wrap(self.encoder)
+        self.decoder = wrap(self.decoder)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
     ) -> Tensor:
-        """Maps the past `(B, T, F)` and the future `(B, S, F)` to an output `(B, S, F)`, without reading padding."""
-        _, states = self.encoder(self.before(past), lengths=past_lengths, total_length=past.size(1))
-        output, _ = self.decoder(
-            self.before(future), states, future_lengths, total_length=future.size(1)
-        )
-        return self.after(output)  # type: ignore[no-any-return]
+        """Maps the past and the future to an output, without reading padding."""
+        x = self.before(past)
+        _, states = self.encoder(x, lengths=past_lengths, total_length=x.size(1))
+        x = self.before(future)
+        output, _ = self.decoder(x, states, future_lengths, total_length=x.size(1))
+        result: Tensor = self.after(output)
+        return result
 
 
-def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
-    """Returns, by method, a model and whether to compile it. All models have the same weights."""
-    variants: dict[str, tuple[Callable[[], nn.Module], bool]] = {
-        "padded": (lambda: _Forecaster(features, hidden), False),
-        REFERENCE: (lambda: _Forecaster(features, hidden), True),
-        "packed": (lambda: _Packing(features, hidden), False),
-        "compiled, helpers disabled": (lambda: _Packing(features, hidden, disabled=True), True),
-        "compiled, disabled island": (lambda: _Wrapping(features, hidden, _Island), True),
-        "compiled, Ragged": (lambda: _Wrapping(features, hidden, Ragged), True),
-    }
-    made = {}
-    for name, (make, compiled) in variants.items():
-        with torch.random.fork_rng():
+def models(features: int, hidden: int) -> dict[str, nn.Module]:
+    """Returns a model for each method. All models have the same weights."""
+    result: dict[str, nn.Module] = {}
+    with torch.random.fork_rng():
+        for name, kind in _KINDS.items():
             torch.manual_seed(0)
-            made[name] = make(), compiled
-    return made
+            result[name] = kind(features, hidden)
+    return result
+
+
+_KINDS: dict[str, Callable[[int, int], nn.Module]] = {
+    "padded": _Forecaster,
+    REFERENCE: _Forecaster,
+    "packed": _Packing,
+    "compiled, helpers disabled": _HiddenHelpers,
+    "compiled, disabled island": partial(_Wrapping, wrap=_Island),
+    "compiled, Ragged": partial(_Wrapping, wrap=Ragged),
+}
+"""The models by method. Those whose name begins with *compiled* are compiled."""
 
 
 @dataclass(frozen=True)
@@ -197,9 +213,8 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 
 def _colour(name: str) -> str:
     """Returns the colour of a method, which stands for padding, our operator or torch's packing."""
-    return palette.METHODS[
-        "padded" if "padded" in name else "run" if "Ragged" in name else "packed"
-    ]
+    method = "run" if "Ragged" in name else "packed"
+    return palette.METHODS["padded" if "padded" in name else method]
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
@@ -217,9 +232,12 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
         return lambda: torch.autograd.grad((run(*inputs).square() * mask).mean(), weights)
 
     calls: dict[str, Callable[[], Any]] = {}
-    for name, (model, compiled) in models(point.features, point.hidden).items():
+    for name, model in models(point.features, point.hidden).items():
         model = model.to(device)
-        calls[name] = step(model, torch.compile(model, backend=backend) if compiled else model)
+        run: Any = model
+        if name.startswith("compiled"):
+            run = torch.compile(model, backend=backend)
+        calls[name] = step(model, run)
     exact = [name for name in calls if name not in ("padded", REFERENCE)]
     return Comparison(calls, alike=exact, parameters={"backend": backend})
 

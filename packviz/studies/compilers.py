@@ -1,31 +1,41 @@
-"""Tests how torch's own compilers handle packing in several networks, and makes a table of the
+"""Tests how torch's own compilers handle packing in several models, and makes a table of the
 outcomes.
 
-Every network is compiled with equal lengths, as in the examples of many guides. Then its results on
-other lengths are compared with those of the uncompiled network. `torch.compile` passes its graphs
-to a backend that counts their operators and runs them eagerly. So no C++ compiler is needed, and
-the count shows how much of the network is compiled.
+Every model is compiled with equal lengths, as in the examples of many guides. Then its results on
+other lengths are compared with those of the uncompiled model. `torch.compile` passes its graphs to a
+backend that counts their operators and runs them eagerly. So no C++ compiler is needed, and the
+count shows how much of the model is compiled.
 
 `packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from packviz.check import captures, networks, trials
+import torch
+
+from packviz.check import models
+from packviz.check.captures import captured, difference, first_line, numbers
+from packviz.core.quiet import quiet
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 from packviz.measure.study import MeasureOptions, Results, Study
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
-STEPS, EXAMPLE = 5, (5, 5, 5)
+STEPS = 5
+EXAMPLE = (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
-COMPILERS = {"jit.trace": "trace", "export": "export", "compile": "compile", "compile, fullgraph": "compile",
-             "ONNX, legacy": "onnx_legacy", "ONNX, new": "onnx"}  # fmt: skip
+COMPILERS = {
+    "jit.trace": "trace",
+    "export": "export",
+    "compile": "compile",
+    "compile, fullgraph": "compile",
+    "ONNX, legacy": "onnx_legacy",
+    "ONNX, new": "onnx",
+}
 """The compilers in the columns of the table, each with its backend in `captures`."""
 WRITTEN_FOR = "2.13"
 """The version of torch whose table the notebook explains."""
@@ -33,14 +43,15 @@ AROUND = 5
 """The number of operators in a tagger outside its LSTM."""
 
 _NOT_RUN = "not run: "
+_MARKS = {RIGHT: "✓ ", WRONG: "✗ ", ERROR: ""}  # an error gets no mark, because it is not silent
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """The outcome of compiling one network with one compiler.
+class Outcome:
+    """The outcome of compiling one model with one compiler.
 
     Attributes:
-        outcome: `RIGHT` if the compiled network runs and returns the right results, even on other
+        outcome: `RIGHT` if the compiled model runs and returns the right results, even on other
             lengths; `WRONG` if it returns wrong results; `ERROR` if it does not run.
         message: the type and the first line of the error, or the reason why the compiler was not
             run.
@@ -53,16 +64,13 @@ class _Cell:
     compiled: int | None = None
 
     def __str__(self) -> str:
-        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(
-            self.outcome, ""
-        )  # an error gets no mark, because it is not silent
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
-        return f"{mark}{self.outcome}{compiled}"
+        return f"{_MARKS[self.outcome]}{self.outcome}{compiled}"
 
 
 @dataclass(frozen=True)
 class CompilerPoint:
-    """A network from `networks.TAGGERS` and a compiler from `COMPILERS`."""
+    """A model from `models.TAGGERS`, by name, and a compiler from `COMPILERS`."""
 
     network: str
     compiler: str
@@ -71,15 +79,15 @@ class CompilerPoint:
         return f"{self.network}, {self.compiler}"
 
 
-class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
-    """The table of all outcomes, with a row for each network and a column for each compiler."""
+class Outcomes(Tabled, Results[CompilerPoint, Outcome]):
+    """The table of all outcomes, with a row for each model and a column for each compiler."""
 
     @property
-    def cells(self) -> dict[str, dict[str, _Cell]]:
-        """The cells of the table, by network and then by compiler."""
-        rows: dict[str, dict[str, _Cell]] = {}
-        for point, cell in self.values.items():
-            rows.setdefault(point.network, {})[point.compiler] = cell
+    def cells(self) -> dict[str, dict[str, Outcome]]:
+        """The outcomes by model and then by compiler."""
+        rows: dict[str, dict[str, Outcome]] = {}
+        for point, outcome in self.values.items():
+            rows.setdefault(point.network, {})[point.compiler] = outcome
         return rows
 
     @property
@@ -94,105 +102,98 @@ class _Relatives(Tabled, Results[CompilerPoint, _Cell]):
     @property
     def errors(self) -> list[str]:
         """The distinct error messages, in the order of the table."""
-        return list(dict.fromkeys(cell.message for cell in self.values.values() if cell.message))
+        messages = [outcome.message for outcome in self.values.values()]
+        return [message for message in dict.fromkeys(messages) if message]
 
     @property
     def notes(self) -> list[str]:
         """Lines that explain the marks and the numbers in the table."""
-        lengths = ", ".join(map(str, map(list, OTHERS)))
+        lengths = ", ".join(str([*other]) for other in OTHERS)
         return [
-            f"right, WRONG: networks compiled with lengths {[*EXAMPLE]} were compared with the originals on {lengths}.",
+            f"right, WRONG: models compiled with lengths {[*EXAMPLE]} were compared with the originals on {lengths}.",
             f"n of {AROUND}: n of the {AROUND} operators around the LSTM were compiled. The others run in Python.",
             f"torch {self.provenance['torch'].split('+')[0]}. {self.moved}".rstrip(),
         ]
 
-    def label(self, network: str, compiler: str) -> str:
-        """Returns the text of a cell."""
-        cell = self.values[CompilerPoint(network, compiler)]
-        return (
-            str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.message) + 1}")
-            if cell.message
-            else str(cell)
-        )
-
     @property
     def table(self) -> Table:
         """The table, with an outcome in each cell, and the errors below."""
-        compilers = [
-            compiler
-            for compiler in COMPILERS
-            if any(point.compiler == compiler for point in self.values)
-        ]
-        rows = [
-            [
-                name,
-                *(self.label(name, compiler) if compiler in row else "" for compiler in compilers),
-            ]
-            for name, row in self.cells.items()
-        ]
-        errors = [f"error {i}: {error}" for i, error in enumerate(self.errors, 1)]
-        folded = [f"{count(len(errors), 'error')}:", *errors] if errors else []
+        measured = {point.compiler for point in self.values}
+        compilers = [compiler for compiler in COMPILERS if compiler in measured]
+        rows = []
+        for name, outcomes in self.cells.items():
+            row = [name]
+            for compiler in compilers:
+                outcome = outcomes.get(compiler)
+                text = str(outcome or "")
+                if outcome and outcome.message:
+                    text += f" {self.errors.index(outcome.message) + 1}"
+                row.append(text)
+            rows.append(row)
+        folded = [f"error {i}: {error}" for i, error in enumerate(self.errors, 1)]
+        if folded:
+            folded.insert(0, f"{count(len(folded), 'error')}:")
         return Table(rows, ["", *compilers], notes=self.notes, folded=folded, form="<  <")
 
 
-def survey(points: Iterable[CompilerPoint] = ()) -> _Relatives:
+def survey(points: Iterable[CompilerPoint] = ()) -> Outcomes:
     """Computes some cells of the table. By default, it computes all of them, which takes about ten seconds."""
     return STUDY.run([*points] or STUDY.full)
 
 
-def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> _Cell:
-    """Compiles the network on equal lengths, and checks its results on other lengths."""
-    counted: list[int] = []
+def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> Outcome:
+    """Compiles the model on equal lengths, and checks its results on other lengths."""
+    with quiet(), torch.no_grad():
+        return _outcome(point)
 
-    def count_operators(graph: Any, inputs: Any) -> Any:
+
+def _outcome(point: CompilerPoint) -> Outcome:
+    model = models.TAGGERS[point.network]().eval()
+    inputs = models.example(STEPS, EXAMPLE)
+    backend = COMPILERS[point.compiler]
+    counts: list[int] = []
+
+    def count_operators(graph: Any, example: Any) -> Any:
         names = [str(getattr(node.target, "__name__", node.target)) for node in graph.graph.nodes]
-        counted.append(sum(name in ("linear", "relu", "tanh") for name in names))
+        counts.append(sum(name in ("linear", "relu", "tanh") for name in names))
         return graph.forward
 
-    def capture(run: Any, inputs: Any, at: Any) -> Any:
-        made = captures.compiled(
-            run, inputs, at, count_operators, point.compiler.endswith("fullgraph")
-        )
-        once = len(counted)
+    try:
+        if backend == "compile":
+            torch.compiler.reset()
+            fullgraph = point.compiler.endswith("fullgraph")
+            capture = torch.compile(model, backend=count_operators, fullgraph=fullgraph)
+            capture(*inputs)
+        else:
+            graph = captured(backend, model, inputs, {})
 
-        def captured(other: Any) -> Any:
-            found = made(other)
-            del counted[
-                once:
-            ]  # a graph for other lengths has the same operators, so it is not counted
-            return found
+            def capture(*other: Any) -> Any:
+                return graph(other)
 
-        return captured
-
-    network, compiles = networks.TAGGERS[point.network](), point.compiler.startswith("compile")
-    run, tried = trials.Runner(network, inspect.signature(network.forward)), []
-    for lengths in (EXAMPLE, *OTHERS):
-        inputs = dict(zip(("x", "lengths"), networks.example(STEPS, lengths), strict=True))
-        tried.append(trials.Trial(str(lengths), inputs, run.outputs(inputs)))
-    row = captures.judged(
-        COMPILERS[point.compiler], run, tried, [], capture=capture if compiles else None
-    )
-    if row.takes is None:
-        return _Cell(ERROR, f"{_NOT_RUN}{row.message.partition(':')[0]}")
-    if not row.takes or row.error:
-        return _Cell(ERROR, row.message)
-    return _Cell(RIGHT if row.same else WRONG, compiled=sum(counted) if compiles else None)
+        # A graph for other lengths has the same operators, so it is not counted.
+        compiled = sum(counts) if backend == "compile" else None
+        tolerance = 1e-4 if "onnx" in backend else 1e-5
+        for lengths in (EXAMPLE, *OTHERS):
+            other = models.example(STEPS, lengths)
+            if difference(numbers(model(*other)), numbers(capture(*other)), tolerance):
+                return Outcome(WRONG, compiled=compiled)
+    except ImportError as error:
+        return Outcome(ERROR, f"{_NOT_RUN}{str(error).partition(';')[0]}")
+    except Exception as error:
+        return Outcome(ERROR, first_line(error))
+    return Outcome(RIGHT, compiled=compiled)
 
 
 STUDY = Study(
     "compilers",
     CompilerPoint,
     compile_and_compare,
-    _Relatives,
-    full=[
-        CompilerPoint(network, compiler) for network in networks.TAGGERS for compiler in COMPILERS
-    ],
+    Outcomes,
+    full=[CompilerPoint(name, compiler) for name in models.TAGGERS for compiler in COMPILERS],
     quick=[
-        CompilerPoint(network, compiler)
-        for network in ("padded", "Ragged")
-        for compiler in COMPILERS
+        CompilerPoint(name, compiler) for name in ("padded", "Ragged") for compiler in COMPILERS
     ],
-    read=lambda point, entry: _Cell(entry["outcome"], entry["message"], entry["compiled"]),
+    read=lambda point, entry: Outcome(entry["outcome"], entry["message"], entry["compiled"]),
     write=asdict,
     version=2,
 )

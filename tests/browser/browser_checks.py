@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,63 +35,29 @@ Key = tuple[str, str, int]
 
 def keyed(controls: Iterable[Control]) -> dict[Key, Control]:
     """Returns controls by (kind, name, number): a key that stays the same when a view is redrawn."""
-    count: Counter[tuple[str, str]] = Counter()
-    found = {}
+    result: dict[Key, Control] = {}
     for control in controls:
-        found[control.kind, control.name, count[control.kind, control.name]] = control
-        count[control.kind, control.name] += 1
-    return found
+        key = (control.kind, control.name, 0)
+        while key in result:
+            key = (*key[:2], key[2] + 1)
+        result[key] = control
+    return result
 
 
-def press(notebook: Notebook, control: Control, key: str) -> None:
-    """Focuses a control and presses a key."""
-    notebook.locate(control).focus()
-    notebook.page.keyboard.press(key)
-
-
-def move_by_key(notebook: Notebook, panel: Panel, slider: Control) -> bool:
-    """Tells whether one step up, or else down, changes the picture; puts the slider back."""
-    there, back = ("ArrowLeft", "ArrowRight") if slider.at_maximum else ("ArrowRight", "ArrowLeft")
-    for go, ret in ((there, back), (back, there)):
+def moves(notebook: Notebook, panel: Panel, slider: Control) -> bool:
+    """Returns whether one step up, or else down, changes the picture; moves the slider back."""
+    keys = ["ArrowRight", "ArrowLeft"]
+    if slider.at_maximum:
+        keys.reverse()
+    for there, back in (keys, keys[::-1]):
         before = notebook.signature(panel)
-        press(notebook, slider, go)
+        notebook.locate(slider).press(there)
         changed = notebook.changed(panel, before)
-        press(notebook, slider, ret)
+        notebook.locate(slider).press(back)
         notebook.settle()
         if changed:
             return True
     return False
-
-
-def drag(notebook: Notebook, start: tuple[float, float], end_x: float) -> None:
-    """Drags the mouse along a line, in steps."""
-    mouse = notebook.page.mouse
-    mouse.move(*start)
-    mouse.down()
-    mouse.move(end_x, start[1], steps=6)
-    mouse.up()
-
-
-def centre(notebook: Notebook, control: Control, part: str = "") -> tuple[float, float, float]:
-    """Returns the middle (x, y) and the width of a control, or of its closest ancestor that matches `part`."""
-    notebook.locate(control).scroll_into_view_if_needed()
-    box = notebook.locate(control).evaluate(
-        "(node, part) => (part ? node.closest(part) : node).getBoundingClientRect().toJSON()", part
-    )
-    return box["left"] + box["width"] / 2, box["top"] + box["height"] / 2, box["width"]
-
-
-def move_by_drag(notebook: Notebook, panel: Panel, slider: Control) -> bool:
-    """Tells whether dragging the handle well into the other half changes the picture; drags it back."""
-    x, y, _ = centre(notebook, slider)
-    middle, _, width = centre(notebook, slider, ".noUi-target")
-    before = notebook.signature(panel)
-    drag(notebook, (x, y), middle + (0.3 if x < middle else -0.3) * width)
-    changed = notebook.changed(panel, before)
-    now_x, now_y, _ = centre(notebook, slider)
-    drag(notebook, (now_x, now_y), now_x + (x - now_x))
-    notebook.settle()
-    return changed
 
 
 class Walk:
@@ -101,7 +66,6 @@ class Walk:
     def __init__(self, notebook: Notebook, panel: Panel) -> None:
         self.notebook, self.panel = notebook, panel
         self.done: set[Key] = set()
-        self.moves = {"drag": move_by_drag, "key": move_by_key}
         self.complaints: list[str] = []
 
     def run(self) -> list[str]:
@@ -125,8 +89,6 @@ class Walk:
         return None
 
     def _walk(self) -> None:
-        if self.panel.kind == "panel":
-            self._names()
         leaves = {"slider": self._slider, "text": self._text, "button": self._button}
         for kind, act in leaves.items():
             while found := self._next(kind):
@@ -135,23 +97,10 @@ class Walk:
         while found := self._next(*MODES):
             self._mode(*found)
 
-    def _names(self) -> None:
-        for key, control in self._usable().items():
-            complaint = (
-                f"cell {self.panel.cell}: {control.kind} number {key[2]} has no accessible name"
-            )
-            if not control.name and complaint not in self.complaints:
-                self.complaints.append(complaint)
-
     def _slider(self, slider: Control) -> None:
-        for how, move in self.moves.items():
-            if not move(self.notebook, self.panel, slider) and not self.notebook.error_text(
-                self.panel
-            ):
-                self._complain(slider, f"moved by {how} leaves the picture as it is")
-        self.moves.pop(
-            "drag", None
-        )  # how a slider is dragged is not our code: one in each panel is enough
+        moved = moves(self.notebook, self.panel, slider)
+        if not moved and not self.notebook.error_text(self.panel):
+            self._complain(slider, "leaves the picture as it is")
 
     def _text(self, field: Control) -> None:
         if self.panel.kind != "panel":

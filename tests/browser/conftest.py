@@ -1,4 +1,4 @@
-"""Provides one JupyterLab and one Chromium for all browser tests of a worker."""
+"""Provides one JupyterLab for all browser tests of a process."""
 
 from __future__ import annotations
 
@@ -7,38 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser.lab import Lab
+from browser.lab import Lab, Server
+from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def notebooks_folder() -> Path:
-    """Returns the folder of the notebooks, which an environment variable can change."""
-    return Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.browser)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "notebook_name" in metafunc.fixturenames:
-        # The later notebooks are the longer ones; begun last, one of them would keep the others
-        # waiting.
-        paths = sorted(notebooks_folder().glob("*.ipynb"), reverse=True)
-        # What a page without a panel has, the others have as well.
-        marks = [
-            () if "packviz.panels" in path.read_text(encoding="utf-8") else pytest.mark.slow
-            for path in paths
-        ]
-        cases = [
-            pytest.param(path.name, marks=mark) for path, mark in zip(paths, marks, strict=True)
-        ]
-        metafunc.parametrize("notebook_name", cases, ids=[path.stem for path in paths])
-
-
+NOTEBOOKS = Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 SHORTER = [
     ("08_benchmark", "batch_size = None", "batch_size = 8"),
     ("08_benchmark", "shortest = None", "shortest = 8"),
@@ -50,17 +23,27 @@ SHORTER = [
 """What is replaced in the cells that compute longest. The notebook tests run these cells as they are."""
 
 
-def shorten(folder: Path) -> None:
-    for name, long, short in SHORTER:
-        if (path := folder / f"{name}.ipynb").is_file():
-            text = path.read_text(encoding="utf-8")
-            assert long in text, f"{name} has no {long}"
-            path.write_text(text.replace(long, short), encoding="utf-8")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "notebook_name" not in metafunc.fixturenames:
+        return
+    cases = []
+    # The later notebooks take longest, so they begin first.
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"), reverse=True):
+        # The notebooks with panels have everything that the others have.
+        has_panel = "packviz.panels" in path.read_text(encoding="utf-8")
+        marks = [] if has_panel else [pytest.mark.slow]
+        cases.append(pytest.param(path.name, marks=marks, id=path.stem))
+    metafunc.parametrize("notebook_name", cases)
 
 
 @pytest.fixture(scope="session")
-def lab(chromium: str) -> Iterator[Lab]:
-    """Starts JupyterLab on a copy of the notebooks, and a browser."""
-    with Lab(notebooks_folder()) as running:
-        shorten(running.server.root)
-        yield running
+def lab(browser: Browser) -> Iterator[Lab]:
+    """Starts JupyterLab on a copy of the notebooks."""
+    with Server(NOTEBOOKS) as server:
+        for name, long, short in SHORTER:
+            path = server.root / f"{name}.ipynb"
+            if path.is_file():
+                text = path.read_text(encoding="utf-8")
+                assert long in text, f"{name} has no {long}"
+                path.write_text(text.replace(long, short), encoding="utf-8")
+        yield Lab(server, browser)

@@ -23,15 +23,13 @@ FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
 def legible(notebook: Notebook, theme: str) -> list[str]:
     """Lists what is faint in a theme or a barrier otherwise; saves screenshots if there is any, or in full."""
     notebook.set_theme(dark=theme == "dark")
-    try:
-        faint = [
-            text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)
-        ]
-        if (found := faint + barriers(notebook)) or FULL:
-            notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
-        return found
-    finally:
-        notebook.set_theme(dark=False)
+    complaints = barriers(notebook)
+    for i in range(len(notebook.call("cells"))):
+        complaints += faint_texts(notebook, i)
+    if complaints or FULL:
+        notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
+    notebook.set_theme(dark=False)
+    return complaints
 
 
 def unreached(notebook: Notebook) -> list[str]:

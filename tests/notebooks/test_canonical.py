@@ -16,7 +16,6 @@ from nbtools.alternative import png_of
 from nbtools.canonical import PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads
 from nbtools.check import defects
 from nbtools.execute import RunError, draw_charts
-from nbtools.headless import ParameterError, parse_parameters
 
 SOURCE = """\
 # %% [markdown]
@@ -284,7 +283,7 @@ SPOILT = [
     (lambda n, root: picture(n, text_plain="IntSlider(value=0)"), "only IntSlider(value="),
     (lambda n, root: picture(n, PLOTLY, text_html=None), "a chart has no image"),
     (lambda n, root: picture(n, text_html=None), "a picture has no text/html output"),
-    (lambda n, root: picture(n, PLOTLY, text_plain=None), "a chart has no text twin"),
+    (lambda n, root: picture(n, PLOTLY, text_plain=None), "a chart has no text"),
     (
         lambda n, root: n.cells[2].update(outputs=[type(n)(WRONG)]),
         "stores an error (ZeroDivisionError)",
@@ -387,11 +386,3 @@ def test_a_chart_without_a_browser_says_how_to_get_one(written: Path, monkeypatc
         RunError, match="PACKVIZ_CHROMIUM=/no/such/browser is not a program; install it"
     ):
         draw_charts(notebook)
-
-
-def test_the_parameters_of_a_run():
-    read = parse_parameters(["a=[9, 2]", "b=x", "c=1.5", 'd={"k": null}'])
-    assert read == {"a": [9, 2], "b": "x", "c": 1.5, "d": {"k": None}}
-    for pairs in (["a"], ["a=1", "a=2"], ["a=[1"]):
-        with pytest.raises(ParameterError):
-            parse_parameters(pairs)

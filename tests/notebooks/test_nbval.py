@@ -46,13 +46,10 @@ def test_every_notebook_gives_what_it_stores(tool: Tool):
     before = contents(ROOT / "notebooks")
     done = tool("test")
     print(done.stdout, done.stderr)
-    ran = re.findall(
-        r"(?m)^(\S+\.ipynb): \d+ cells run and compared, [\d.]+ s, (\d+) MB$", done.stdout
-    )
+    ran = {*re.findall(r"(?m)^(\S+\.ipynb): \d+ cells run and compared$", done.stdout)}
     assert done.returncode == 0, "see above"
-    readers = {name.replace("solutions/", "") for name, _ in ran}  # they run with their solutions
-    assert readers | {name for name, _ in ran} == on_disk
-    assert all(int(megabytes) > 50 for _, megabytes in ran), "a kernel whose memory was not seen"
+    readers = {name.replace("solutions/", "") for name in ran}  # they run with their solutions
+    assert readers | ran == on_disk
     assert contents(ROOT / "notebooks") == before
 
 
@@ -99,12 +96,7 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     assert "04_strict.ipynb, " not in done.stderr
     assert "notebooks/solutions/04_strict.ipynb: 3 cells run and compared" in done.stdout
 
-    # One that takes much memory.
     path = tmp_path / "notebooks" / "03_wrong.ipynb"
-    *_, much = strict_failures(tmp_path, [path], max_memory=20e6)
-    assert re.fullmatch(
-        r"notebooks/03_wrong\.ipynb: its kernel used \d+ MB of memory, over 20 MB", much
-    )
 
     # One that was not run. With no run cell nbval alone is content, so the command looks at the
     # form first.

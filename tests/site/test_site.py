@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
-from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
@@ -166,19 +165,19 @@ def test_a_panel_starts_with_its_stored_picture(path):
 
 
 @pytest.fixture(scope="module")
-def tab(chromium):
+def tab(browser):
     """Opens one tab for all tests, which notes errors in scripts and requests to other hosts."""
-    options = {"executable_path": chromium, "args": ["--no-sandbox", "--disable-gpu"]}
-    with sync_playwright() as it, it.chromium.launch(**options) as running:
-        tab = running.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-        tab.found = []
-        tab.set_default_timeout(300_000)  # a busy machine is no defect
-        tab.on("pageerror", lambda error: tab.found.append(str(error)))
-        own = ("file:", "data:", "blob:")
-        tab.on(
-            "request", lambda request: request.url.startswith(own) or tab.found.append(request.url)
-        )
-        yield tab
+    tab = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    tab.problems = []
+    tab.set_default_timeout(300_000)  # a busy machine is not a defect
+    tab.on("pageerror", lambda error: tab.problems.append(str(error)))
+
+    def note(request):
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            tab.problems.append(request.url)
+
+    tab.on("request", note)
+    return tab
 
 
 @pytest.fixture
@@ -188,9 +187,9 @@ def open_page(tab):
         tab.goto(f"{SITE.as_uri()}/{page}")
         return tab
 
-    tab.found.clear()
+    tab.problems.clear()
     yield open_it
-    assert not tab.found
+    assert not tab.problems
 
 
 @pytest.mark.parametrize("page", PAGES)

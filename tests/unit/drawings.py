@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from itertools import combinations
 
-BOX = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-\3z")
+CLOSED = re.compile(r"M([\d.]+) ([\d.]+)([hva][-\d. hva,]*)z")
+SIDE = re.compile(r"([hva])([-\d. ,]+)")
 MOVED = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)")
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,6 +51,20 @@ class Text:
         return Box(left, self.y - 0.73 * self.size, width, 0.9 * self.size)
 
 
+def bounds(start, sides, fill, stroke):
+    """Returns the box around a rectangle, whose corners may be rounded."""
+    corners = [start]
+    for kind, numbers in SIDE.findall(sides):
+        x, y = corners[-1]
+        values = [float(value) for value in re.split("[ ,]+", numbers.strip())]
+        right, down = {"h": (values[0], 0), "v": (0, values[0]), "a": values[-2:]}[kind]
+        corners.append((x + right, y + down))
+    xs, ys = ([round(value, 4) for value in values] for values in zip(*corners, strict=True))
+    left, top = min(xs), min(ys)
+    width, height = round(max(xs) - left, 4), round(max(ys) - top, 4)
+    return Box(left, top, width, height, fill, stroke)
+
+
 class ParsedSvg:
     """The shapes of a parsed SVG, in the order in which they are painted."""
 
@@ -68,10 +83,10 @@ class ParsedSvg:
             x, y = corner[0] + float(here["x"]), corner[1] + float(here["y"])
             size, anchor = float(here.get("font-size", 12)), here.get("text-anchor", "")
             self.texts.append(Text(element.text or "", x, y, size, anchor, here["fill"]))
-        for match in BOX.finditer(element.get("d", "")):
-            x, y, width, height = map(float, match.groups())
+        for left, top, sides in CLOSED.findall(element.get("d", "")):
             look = element.get("fill", ""), element.get("stroke", "")
-            self.boxes.append(Box(corner[0] + x, corner[1] + y, width, height, *look))
+            start = corner[0] + float(left), corner[1] + float(top)
+            self.boxes.append(bounds(start, sides, *look))
         for child in element:
             self._read(child, here, corner)
 

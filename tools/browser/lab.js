@@ -213,7 +213,6 @@
       options,
       usable: visible(node) && enabled(node) && !(kind === 'slider' && low === high),
       value: valueOf(node, kind),
-      at_minimum: kind === 'slider' && now <= low,
       at_maximum: kind === 'slider' && now >= high,
     };
   });
@@ -354,43 +353,5 @@
     await frames();
     const { left, top: edge, width, height } = box.getBoundingClientRect();
     return { left, top: edge + (top - box.scrollTop), width: Math.min(width, box.clientWidth), bottom: edge + height };
-  };
-
-  // ---- timing ------------------------------------------------------------------------------------
-
-  /** Brings a control into view and focuses it, so that the next key press does not take extra time for this. */
-  pv.prepare = async (control) => {
-    const node = document.querySelector(`[data-pv-control="${control}"]`);
-    node.scrollIntoView({ block: 'center' });
-    node.focus({ preventScroll: true });
-    await frames();
-  };
-
-  /**
-   * Prepares to measure the times from the next keydown to the last change of `selector` in a panel, and to the frame
-   * that shows this change. The measurement ends after `quiet` ms without a change. `pv.timed()` returns the times.
-   */
-  pv.time = (id, selector, quiet, limit) => {
-    let began = null, laidOut = null, painted = null, pending = 0;
-    const watched = [...panelNode(id).querySelectorAll(selector)];
-    const onKey = () => { began ??= performance.now(); };
-    const observer = new MutationObserver(() => {
-      if (began === null) return;
-      panelNode(id).getBoundingClientRect(); // forces the layout, which the frame would do otherwise
-      laidOut = performance.now();
-      pending += 1;
-      frames().then(() => { painted = performance.now(); pending -= 1; });
-    });
-    // Attributes are not observed, because names and roles for screen readers are not part of the picture.
-    watched.forEach((node) => observer.observe(node, { childList: true, subtree: true, characterData: true }));
-    document.addEventListener('keydown', onKey, { capture: true, once: true });
-    pv.timed = async () => {
-      const end = performance.now() + limit;
-      const over = () => painted !== null && pending === 0 && performance.now() - laidOut >= quiet;
-      while (performance.now() < end && !over()) await sleep(10);
-      observer.disconnect();
-      document.removeEventListener('keydown', onKey, { capture: true });
-      return painted === null ? null : { change: laidOut - began, paint: painted - began };
-    };
   };
 })();

@@ -40,11 +40,17 @@ def chart_size(chart: Any) -> tuple[int, int]:
     return int(width), int(height)
 
 
+def has_own_html(output: Any) -> bool:
+    """Returns whether a picture made its HTML itself, as packviz's drawings do."""
+    return '<img class="packviz-' in output.get("data", {}).get(HTML, "")
+
+
 def describe_pictures(notebook: Any) -> None:
-    """Adds an HTML output to every picture of a notebook, in place."""
+    """Adds an HTML output to every picture of a notebook that has none, in place."""
     for cell in notebook.cells:
         for output in filter(is_picture, cell.get("outputs", [])):
-            output.data[HTML] = as_html(output)
+            if not has_own_html(output):
+                output.data[HTML] = as_html(output)
             if PLOTLY in output.data:
                 output.data.pop(PNG, None)
 

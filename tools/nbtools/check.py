@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nbtools.alternative import as_html, is_picture, png_of
+from nbtools.alternative import as_html, has_own_html, is_picture, png_of
 from nbtools.canonical import (
     LIVE_TIMING,
     PLOTLY,
@@ -55,36 +54,37 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
             source are defects, too.
     """
     names = list(names)
+    problems: list[str] = []
+    belonging: set[Path] = set()
     try:
         sources = source_files(root, names)
     except SourceError as error:
-        return [str(error), *([] if names else _strays(root, set()))]
-    found: list[str] = []
-    belonging: set[Path] = set()
+        problems.append(str(error))
+        sources = []
     for source in sources:
+        for folder in (root / "notebooks", root / "notebooks" / "solutions"):
+            belonging.add(folder / f"{source.stem}.ipynb")
         try:
             expected = editions(source)
         except SourceError as error:
-            found.append(str(error))
-            belonging |= {
-                source.parent.parent / folder / f"{source.stem}.ipynb"
-                for folder in ("", "solutions")
-            }
+            problems.append(str(error))
             continue
-        belonging |= {edition.path for edition in expected}
+        if len(expected) == 1:
+            belonging.discard(root / "notebooks" / "solutions" / f"{source.stem}.ipynb")
         for edition in expected:
             where = edition.path.relative_to(root)
-            found += [f"{where}: {problem}" for problem in edition_defects(edition, root)]
-        found += _apart(root, *(edition.path for edition in expected))
-    return found if names else found + _strays(root, belonging)
+            problems += [f"{where}: {problem}" for problem in edition_defects(edition, root)]
+        problems += _apart(root, *(edition.path for edition in expected))
+    if not names:
+        strays = [path for path in stored_notebooks(root) if path not in belonging]
+        problems += [f"{path.relative_to(root)}: this notebook has no source" for path in strays]
+    return problems
 
 
 def stored_notebooks(root: Path) -> list[Path]:
     """Lists the notebook files under `root`, for the reader and with solutions."""
     folder = root / "notebooks"
-    return [
-        path for place in (folder, folder / "solutions") for path in sorted(place.glob("*.ipynb"))
-    ]
+    return sorted(folder.glob("*.ipynb")) + sorted(folder.glob("solutions/*.ipynb"))
 
 
 def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
@@ -115,29 +115,24 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
 
 def exercises(reader: Any, solved: Any) -> dict[int, Any]:
     """Returns the reader's exercise cells, by the positions of their solutions in the solutions notebook."""
-    return {i: one for i, one in _pairs(reader, solved) if one.source != solved.cells[i].source}
+    pairs = _pairs(reader, solved)
+    return {i: cell for i, cell in pairs if cell.source != solved.cells[i].source}
 
 
 def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
     """Returns the code cells of the reader's notebook, each after the position of its counterpart in the solutions."""
-    ours = [cell for cell in reader.cells if cell.cell_type == "code"]
-    places = [
-        i
-        for i, cell in enumerate(solved.cells)
-        if cell.cell_type == "code" and CLAIMS not in tags(cell)
-    ]
-    return list(zip(places, ours, strict=False))
+    cells = [cell for cell in reader.cells if cell.cell_type == "code"]
+    numbered = enumerate(solved.cells)
+    places = [i for i, c in numbered if c.cell_type == "code" and CLAIMS not in tags(c)]
+    return list(zip(places, cells, strict=False))
 
 
 def _apart(root: Path, *paths: Path) -> Iterator[str]:
     """Yields a defect for each cell whose outputs differ between the editions, because the tests run it only once."""
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
-    except (
-        OSError,
-        ValueError,
-    ):  # there is only one edition, or one is missing or broken, which is reported elsewhere
-        return
+    except (OSError, ValueError):
+        return  # there is only one edition, or one is missing or broken, which is reported elsewhere
     for i, cell in _pairs(reader, solved):
         other = solved.cells[i]
         if cell.source == other.source and _shown(cell) != _shown(other):
@@ -148,37 +143,22 @@ def _apart(root: Path, *paths: Path) -> Iterator[str]:
 
 
 def _shown(cell: Any) -> list[dict[str, Any]]:
-    return [
-        {k: v for k, v in one.items() if k not in ("execution_count", "traceback")}
-        for one in cell.outputs
-    ]
+    kept = []
+    for output in cell.outputs:
+        kept.append({k: v for k, v in output.items() if k not in ("execution_count", "traceback")})
+    return kept
 
 
 _REMEDY = "run `make notebooks`"
 
 
-def _strays(root: Path, belonging: set[Path]) -> list[str]:
-    return [
-        f"{path.relative_to(root)}: this notebook has no source"
-        for path in stored_notebooks(root)
-        if path not in belonging
-    ]
-
-
 def _drift(stored: Any, edition: Edition) -> Iterator[str]:
     """Yields a defect if the stored cells differ from the cells made from the source."""
-    old, new = (_listing(notebook) for notebook in (stored, edition.notebook))
-    if old != new:
-        lines = difflib.unified_diff(old, new, "stored", edition.source.name, n=1, lineterm="")
-        yield "\n    ".join([f"differs from its source; {_REMEDY}", *lines])
-
-
-def _listing(notebook: Any) -> list[str]:
-    lines: list[str] = []
-    for cell in notebook.cells:
-        options = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
-        lines += [f"%% {cell.cell_type} {options or ''}".rstrip(), *cell.source.split("\n")]
-    return lines
+    cells = []
+    for notebook in (stored, edition.notebook):
+        cells.append([(cell.cell_type, cell.metadata, cell.source) for cell in notebook.cells])
+    if cells[0] != cells[1]:
+        yield f"differs from its source; {_REMEDY}"
 
 
 def _order(notebook: Any) -> Iterator[str]:
@@ -194,7 +174,7 @@ def _order(notebook: Any) -> Iterator[str]:
 
 
 def _cell_defects(cell: Any, root: Path) -> Iterator[str]:
-    for judge in _JUDGES:
+    for judge in (_too_long, _odd_tags, _claims, _errors, _pictures):
         yield from judge(cell)
     yield from leaks(cell, root)
 
@@ -243,23 +223,15 @@ def _pictures(cell: Any) -> Iterator[str]:
         if PLOTLY in data and not png_of(output):
             yield "a chart has no image"
         if PLOTLY in data and not text_of(data):
-            yield "a chart has no text twin"
-        if is_picture(output) and data.get("text/html") != as_html(output):
+            yield "a chart has no text"
+        described = has_own_html(output) or data.get("text/html") == as_html(output)
+        if is_picture(output) and not described:
             yield "a picture has no text/html output with its text"
         if bare:
-            yield f"an output's text is only {bare[0]}…); give it a text twin"
+            yield f"an output's text is only {bare[0]}…); give it a text that says what it shows"
         if WIDGET_VIEW in data:
             yield "stores a widget view"
             if bare or "text/plain" not in data or not {"image/svg+xml", "text/html"} & set(data):
-                yield "a widget view needs a picture (image/svg+xml) or a table (text/html), and a text twin"
+                yield "a widget view needs a picture (image/svg+xml) or a table (text/html), and a text"
         if any(_FETCHES.search(str(data.get(kind, ""))) for kind in ("text/html", "image/svg+xml")):
             yield "an output fetches from the network"
-
-
-_JUDGES: tuple[Callable[[Any], Iterator[str]], ...] = (
-    _too_long,
-    _odd_tags,
-    _claims,
-    _errors,
-    _pictures,
-)

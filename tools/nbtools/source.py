@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,13 +98,21 @@ def editions(source: Path) -> list[Edition]:
     original = jupytext.read(source, fmt="py:percent")
     for position, cell in enumerate(original.cells):
         _refuse_odd_cell(cell, f"{source.name}, cell {position}")
-    split = [_split(cell, f"{source.name}, cell {i}") for i, cell in enumerate(original.cells)]
     folder = source.parent.parent
     name = f"{source.stem}.ipynb"
-    reader = _notebook(original, [stub for stub, _ in split], source.stem)
+    reader = copy.deepcopy(original)
+    solved = copy.deepcopy(original)
+    for i, (stub, solution) in enumerate(zip(reader.cells, solved.cells, strict=True)):
+        if stub.cell_type == "code":
+            where = f"{source.name}, cell {i}"
+            stub.source, solution.source = split_solution(stub.source, where)
+        if CLAIMS in tags(solution):
+            solution.metadata["jupyter"] = {"source_hidden": True}
+    reader.cells = [cell for cell in reader.cells if CLAIMS not in tags(cell)]
+    reader = canonical(reader, source.stem)
+    solved = canonical(solved, source.stem)
     result = [Edition(folder / name, source, strict=False, notebook=reader)]
-    if any(stub != solved for stub, solved in split):
-        solved = _notebook(original, [text for _, text in split], source.stem)
+    if reader.cells != solved.cells:
         _deepen(solved, source.name)
         result.append(Edition(folder / "solutions" / name, source, strict=True, notebook=solved))
     return result
@@ -150,14 +158,8 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
 
 def links(markdown: str) -> list[str]:
     """Lists the link and image targets of a Markdown text, except those in code."""
-    found: list[str] = []
-
-    def note(target: str) -> str:
-        found.append(target)
-        return target
-
-    _each_link(markdown, note)
-    return found
+    matches = _CODE_OR_LINK.finditer(markdown)
+    return [match["target"] for match in matches if match["target"] is not None]
 
 
 def is_relative(target: str) -> bool:
@@ -168,22 +170,14 @@ def is_relative(target: str) -> bool:
 def one_folder_deeper(markdown: str) -> str:
     """Rewrites relative links so that they lead to the same files from the folder `solutions/`."""
 
-    def deepen(target: str) -> str:
-        if not is_relative(target):
-            return target
-        path, hash_, anchor = target.partition("#")
-        return posixpath.relpath(path, "solutions") + hash_ + anchor
-
-    return _each_link(markdown, deepen)
-
-
-def _each_link(markdown: str, change: Callable[[str], str]) -> str:
-    def replace(match: re.Match[str]) -> str:
-        if match["target"] is None:
+    def deepen(match: re.Match[str]) -> str:
+        target = match["target"]
+        if target is None or not is_relative(target):
             return match[0]
-        return match["open"] + change(match["target"])
+        path, hash_, anchor = target.partition("#")
+        return match["open"] + posixpath.relpath(path, "solutions") + hash_ + anchor
 
-    return _CODE_OR_LINK.sub(replace, markdown)
+    return _CODE_OR_LINK.sub(deepen, markdown)
 
 
 def _refuse_odd_cell(cell: Any, where: str) -> None:
@@ -191,24 +185,6 @@ def _refuse_odd_cell(cell: Any, where: str) -> None:
         raise SourceError(f"{where}: a {cell.cell_type} cell is not allowed")
     if odd := set(cell.metadata) - CELL_OPTIONS - _JUPYTEXTS_OWN:
         raise SourceError(f"{where}: unknown cell option {', '.join(sorted(odd))}")
-
-
-def _split(cell: Any, where: str) -> tuple[str | None, str]:
-    """Returns a cell's text in the reader's notebook (None if it has no such cell) and in the solutions notebook."""
-    if cell.cell_type != "code":
-        return cell.source, cell.source
-    stub, solved = split_solution(cell.source, where)
-    return (None if CLAIMS in tags(cell) else stub), solved
-
-
-def _notebook(original: Any, texts: Sequence[str | None], stem: str) -> Any:
-    notebook = copy.deepcopy(original)
-    for cell, text in zip(notebook.cells, texts, strict=True):
-        cell.source = text
-        if CLAIMS in tags(cell):
-            cell.metadata["jupyter"] = {"source_hidden": True}
-    notebook.cells = [cell for cell in notebook.cells if cell.source is not None]
-    return canonical(notebook, stem)
 
 
 def _deepen(notebook: Any, name: str) -> None:

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import (
 from torch.utils.data import DataLoader
 
 import packviz as pv
-from packviz.check.museum import EXHIBITS
+from packviz.check.museum import ENTRIES
 
 BRACKETS = {"(": ")", "[": "]"}
 
@@ -159,7 +159,7 @@ def test_findings_have_the_rows_that_they_name():
     assert one.where.endswith(" and 32 more")
 
 
-@pytest.mark.parametrize("one", EXHIBITS, ids=[one.name for one in EXHIBITS])
+@pytest.mark.parametrize("one", ENTRIES, ids=[one.name for one in ENTRIES])
 def test_the_fixes_of_explained_errors(one):
     assert "…" not in one.fix
     x, lengths = batch().transpose(0, 1), [5, 3, 2]
@@ -189,6 +189,7 @@ def test_the_fixes_of_explained_errors(one):
         "b": 0,
     }
     own["full"] = torch.tensor(lengths) > 0
+    own["mask"] = pv.real_mask(lengths)
     own |= {
         "packed_output": packed,
         "lstm": nn.LSTM(2, 2),

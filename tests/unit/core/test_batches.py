@@ -1,4 +1,5 @@
-"""Tests of batches and shares: each sequence is in one, similar lengths meet, and a plain loop counts the same."""
+"""Tests of batches and shares: each sequence is in one, similar lengths meet, and a plain loop
+counts the same."""
 
 import numpy as np
 import pytest
@@ -27,12 +28,12 @@ seeds = st.integers(0, 5)
 
 @given(lengths, st.integers(1, 20), st.sampled_from(ORDERS), st.integers(1, 5), seeds)
 def test_every_sequence_is_in_one_batch(n, batch_size, order, window, seed):
-    found = buckets.batches(n, batch_size, order, window=window, seed=seed)
-    assert sorted(np.concatenate(found).tolist()) == list(range(len(n)))
-    assert sorted(map(len, found), reverse=True)[:-1] == [batch_size] * (len(found) - 1)
-    assert len(found) == -(-len(n) // batch_size)
+    groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(len(n)))
+    assert sorted(map(len, groups), reverse=True)[:-1] == [batch_size] * (len(groups) - 1)
+    assert len(groups) == -(-len(n) // batch_size)
     again = buckets.batches(torch.tensor(n), batch_size, order, window=window, seed=seed)
-    assert [b.tolist() for b in again] == [b.tolist() for b in found]
+    assert [b.tolist() for b in again] == [b.tolist() for b in groups]
 
 
 @given(lengths, st.integers(1, 20), seeds)
@@ -49,8 +50,8 @@ def test_the_orders(n, batch_size, seed):
 @given(lengths, st.integers(1, 20), seeds)
 def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
     """The batches of a window follow each other in length. Here one window contains all batches."""
-    found = buckets.batches(n, batch_size, BUCKETED, seed=seed)
-    ranked = sorted(([n[i] for i in batch] for batch in found), reverse=True)
+    groups = buckets.batches(n, batch_size, BUCKETED, seed=seed)
+    ranked = sorted(([n[i] for i in batch] for batch in groups), reverse=True)
     assert [length for batch in ranked for length in batch] == sorted(n, reverse=True)
     load, best = (
         Load.of(n, buckets.batches(n, batch_size, order, seed=seed)) for order in (BUCKETED, SORTED)
@@ -100,51 +101,30 @@ def test_counts(n, batch_size, workers, strategy, seed):
     assert buckets.idle(tokens) == pytest.approx(waiting / spent)
 
 
-def test_a_snake_is_fairer_than_blocks():
-    n = np.random.default_rng(0).integers(1, 100, 64)
-    blocks, strided, snake = (
-        buckets.idle(buckets.tokens(n, [np.arange(64)], 2, strategy)) for strategy in SPLITS
-    )
-    assert snake < strided < blocks
+WRONG = {
+    r"batch_size is 0; give a whole number of at least 1": lambda: buckets.batches([1], 0),
+    r"window is 1.5; give": lambda: buckets.batches([1], 2, BUCKETED, window=1.5),
+    r"seed is -1; give a whole number": lambda: buckets.batches([1], 2, seed=-1),
+    r"^lengths\[0\] is -1": lambda: buckets.batches([-1], 2),
+    r"order is 'random'; choose one of 'as they": lambda: buckets.batches([1], 1, "random"),
+    r"workers is 0": lambda: buckets.split([1], 0),
+    r"strategy is 'zigzag'; choose one of 'cont": lambda: buckets.split([1], 1, "zigzag"),
+    r"workers is 2.0": lambda: buckets.tokens([1], [np.array([0])], 2.0),
+    r"^lengths\[1\] is 9, but row_size is 8; inc": lambda: buckets.fill([5, 9, 3], 8),
+    r"^lengths\[1\] is 0": lambda: buckets.fill([3, 0, 2], 8),
+    r"^row_size is 0": lambda: buckets.fill([5], 0),
+    r"^strategy is 'best'": lambda: buckets.fill([5], 8, "best"),
+}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: buckets.batches([1], 0, BUCKETED),
-            "batch_size is 0; give a whole number of at least 1",
-        ),
-        (lambda: buckets.batches([1], 2, BUCKETED, window=1.5), "window is 1.5; give"),
-        (lambda: buckets.batches([1], 2, seed=-1), "seed is -1; give a whole number of at least 0"),
-        (lambda: buckets.batches([-1], 2), r"lengths\[0\] is -1"),
-        (
-            lambda: buckets.batches([1], 1, "random"),
-            "order is 'random'; choose one of 'as they come', 'shuffled'",
-        ),
-        (lambda: buckets.split([1], 0), "workers is 0"),
-        (
-            lambda: buckets.split([1], 1, "zigzag"),
-            "strategy is 'zigzag'; choose one of 'contiguous', 'strided'",
-        ),
-        (lambda: buckets.tokens([1], [np.array([0])], 2.0), "workers is 2.0"),
-        (
-            lambda: buckets.fill([5, 9, 3], 8),
-            r"^lengths\[1\] is 9, but row_size is 8; increase row_size, or cut the",
-        ),
-        (lambda: buckets.fill([5, -1], 8), r"^lengths\[1\] is -1"),
-        (lambda: buckets.fill([3, 0, 2], 8), r"^lengths\[1\] is 0"),
-        (lambda: buckets.fill([5], 0), "^row_size is 0"),
-        (lambda: buckets.fill([5], 8, "best"), "^strategy is 'best'"),
-    ],
-)
-def test_bad_input(call, message):
+@pytest.mark.parametrize("message", WRONG)
+def test_bad_input(message):
     with pytest.raises(ValueError, match=message):
-        call()
+        WRONG[message]()
 
 
 def fewest(lengths, row_size, rows=()):
-    """Returns the smallest number of rows for these sequences, found by trying everything."""
+    """Returns the smallest number of rows for these sequences, groups by trying everything."""
     if not lengths:
         return len(rows)
     first, rest = lengths[0], lengths[1:]
@@ -177,7 +157,7 @@ def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, strategy):
         )
         left = [row_size] * len(n)
         for b in order:
-            first = next(r for r, some in enumerate(left) if some >= n[b])
+            first = next(r for r, steps in enumerate(left) if steps >= n[b])
             assert b in rows[first]
             left[first] -= n[b]
 

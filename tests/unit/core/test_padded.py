@@ -35,14 +35,14 @@ def test_how_it_is_read():
 
 
 @pytest.mark.parametrize(
-    ("count", "batch_first", "said"),
+    ("count", "batch_first", "message"),
     [
-        (1, False, "lengths has 1 entry, but x of shape (5, 3, 7), read as (T, B, I), has B = 3"),
-        (5, False, "lengths has 5 entries, but x of shape (5, 3, 7), read as (T, B, I), has B = 3; did you mean"
-         " batch_first=True?"),
+        (1, False, "lengths has 1 entry, but {}, has B = 3"),
+        (5, False, "lengths has 5 entries, but {}, has B = 3; did you mean batch_first=True?"),
     ],
-)  # fmt: skip
-def test_the_complaint(count, batch_first, said):
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+)
+def test_a_wrong_number_of_lengths(count, batch_first, message):
+    described = "x of shape (5, 3, 7), read as (T, B, I)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(described))}$"):
         Padded.fitting(count, (5, 3, 7), batch_first, features=", I")
     assert Padded.fitting(3, (5, 3, 7), False) == (3, 5, False)

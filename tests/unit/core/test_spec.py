@@ -7,7 +7,7 @@ from hypothesis import given
 from specs import module, specs
 from torch import nn
 
-from packviz.core.spec import Spec
+from packviz.core.spec import GATES, UPDATES, Spec
 
 
 @given(specs())
@@ -55,3 +55,13 @@ def test_sizes_are_those_of_the_weights(spec):
     )
     assert spec.gates == rnn.weight_ih_l0.shape[0]
     assert Spec.of(nn.RNN(2, 4, nonlinearity="relu")) == Spec("RNN", 2, 4)
+
+
+CELLS = {"LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "RNN": nn.RNNCell}
+
+
+def test_each_kind_of_rnn_has_the_gates_of_its_cell():
+    """A new kind of RNN needs a cell to be compared with, and the FLOPs of its update."""
+    assert {*GATES} == {*UPDATES} == {*CELLS}
+    for mode, cell in CELLS.items():
+        assert len(cell(2, 5).weight_ih) == 5 * GATES[mode]

@@ -1,15 +1,29 @@
-"""The words that error messages share."""
+"""Tests of the words that error messages share."""
 
 import numpy as np
 import pytest
 from torch import nn
 
-from packviz.core.validation import kind_of
+from packviz.core.validation import kind_of, one_of
 
-VALUES = {"an ndarray": np.zeros(1), "an int": 3, "a list": [], "a NoneType": None, "an LSTM": nn.LSTM(1, 1),
-          "an RNN": nn.RNN(1, 1), "a GRU": nn.GRU(1, 1), "an Embedding": nn.Embedding(1, 1)}  # fmt: skip
+KINDS = [
+    "an ndarray",
+    "an int",
+    "a list",
+    "a NoneType",
+    "an LSTM",
+    "an RNN",
+    "a GRU",
+    "an Embedding",
+]
+VALUES = [np.zeros(1), 3, [], None, nn.LSTM(1, 1), nn.RNN(1, 1), nn.GRU(1, 1), nn.Embedding(1, 1)]
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_the_article_of_a_type(kind):
-    assert kind_of(VALUES[kind]) == kind
+def test_the_article_of_a_type():
+    assert [kind_of(value) for value in VALUES] == KINDS
+
+
+def test_a_choice():
+    assert one_of("side", "left", ("left", "right")) == "left"
+    with pytest.raises(ValueError, match=r"^side is 'top'; choose one of 'left', 'right'$"):
+        one_of("side", "top", ("left", "right"))

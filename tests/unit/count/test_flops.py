@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from packviz.core.layout import Layout
-from packviz.core.spec import Spec
+from packviz.core.spec import GATES, Spec
 from packviz.count.flops import flops
 from packviz.draw import bars, palette
 
@@ -93,6 +93,48 @@ def test_elementwise_is_what_aten_does(spec, layout):
     padded, packed = runs(spec, layout)
     assert count.elementwise.padded == counted(padded, ElementCounter())
     assert count.elementwise.packed == counted(packed, ElementCounter())
+
+
+# One time step of each kind of RNN, in plain torch. `product` multiplies by a new weight and adds a
+# new bias. A new kind in `GATES` needs a function here.
+
+
+def rnn_step(x, h, c, product):
+    return torch.tanh(product(x) + product(h)), c
+
+
+def gru_step(x, h, c, product):
+    r = torch.sigmoid(product(x) + product(h))
+    z = torch.sigmoid(product(x) + product(h))
+    n = torch.tanh(product(x) + r * product(h))
+    return n + z * (h - n), c
+
+
+def lstm_step(x, h, c, product):
+    i, f, o = (torch.sigmoid(product(x) + product(h)) for _ in range(3))
+    c = f * c + i * torch.tanh(product(x) + product(h))
+    return o * torch.tanh(c), c
+
+
+STEPS = {"RNN": rnn_step, "GRU": gru_step, "LSTM": lstm_step}
+
+
+@pytest.mark.parametrize("kind", GATES)
+@given(layouts, st.integers(1, 4), st.integers(1, 5))
+def test_every_kind_is_counted_as_its_steps_in_plain_torch(kind, layout, inputs, hidden):
+    def product(rows):
+        return rows @ torch.randn(rows.shape[1], hidden) + torch.randn(hidden)
+
+    def run(sizes):
+        for size in sizes:
+            x, h, c = torch.randn(size, inputs), torch.randn(size, hidden), torch.randn(size, hidden)
+            STEPS[kind](x, h, c, product)
+
+    count, padded = flops(Spec(kind, inputs, hidden), layout), [layout.batch_size] * layout.max_len
+    assert count.padded == counted(lambda: run(padded))
+    assert count.packed == counted(lambda: run(layout.batch_sizes))
+    assert count.elementwise.padded == counted(lambda: run(padded), ElementCounter())
+    assert count.elementwise.packed == counted(lambda: run(layout.batch_sizes), ElementCounter())
 
 
 def test_the_fused_kernel_hides_its_products():

@@ -61,9 +61,7 @@ def test_pad(layout, f):
 def test_pack(layout, f):
     pack = profile.count(layout, f).pack
     steps, n = layout.batch_sizes.size, layout.n_real
-    assert (
-        1 <= pack.forward.kernels <= distinct(layout) + 1
-    )  # cat, and a copy for each slice that is not contiguous
+    assert pack.forward.kernels == 1  # its parts cannot be seen
     assert pack.forward.bytes == 4 * f * n + 8 * steps  # and batch_sizes
     assert (pack.nodes, pack.formula) == (2, "PackPaddedSequenceBackward")
     assert pack.backward.kernels == steps + 1  # zeros, then a copy for each time step
@@ -170,7 +168,7 @@ def test_the_rnn_is_left_alone(packed, batch_first):
 
 
 def counted(call, x):
-    return [operator for operator, _ in observe(lambda counting: call(x), CPU)[1]]
+    return list(observe(lambda: call(x), CPU)[1])
 
 
 X = torch.zeros(4, 6)
@@ -222,7 +220,7 @@ def test_results_are_what_they_are_without_counting():
         return output, n, gradient
 
     plain = run()
-    under, _, kernels = observe(lambda counting: run(), CPU)
+    under, _, kernels = observe(run, CPU)
     assert all(torch.equal(a, b) for a, b in zip(plain, under, strict=True))
     assert kernels > 10
 
@@ -242,22 +240,6 @@ def test_kernels_are_those_that_the_profiler_sees(layout):
         output.backward(gradient)
     pad = profile.count(order, 2).pad
     same(pad.backward.kernels, sum(event.name in fills for event in seen.events()), pad)
-
-
-# Nodes.
-
-
-@given(layouts)
-def test_steps_are_the_graph(layout):
-    counts = profile.count(layout, 2, device="meta")
-    for one in (counts.pack, counts.pad):
-        by_node = sorted(done for step in one.steps for done in step.operators)
-        assert by_node == sorted(
-            (o.name, o.bytes) for o in one.backward.operators
-        )  # nothing is left over
-        assert [step.name for step in one.steps].count("AccumulateGrad") == 1
-        reached = {0} | {i for step in one.steps for i in step.next if i is not None}
-        assert reached == set(range(one.nodes))
 
 
 # A torch with a derivative of its own.
@@ -320,8 +302,8 @@ def test_what_cannot_be_counted():
 def test_cuda_counts_the_same():
     here, there = (profile.count([5, 4, 2, 2], 8, device=device) for device in ("cpu", "cuda"))
     for one, other in ((here.pack, there.pack), (here.pad, there.pad)):
-        assert [s.name for s in one.steps] == [s.name for s in other.steps]
+        assert one.recorded == other.recorded
         assert one.backward.bytes == other.backward.bytes
         assert other.backward.kernels >= len(other.backward.operators)
     run = profile.count_rnn(nn.GRU(3, 4, device="cuda"), [5, 4, 2])
-    assert "CudnnRnnBackward" in [step.name for step in run.steps]
+    assert "CudnnRnnBackward" in run.recorded

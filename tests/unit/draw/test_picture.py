@@ -1,10 +1,9 @@
 """`show`: whatever describes a batch, it draws that batch, or says why not."""
 
 import re
-import sys
-from types import SimpleNamespace
+from base64 import b64decode
+from html import escape
 
-import ipywidgets
 import numpy as np
 import pytest
 import torch
@@ -14,11 +13,11 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence
 
 import packviz as pv
-from packviz.draw import layouts, text
+from packviz.draw import batch_picture, text
 from packviz.draw.picture import Picture, show
 
 LENGTHS = [3, 1, 2]
-SAID = text.describe(pv.Layout(LENGTHS))
+WORDS = text.describe(pv.Layout(LENGTHS))
 
 
 def grid(picture):
@@ -33,7 +32,7 @@ def grid(picture):
 def test_lengths_in_any_form(form):
     picture = show(form(LENGTHS))
     assert picture.layout == pv.Layout(LENGTHS)
-    assert picture.to_text() == SAID
+    assert picture.to_text() == WORDS
 
 
 def test_a_layout_keeps_its_width_and_order():
@@ -105,7 +104,7 @@ def test_cells_that_hold_vectors_keep_their_letters():
         show(x.to("meta"), LENGTHS, batch_first=False),
         show([row.to("meta") for row in rows]),
     ):
-        assert picture.to_text().endswith(SAID)
+        assert picture.to_text().endswith(WORDS)
 
 
 def jagged(rows, **options):
@@ -194,13 +193,13 @@ def test_numbers_as_text_are_neither_lengths_nor_sequences(words):
 
 def test_forms_of_a_picture():
     picture = show(LENGTHS)
-    assert repr(picture) == str(picture) == picture.to_text() == SAID
+    assert repr(picture) == str(picture) == picture.to_text() == WORDS
     for theme in ("light", "dark", "live"):
-        assert picture.to_svg(theme) == layouts.draw(picture.layout, theme=theme).svg()
+        assert picture.to_svg(theme) == batch_picture.draw(batch_picture.Shown(picture.layout), theme).svg()
     assert picture.to_svg() == picture.to_svg("light")
     with pytest.raises(ValueError, match="theme is 'sepia'"):
         picture.to_svg("sepia")
-    assert Picture(picture.layout, caption="Mine.").to_text() == f"Mine.\n{SAID}"
+    assert Picture(picture.layout, caption="Mine.").to_text() == f"Mine.\n{WORDS}"
 
 
 def test_rows_have_the_names_they_are_given():
@@ -278,22 +277,17 @@ def test_a_part_alone_has_nothing_to_hang_together_with(option):
         show(LENGTHS, part="left")
 
 
-def in_a_notebook(monkeypatch, kernel):
-    shell = SimpleNamespace(kernel=kernel) if kernel else None
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-
-
-def test_in_a_notebook_it_is_live_as_well(monkeypatch):
-    in_a_notebook(monkeypatch, kernel=object())
-    html, made = ipywidgets.HTML, []
-    monkeypatch.setattr(ipywidgets, "HTML", lambda value: made.append(value) or html(value))
+def test_in_a_notebook_it_is_an_image_that_follows_the_theme():
     picture = show(LENGTHS)
     bundle = picture._repr_mimebundle_()
-    assert made == [picture.to_svg("live")]
-    assert set(bundle) == {
-        "text/plain",
-        "image/svg+xml",
-        "application/vnd.jupyter.widget-view+json",
-    }
-    assert bundle["text/plain"] == SAID
-    assert "var(" not in bundle["image/svg+xml"]
+    assert bundle["text/plain"] == WORDS
+    assert bundle["image/svg+xml"] == picture.to_svg()
+    html = bundle["text/html"]
+    assert f'alt="{escape(WORDS.partition(chr(10) * 2)[0])}"' in html
+    dark, light = re.findall('svg\\+xml;base64,([^"]+)', html)
+    assert b64decode(light).decode() == picture.to_svg("light")
+    assert b64decode(dark).decode() == picture.to_svg("dark")
+    (name,) = re.findall('<img class="([^"]+)"', html)
+    assert html.count(f".{name}{{") == 1
+    assert html.count(f".{name},") == 1
+    assert name not in show([2, 2])._repr_mimebundle_()["text/html"]

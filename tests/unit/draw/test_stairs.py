@@ -103,14 +103,10 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
         assert near(box.height, height)
         reach[r] = max(reach.get(r, 0), box.right)
     assert all(near(reach[r], x + stairs.layout.lengths[b] * width) for r, b in enumerate(order))
-    accent = [b for b in drawing.boxes if b.stroke == LIGHT.accent]
-    if accent:
-        assert [(b.x, b.right, b.bottom) for b in accent] == [
-            (b.x, b.right, b.bottom) for b in hatched
-        ]
-    else:  # too narrow: one outline around all
-        assert f'stroke="{LIGHT.accent}"' in stairs.to_svg()
-        assert drawing.width / stairs.calls < 12
+    outlines = [box for box in drawing.boxes if box.stroke == LIGHT.accent]
+    places = [(box.x, box.right, box.bottom) for box in hatched]
+    assert [(box.x, box.right, box.bottom) for box in outlines] in (places, [])
+    assert outlines or max(stairs.cuts) * width / stairs.calls < 6
 
 
 @given(staircases(), st.sampled_from(["light", "dark", "live"]))
@@ -138,10 +134,8 @@ def trade_offs(draw):
     wasted = sorted(
         draw(st.lists(st.integers(0, 10**7), min_size=size, max_size=size)), reverse=True
     )
-    seconds = draw(st.lists(st.floats(1e-6, 1e2), min_size=size, max_size=size))
-    at = draw(st.sampled_from(calls))
-    measured = dict.fromkeys(draw(st.sets(st.sampled_from(calls))), (1.0, 0.9, 1.3))
-    return TradeOff(calls, wasted, seconds, at, measured)
+    costs = draw(st.lists(st.floats(1e-6, 1e2), min_size=size, max_size=size))
+    return TradeOff(calls, wasted, costs, draw(st.sampled_from(calls)))
 
 
 def curves(drawing):
@@ -161,7 +155,7 @@ def curves(drawing):
 
 @given(trade_offs())
 @example(TradeOff([1], [0], [1e-3], 1))
-@example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2, {1: (1.0, 1.0, 1.0), 2: (3.0, 2.0, 4.0)}))
+@example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2))
 def test_curves_and_cursor(it):
     drawing = ParsedSvg(it.to_svg())
     time, wasted = curves(drawing)
@@ -180,6 +174,5 @@ def test_curves_and_cursor(it):
     for points in (time, wasted):
         x, y = (f"{value:.2f}".rstrip("0").rstrip(".") for value in points[at])
         assert f"L{x} {y}" in cursor or f"M{x} {y}" in cursor
-    assert f"time relative to one rectangle: {it.ratios[at]:.2f}" in said
-    assert ("measured here" in said) == bool(it.measured)
+    assert f"cost relative to one rectangle: {it.ratios[at]:.2f}" in said
     assert not drawing.outside()

@@ -30,7 +30,7 @@ def test_all_but_the_padded_ones_compute_the_same():
     )
     real = torch.arange(4) < inputs[3][:, None]
     outputs, gradients = {}, {}
-    for name, (model, _) in models(2, 3).items():
+    for name, model in models(2, 3).items():
         outputs[name] = model(*inputs)[real]
         gradients[name] = torch.autograd.grad(outputs[name].sum(), model.parameters())
     for name in NAMES[3:]:
@@ -40,7 +40,7 @@ def test_all_but_the_padded_ones_compute_the_same():
     assert not torch.allclose(outputs["padded"], outputs["packed"], atol=1e-3)
     full = (torch.full((3,), 6), torch.full((3,), 4))
     padded, packed = (
-        models(2, 3)[name][0](inputs[0], full[0], inputs[2], full[1])
+        models(2, 3)[name](inputs[0], full[0], inputs[2], full[1])
         for name in ("padded", "compiled, Ragged")
     )
     assert torch.allclose(padded, packed, atol=1e-6)

@@ -8,17 +8,17 @@ from habits import habit_of
 from torch.onnx._internal.exporter._errors import TorchExportError
 
 from packviz import cli
-from packviz.check import networks
+from packviz.check import models
 from packviz.check.captures import first_line
-from packviz.studies import compilers as relatives
-from packviz.studies.compilers import ERROR, RIGHT, WRONG, CompilerPoint, _Cell, _Relatives
+from packviz.studies import compilers
+from packviz.studies.compilers import ERROR, RIGHT, WRONG, CompilerPoint, Outcome, Outcomes
 
-NAMES = tuple(networks.TAGGERS)
+NAMES = tuple(models.TAGGERS)
 
 
 def survey(names):
-    return relatives.survey(
-        [CompilerPoint(name, way) for name in names for way in relatives.COMPILERS]
+    return compilers.survey(
+        [CompilerPoint(name, way) for name in names for way in compilers.COMPILERS]
     )
 
 
@@ -28,10 +28,10 @@ def table(request):
     return survey(request.param)
 
 
-@habit_of(relatives.WRITTEN_FOR)
-@pytest.mark.parametrize("way", relatives.COMPILERS)
+@habit_of(compilers.WRITTEN_FOR)
+@pytest.mark.parametrize("way", compilers.COMPILERS)
 def test_every_compiler_does_what_was_recorded(table, way):
-    known = relatives.recorded()
+    known = compilers.recorded()
     assert list(known.cells) == list(NAMES)
     for name in table.cells:
         found, expected = table.cells[name][way], known.cells[name][way]
@@ -41,7 +41,7 @@ def test_every_compiler_does_what_was_recorded(table, way):
 
 
 def test_errors_are_first_lines_without_paths():
-    for said in relatives.recorded().errors:
+    for said in compilers.recorded().errors:
         assert re.fullmatch(r"\w+: (?!\S*/\S*/).+", said)
         assert len(said) <= 150
     assert (
@@ -56,15 +56,15 @@ def test_errors_are_first_lines_without_paths():
 
 def fake():
     cells = {
-        "padded": dict.fromkeys(relatives.COMPILERS, _Cell(RIGHT))
-        | {"compile": _Cell(RIGHT, compiled=2)},
-        "<packed>": dict.fromkeys(relatives.COMPILERS, _Cell(ERROR, "E: one"))
-        | {"jit.trace": _Cell(WRONG)},
+        "padded": dict.fromkeys(compilers.COMPILERS, Outcome(RIGHT))
+        | {"compile": Outcome(RIGHT, compiled=2)},
+        "<packed>": dict.fromkeys(compilers.COMPILERS, Outcome(ERROR, "E: one"))
+        | {"jit.trace": Outcome(WRONG)},
     }
     values = {
         CompilerPoint(name, way): cell for name, row in cells.items() for way, cell in row.items()
     }
-    return _Relatives({"torch": "9.9+cpu"}, values)
+    return Outcomes({"torch": "9.9+cpu"}, values)
 
 
 def test_in_words():
@@ -87,10 +87,12 @@ def test_it_is_quiet_and_leaves_things_as_they_were(capfd):
 
 
 def test_the_text_is_about_the_torch_that_was_recorded():
-    assert not relatives.recorded().moved
+    assert not compilers.recorded().moved
     assert "trust the table" in fake().moved
-    values = {CompilerPoint("padded", "ONNX, new"): _Cell(ERROR, "not run: onnx is not installed")}
-    missing = _Relatives({"torch": f"{relatives.WRITTEN_FOR}.0"}, values)
+    values = {
+        CompilerPoint("padded", "ONNX, new"): Outcome(ERROR, "not run: onnx is not installed")
+    }
+    missing = Outcomes({"torch": f"{compilers.WRITTEN_FOR}.0"}, values)
     assert "Compilers whose package is not installed were not run." in missing.to_text()
 
 
@@ -106,7 +108,7 @@ def test_the_command(tmp_path, capsys):
     ]
     assert cli.main(command) == 0
     assert "✓ right" in capsys.readouterr().out
-    assert [*relatives.STUDY.load(tmp_path / "table.json").values] == [
+    assert [*compilers.STUDY.load(tmp_path / "table.json").values] == [
         CompilerPoint("padded", "jit.trace")
     ]
     assert cli.main([*command, "--rounds", "3"]) == 2

@@ -1,0 +1,610 @@
+"""Compares an RNN's results on a padded batch with those on a packed batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from packviz.core.has_text import HasText
+from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
+from packviz.core.validation import require_dense, require_values, share
+from packviz.draw import differences, text
+from packviz.draw.drawing import Drawing
+from packviz.draw.sheet import Sheet
+from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
+from packviz.ops.masks import lengths_tensor
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.agreement import of_states
+
+FloatArray = npt.NDArray[np.float64]
+
+LOSSES = {
+    "outputs": "the sum of the outputs at real steps, each times a fixed random weight",
+    "h_n": "the sum of h_n, each entry times a fixed random weight",
+}
+"""The losses whose gradients are compared, each with its definition."""
+
+DIRECTIONS = ("forward", "reverse")
+
+RESULTS = {
+    "outputs": "the outputs at real steps",
+    "outputs_forward": "the forward half of these outputs; with one direction, all of them",
+    "outputs_reverse": "the reverse half of these outputs",
+    "h_n": "the final hidden states of all layers and directions",
+    "c_n": "the final cell states of an LSTM",
+    "gradients": "the gradients of both losses, to x at real steps and to every trainable weight",
+    "gradients_outputs": "the gradients of the loss on the outputs",
+    "gradients_h_n": "the gradients of the loss on h_n",
+}
+"""The names that `StatesComparison.agrees` and `needs_packing` accept, each with its meaning."""
+
+
+class Run(NamedTuple):
+    """The results of an RNN, detached, in the shapes that the RNN returns.
+
+    The RNN has `L` layers, `D` directions and states of size `H`. `P` is its `proj_size`, or `H`
+    without a projection.
+
+    Attributes:
+        output: `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`; a packed output is padded with
+            zeros.
+        h_n: `(L·D, B, P)` the final hidden states.
+        c_n: `(L·D, B, H)` the final cell states; `None` unless the RNN is an LSTM.
+    """
+
+    output: Tensor
+    h_n: Tensor
+    c_n: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """The difference between a padded and a packed result.
+
+    A cell is one vector of features, or one weight tensor.
+
+    Attributes:
+        axis: the axis along which the sequences lie in the arrays below; `None` if there is no such
+            axis.
+        absolute: for each cell, the largest absolute difference in any feature. It is NaN if only
+            one of two compared values is NaN. Two NaN values agree.
+        differs: for each cell, true if `absolute` is greater than `tolerance · scale`, or NaN.
+        both_nan: for each cell, true if the two vectors have a NaN in the same place.
+        scale: `(B,)` the largest finite magnitude in each sequence of the packed result, or `()`
+            the largest in a weight tensor. Each sequence has a scale of its own, so that large
+            values in one sequence cannot hide an error in another.
+    """
+
+    axis: int | None
+    absolute: FloatArray
+    differs: BoolArray
+    both_nan: BoolArray
+    scale: FloatArray
+
+    def __getitem__(self, cells: Any) -> Difference:
+        """Returns a part of the cells."""
+        parts = (self.absolute[cells], self.differs[cells], self.both_nan[cells])
+        return Difference(self.axis, *parts, self.scale)
+
+
+class Agreement(HasText):
+    """A record of which `RESULTS` agree between the padded and the packed run, as in `agrees.h_n`.
+
+    An unknown name raises an error. So does a result that the comparison does not have, such as
+    `outputs_reverse` with one direction or `c_n` for a GRU, because neither True nor False would be
+    right.
+    """
+
+    def __init__(self, results: Mapping[str, bool]) -> None:
+        """Stores the answers."""
+        vars(self).update(results)
+
+    def __getattr__(self, name: str) -> bool:
+        if name not in RESULTS:
+            names = ", ".join(map(repr, RESULTS))
+            raise AttributeError(f"there is no result {name!r}; choose one of {names}")
+        raise AttributeError(
+            f"this comparison has no {name}; c_n needs an LSTM, a reverse half needs two"
+            " directions, and gradients need gradients=True"
+        )
+
+    def to_text(self) -> str:
+        """Returns a line for each result."""
+        rows = [[name, str(vars(self).get(name, "–"))] for name in RESULTS]
+        return "\n".join(text.table(rows, "<  <"))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of a comparison: how many cells of a result differ, and by how much.
+
+    Attributes:
+        name: the name of the result, or of its part, such as a half.
+        whole: the name of the result to which the part belongs.
+        results: the `RESULTS` to which the line belongs. A line about padding belongs to none,
+            because values in the padding are neither right nor wrong.
+        cells: the number of cells.
+        differing: the number of cells that differ.
+        both_nan: the number of cells in which both runs have a NaN in the same place.
+        worst: the largest absolute difference; may be NaN.
+        sequences: the names of the sequences that differ.
+        noun: the name of a cell.
+    """
+
+    name: str
+    whole: str
+    results: tuple[str, ...]
+    cells: int
+    differing: int
+    both_nan: int
+    worst: float
+    sequences: tuple[str, ...]
+    noun: str
+
+    @property
+    def agreement(self) -> str:
+        """The line without its name."""
+        if not self.cells:
+            return "nothing to compare"
+        of = text.count(self.cells, self.noun)
+        if not self.differing:
+            return f"agree (NaN in both at {self.both_nan:,} of {of})" if self.both_nan else "agree"
+        where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
+        worst = text.difference(self.worst)
+        return f"differ at {self.differing:,} of {of}{where}, by up to {worst}"
+
+
+def _line(
+    name: str,
+    difference: Difference,
+    results: tuple[str, ...] = (),
+    where: BoolArray | bool = True,
+    noun: str = "cell",
+    whole: str = "",
+) -> _Line:
+    """Counts the differences in the cells of `where`."""
+    mask = np.broadcast_to(where, difference.differs.shape)
+    differs = difference.differs & mask
+    rows: list[int] = []
+    if difference.axis is not None:
+        rows = np.unique(differs.nonzero()[difference.axis]).tolist()
+    return _Line(
+        name=name,
+        whole=whole or name,
+        results=results,
+        cells=int(mask.sum()),
+        differing=int(differs.sum()),
+        both_nan=int((difference.both_nan & mask).sum()),
+        worst=float(difference.absolute.max(where=mask, initial=0)),
+        sequences=tuple(map(sequence_name, rows)),
+        noun=noun,
+    )
+
+
+def _merged(lines: list[_Line], every: list[_Line]) -> str:
+    """Returns the names of lines, or of a result if all its parts are among them."""
+    split = {line.whole for line in every if line not in lines}
+    names = [line.name if line.whole in split else line.whole for line in lines]
+    return listed(list(dict.fromkeys(names)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StatesComparison(Drawing):
+    """A comparison of an RNN's results on a padded batch with those on the same batch, packed.
+
+    The RNN has `L` layers and `D` directions.
+
+    Attributes:
+        rnn: the module as text.
+        layout: the layout of the batch, with its lengths and `T`.
+        dtype: the dtype of the weights.
+        tolerance: two values agree if they differ by at most this share of the largest value of
+            their sequence or weight tensor.
+        padded: the results on the padded batch.
+        packed: the results on the packed batch; the output is padded with zeros.
+        outputs: `(B, T, D)` the difference in the last layer's outputs.
+        h_n: `(L, D, B)` the difference in the final hidden states.
+        c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
+        batch_first: whether the two outputs are batch first, as `x` was.
+        h_0: the initial hidden states, with the same shape as `padded.h_n`.
+        gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to
+            `"x"`, `(B, T)`, and to each trainable parameter, by name; empty if `compare` was called
+            with `gradients=False`.
+        notes: further remarks, such as a note that dropout was left out.
+    """
+
+    rnn: str
+    layout: Layout
+    dtype: str
+    tolerance: float
+    padded: Run
+    packed: Run
+    outputs: Difference
+    h_n: Difference
+    c_n: Difference | None
+    batch_first: bool
+    h_0: Tensor
+    gradients: Mapping[str, Mapping[str, Difference]]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def agrees(self) -> Agreement:
+        """A record of which results agree between the two runs, as in `comparison.agrees.h_n`."""
+        results = {name for line in self._lines for name in line.results}
+        wrong = {name for line in self._lines if line.differing for name in line.results}
+        return Agreement({name: name not in wrong for name in results})
+
+    def needs_packing(self, name: str) -> bool:
+        """Returns whether a result differs between the two runs, and so needs packing.
+
+        If both runs have NaN in the same places, this is no difference; `verdict` says so.
+
+        Args:
+            name: one of `RESULTS`.
+
+        Raises:
+            ValueError: there is no result with this name, or this comparison does not have it.
+        """
+        try:
+            return not getattr(self.agrees, str(name))
+        except AttributeError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def verdict(self) -> str:
+        """A summary of which results need packing on this batch, and which do not."""
+        lines = [line for line in self._lines if line.results and line.cells]
+        wrong = [line for line in lines if line.differing]
+        unclear = [line for line in lines if line.both_nan and not line.differing]
+        right = [line for line in lines if not line.both_nan and not line.differing]
+        parts = []
+        if unclear:
+            what = _merged(unclear, lines)
+            parts.append(f"Both runs have NaN in the same places of {what}, which shows nothing.")
+        if not self.layout.n_padding and not wrong:
+            parts.append("There is no padding, so padded and packed results agree.")
+            parts.append("Packing is not needed for correctness.")
+            return " ".join(parts)
+        if right:
+            parts.append(f"Packing is not needed for {_merged(right, lines)}.")
+        if wrong:
+            parts.append(f"The padded results are wrong for {_merged(wrong, lines)}.")
+        hit = list(dict.fromkeys(name for line in wrong for name in line.sequences))
+        if hit:
+            every = len(hit) == self.layout.batch_size
+            parts.append(f"This affects {'every sequence' if every else listed(hit, 6)}.")
+        poisoned = [line for line in wrong if math.isnan(line.worst)]
+        if poisoned:
+            every = len(poisoned) == len(wrong)
+            parts.append(f"NaN reaches {'all of these' if every else _merged(poisoned, lines)}.")
+        return " ".join(parts)
+
+    def to_text(self) -> str:
+        """Returns the verdict, the size of every difference and, for a small batch, every cell."""
+        sequences = text.count(self.layout.batch_size, "sequence")
+        steps = text.count(self.layout.max_len, "time step")
+        lines = [
+            f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}",
+            self.verdict,
+            "",
+            *text.table([[line.name, line.agreement] for line in self._lines], "  <  <"),
+            "",
+            f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
+            " their sequence.",
+        ]
+        lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
+        lines += self.notes
+        if text.is_few(self.layout):
+            for grid in self.panels():
+                lines += ["", *grid.to_text()]
+        return "\n".join(lines)
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws grids of the differences in the outputs, the states and the gradients to `x`."""
+        return differences.draw(self.panels(), self.verdict, theme)
+
+    @property
+    def _halves(self) -> dict[str, Difference]:
+        """The outputs of each direction, by its label, which is empty if there is only one."""
+        if self.outputs.absolute.shape[2] == 1:
+            return {"": self.outputs[..., 0]}
+        return {f", {name} half": self.outputs[..., d] for d, name in enumerate(DIRECTIONS)}
+
+    @property
+    def _states(self) -> dict[str, Difference]:
+        return {"h_n": self.h_n} if self.c_n is None else {"h_n": self.h_n, "c_n": self.c_n}
+
+    @cached_property
+    def _lines(self) -> list[_Line]:
+        """Every difference, separately for real steps and padding."""
+        mask = self.layout.mask
+        lines = []
+        name = "outputs at real steps"
+        for direction, (half, outputs) in zip(DIRECTIONS, self._halves.items(), strict=False):
+            results = ("outputs", f"outputs_{direction}")
+            lines.append(_line(name + half, outputs, results, mask, whole=name))
+        if self.layout.n_padding:
+            lines.append(_line("outputs at padding", self.outputs, where=~mask[..., None]))
+        for name, state in self._states.items():
+            lines.append(_line(name, state, (name,), noun="state"))
+        for loss, differences in self.gradients.items():
+            results = ("gradients", f"gradients_{loss}")
+            whole = f"gradients (loss on {loss})"
+            end = f", loss on {loss}"
+            to_x, *to_weights = differences.values()
+            lines.append(_line(f"gradient to x{end}", to_x, results, mask, whole=whole))
+            if self.layout.n_padding:
+                lines.append(_line(f"gradient to padding{end}", to_x, where=~mask))
+            if to_weights:
+                weights = _gathered(to_weights)
+                name = f"gradient to weights{end}"
+                lines.append(_line(name, weights, results, noun="tensor", whole=whole))
+        return lines
+
+    def panels(self) -> list[differences.Differences]:
+        """Returns grids of the outputs of each direction, the states and the gradients to `x`."""
+        rows = [sequence_name(b) for b in range(self.layout.batch_size)]
+        steps = [str(t) for t in range(self.layout.max_len)]
+        padding = ~self.layout.mask
+        outputs = {f"outputs{half}: |padded − packed|": d for half, d in self._halves.items()}
+        gradients = {f"gradient to x, loss on {k}": d["x"] for k, d in self.gradients.items()}
+        over_time = []
+        for title, d in (outputs | gradients).items():
+            over_time.append(
+                differences.Differences(title, rows, steps, d.absolute, d.differs, d.scale, padding)
+            )
+        arrows = ["→", "←"] if len(outputs) > 1 else [""]
+        columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
+        by_layer = []
+        for name, d in self._states.items():
+            values = d.absolute.reshape(len(columns), -1).T
+            differs = d.differs.reshape(len(columns), -1).T
+            by_layer.append(
+                differences.Differences(f"{name}, by layer", rows, columns, values, differs, d.scale)
+            )
+        return over_time[: len(outputs)] + by_layer + over_time[len(outputs) :]
+
+
+def compare(
+    rnn: nn.RNNBase,
+    x: Tensor,
+    lengths: Any,
+    hx: Any = None,
+    *,
+    batch_first: bool | None = None,
+    gradients: bool = True,
+    tolerance: float | None = None,
+) -> StatesComparison:
+    """Runs an RNN on a batch, padded and packed, and reports which results agree.
+
+    `compare` disables dropout, because it would draw different numbers in the two runs, so their
+    results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
+    module's mode, every `.grad` and torch's random state are as they were before.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
+            `proj_size`, dtype and device.
+        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of
+            each sequence; or a mask `(B, T)`, True at real cells.
+        hx: the initial state in the format the module expects. Defaults to zeros.
+        batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
+        gradients: whether to compare the gradients of two losses, too: a weighted sum of the
+            outputs at real steps, and one of `h_n` (see `LOSSES`).
+        tolerance: two values agree if they differ by at most this share of the largest value of
+            their sequence or weight tensor. Defaults to what `packviz.ops.agreement.of_states`
+            returns for the dtype and the device.
+
+    Returns:
+        A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
+        take the names in `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook
+        draws the comparison, and `print` writes it as text.
+
+    Raises:
+        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a dense tensor.
+        ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta
+            device; or a length is not valid.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> lstm = torch.nn.LSTM(3, 4, batch_first=True)
+        >>> comparison = pv.compare(lstm, torch.zeros(3, 5, 3), [5, 3, 2])
+        >>> comparison.agrees.outputs, comparison.agrees.h_n  # the padding changes h_n alone
+        (True, False)
+    """
+    require_rnn(rnn)
+    require_padded(x)
+    require_dense("x", x)
+    require_values("x", x)
+    first = bool(rnn.batch_first if batch_first is None else batch_first)
+    layout = _layout(rnn, x, lengths, first)
+    if hx is not None:
+        require_states(rnn, hx, x, layout.batch_size)
+    if tolerance is None:
+        tolerance = of_states(x.dtype, x.device.type)
+    tolerance = share("tolerance", tolerance)
+
+    runs = []
+    results = []
+    with _undisturbed(rnn, first, gradients):
+        if hx is not None:
+            hx = _copy(hx)
+        for pack in (False, True):
+            leaf = x.detach().clone().requires_grad_(gradients)
+            result = run(rnn, leaf, layout, hx, pack)
+            results.append(_gradients(rnn, leaf, layout, result) if gradients else {})
+            runs.append(Run._make(None if part is None else part.detach() for part in result))
+    padded, packed = runs
+    directions = 1 + rnn.bidirectional
+    shape = (rnn.num_layers, directions, layout.batch_size, -1)
+    h_n = _difference(2, tolerance, padded.h_n.reshape(shape), packed.h_n.reshape(shape))
+    c_n = None
+    if padded.c_n is not None and packed.c_n is not None:
+        c_n = _difference(2, tolerance, padded.c_n.reshape(shape), packed.c_n.reshape(shape))
+    outputs = (by_direction(result.output, first, directions) for result in runs)
+    differences: dict[str, dict[str, Difference]] = {}
+    for loss, to_padded in results[0].items():
+        differences[loss] = {}
+        for name, gradient in to_padded.items():
+            axis = 0 if name == "x" else None
+            other = results[1][loss][name]
+            differences[loss][name] = _difference(axis, tolerance, gradient, other)
+    h_0 = hx[0] if isinstance(hx, tuple) else hx
+    return StatesComparison(
+        rnn=str(rnn),
+        layout=layout,
+        dtype=str(x.dtype).removeprefix("torch."),
+        tolerance=tolerance,
+        padded=padded,
+        packed=packed,
+        outputs=_difference(0, tolerance, *outputs),
+        h_n=h_n,
+        c_n=c_n,
+        batch_first=first,
+        h_0=torch.zeros_like(padded.h_n) if h_0 is None else h_0,
+        gradients=differences,
+        notes=tuple(_notes(rnn, gradients)),
+    )
+
+
+def _layout(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
+    """Returns the layout of the batch, after checking that the arguments fit together."""
+    require_features(rnn, x.shape, batch_first)
+    if not x.numel():
+        raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
+    weight = next(rnn.parameters())
+    for kind in ("dtype", "device"):
+        ours = getattr(x, kind)
+        theirs = getattr(weight, kind)
+        if ours != theirs:
+            raise ValueError(
+                f"x has {kind} {ours}, but the module has {theirs}; call x.to({theirs!r})"
+            )
+    return require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), batch_first))
+
+
+def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
+    """Yields a remark for each part of the RNN that the comparison leaves out."""
+    if rnn.training and rnn.dropout and rnn.num_layers > 1:
+        why = "even with the same seed it draws different numbers for padded and packed data"
+        yield f"Dropout ({rnn.dropout:g}) was left out, as in eval mode, because {why}."
+    if gradients and not all(p.requires_grad for p in rnn.parameters()):
+        yield "Frozen parameters have no gradient and were not compared."
+
+
+def _copy(state: Any) -> Any:
+    """Returns a copy of an initial state, or of a pair of them."""
+    if isinstance(state, (tuple, list)):
+        return tuple(map(_copy, state))
+    return state.detach().clone()
+
+
+@contextmanager
+def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
+    """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
+    modes = [(module, module.training) for module in rnn.modules()]
+    dropout = rnn.dropout
+    own = rnn.batch_first
+    with torch.inference_mode(False), torch.set_grad_enabled(gradients):
+        try:
+            rnn.eval()
+            rnn.dropout = 0.0
+            rnn.batch_first = batch_first
+            # cuDNN's backward pass needs training mode; without dropout it equals eval mode.
+            rnn.training = gradients
+            yield
+        finally:
+            rnn.dropout = dropout
+            rnn.batch_first = own
+            for module, mode in modes:
+                module.training = mode
+
+
+def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
+    """Runs the RNN on the padded or the packed batch.
+
+    In both cases, the output is padded to `layout.max_len`.
+    """
+    if packed:
+        lengths = torch.tensor(layout.lengths)
+        batch = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
+        output, state = rnn(batch, hx)
+        output, _ = pad_packed_sequence(output, rnn.batch_first, total_length=layout.max_len)
+    else:
+        output, state = rnn(x, hx)
+    if isinstance(state, tuple):
+        return Run(output, *state)
+    return Run(output, state, None)
+
+
+def _gradients(
+    rnn: nn.RNNBase, x: Tensor, layout: Layout, result: Run
+) -> dict[str, dict[str, Tensor]]:
+    """Returns each loss's gradients: to `"x"`, `(B, T, I)`, and to each weight, flattened."""
+    weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
+    mask = torch.tensor(layout.mask, device=x.device)
+    if not rnn.batch_first:
+        mask = mask.T
+    # The outputs are indexed, not multiplied, because 0 · NaN is NaN.
+    values = {"outputs": result.output[mask], "h_n": result.h_n}
+    gradients = {}
+    for seed, loss in enumerate(LOSSES):
+        generator = torch.Generator().manual_seed(seed)
+        shape = values[loss].shape
+        factors = torch.randn(shape, generator=generator, dtype=torch.float64).to(values[loss])
+        total = (values[loss] * factors).sum()
+        to_x, *to_weights = torch.autograd.grad(
+            total, [x, *weights.values()], retain_graph=True, materialize_grads=True
+        )
+        gradients[loss] = {"x": to_x if rnn.batch_first else to_x.transpose(0, 1)}
+        for name, gradient in zip(weights, to_weights, strict=True):
+            gradients[loss][name] = gradient.flatten()
+    return gradients
+
+
+def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
+    """Compares two tensors cell by cell. The last dimension of each is that of the features."""
+    p = padded.detach().to("cpu", torch.float64).numpy()
+    q = packed.detach().to("cpu", torch.float64).numpy()
+    both_nan = np.isnan(p) & np.isnan(q)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.where((p == q) | both_nan, 0.0, np.abs(p - q))
+    absolute = gap.max(axis=-1)
+    size = np.where(np.isfinite(q), np.abs(q), 0.0).max(axis=-1)
+    others = tuple(i for i in range(size.ndim) if i != axis)
+    scale = size.max(axis=others, keepdims=True)
+    differs = ~(absolute <= tolerance * scale)  # negated, so that NaN counts as a difference
+    if axis is not None:
+        scale = scale.reshape(-1)
+    arrays = (absolute, differs, both_nan.any(axis=-1), scale)
+    return Difference(axis, *(frozen(np.asarray(array)) for array in arrays))
+
+
+def _gathered(weights: list[Difference]) -> Difference:
+    """Returns the differences of several weights as one, after each was judged by its own scale."""
+    names = ("absolute", "differs", "both_nan", "scale")
+    arrays = (np.array([getattr(weight, name) for weight in weights]) for name in names)
+    return Difference(None, *arrays)
+
+
+def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
+    """Returns an output as `(B, T, D, H)`."""
+    if not batch_first:
+        output = output.transpose(0, 1)
+    return output.reshape(*output.shape[:2], directions, -1)
+
+
+def listed(words: Sequence[str], limit: int = 100) -> str:
+    """Joins words into a list for a sentence. Words beyond the first `limit` are only counted."""
+    if len(words) > limit:
+        words = [*words[:limit], f"{len(words) - limit} more"]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

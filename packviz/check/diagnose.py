@@ -1,0 +1,392 @@
+"""Finds mistakes in lengths and data, including those that torch does not report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from packviz.check.evidence import SWAPPED, Batch, about, judge, turned, undecided
+from packviz.check.findings import Finding, Findings
+from packviz.core.layout import BoolArray, Layout, sequence_name
+from packviz.draw.text import count, numbers
+
+
+def diagnose(
+    x: Tensor,
+    lengths: object,
+    batch_first: bool | None = None,
+    packed: PackedSequence | None = None,
+    *,
+    last: Tensor | None = None,
+    hx: object = None,
+) -> Findings:
+    """Finds mistakes in packing, whether torch rejects them or silently accepts them.
+
+    `diagnose` recognises padding by its value. It assumes that, apart from rounding, all cells of
+    the padding contain the same vector, of zeros or of other values. If the data contradict the
+    lengths, `diagnose` computes how likely this is to happen by chance, and the finding says how
+    certain the mistake is. Three sequences are usually enough to detect a mistake if the padding's
+    value never occurs in the data. A mistake that is almost certain is reported as an error. In a
+    checkout, `python -m pytest -s tests/unit/check/test_evidence.py` computes, for every kind of
+    data in the tests, how many correct batches
+    cause a false alarm, and how many mistakes are found.
+
+    Some data look the same with and without a mistake:
+
+    * If the lengths leave out the same number of steps of every sequence, such as the last word of
+      captions, or if they cut all long sequences at the same length, the result is undecided.
+    * If sequences end in the padding's value, this may be silence in a recording, so the finding is
+      an `"info"`. It is usually a `"warning"` if `x` contains only integers of at least 0, because
+      these are taken for token ids, which contain no silence.
+    * If all lengths are equal, but most sequences end in the same repeated value, and this value
+      fills more than half of at least one sequence, the finding is a `"warning"`, and never an
+      `"error"`. If the lengths are also all `T`, the result is undecided after such a warning.
+    * If every sequence may end in the same number of end marks, the finding is an `"info"`.
+    * If all lengths are `T`, padding that is not constant cannot be found.
+
+    If the padding is not constant, as after a convolution, an RNN, or dropout on an embedding,
+    nothing shows where the sequences end. `diagnose` then warns that the result is undecided, and
+    suggests an earlier tensor to pass. If there is no padding, or if the lengths fit `x` both batch
+    first and time first, an `"info"` says so.
+
+    Every call of `diagnose` waits for the device a few times, so use it on a few batches rather
+    than in a training loop.
+
+    Args:
+        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`, the batch that was or will be packed, of
+            any dtype and on any device.
+        lengths: `(B,)` the lengths that were or will be passed to `pack_padded_sequence`, as a
+            list, an array or a tensor; or a mask `(B, T)`, True at real cells.
+        batch_first: whether the batch is the first dimension of `x`, as in `pack_padded_sequence`.
+            Defaults to False, with a warning if `B` equals `T`.
+        packed: the `PackedSequence` that was made from `x` and `lengths`, or the packed output of
+            an RNN that read it. `diagnose` checks whether unpacking restores the order of
+            `lengths`.
+        last: `(B, …)` the cells that were taken from `x` as the last steps of the sequences, such
+            as `x[:, -1]`.
+        hx: the initial state that the RNN receives along with the packed batch: a tensor whose
+            second dimension is the batch, such as `(L·D, B, H)`, or a pair of such tensors.
+
+    Returns:
+        The findings, most serious first. An `"error"` means that torch will reject the batch, or
+        that the result is wrong or very probably wrong. A `"warning"` means that something is
+        probably wrong, or undecided. An `"info"` reports something worth knowing. The result's `ok`
+        is True if there is no error and nothing is undecided, and its `clean` is True if there is
+        no finding at all.
+
+    Raises:
+        TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
+        ValueError: `x` lacks a time or a batch dimension, `lengths` is not a flat list of numbers,
+            or the shape of `last` or `hx` is not valid.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> x = torch.zeros(3, 5, 2)
+        >>> x[0], x[1, :3], x[2, :2] = 1, 1, 1
+        >>> findings = pv.diagnose(x, [5, 2, 2], batch_first=True)  # b has 3 steps, not 2
+        >>> findings.ok, findings[0].indices
+        (True, (1,))
+    """
+    batch = Batch(x, lengths, batch_first)
+    findings = [*_lengths_alone(batch, lengths)]
+    if batch.readable:
+        findings += _counts(batch)
+        if batch.fits:
+            findings += _data(batch, x)
+            findings += _width(batch)
+            if packed is not None:
+                findings += _order(batch, packed)
+            if last is not None:
+                findings += _last(batch, last)
+    if hx is not None:
+        findings += _states(batch, hx)
+    return Findings(f"x of shape {tuple(x.shape)}, read as {batch.order}", tuple(findings))
+
+
+# Findings from the lengths alone.
+
+
+def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
+    device = getattr(lengths, "device", "cpu")
+    if str(device) != "cpu" and batch.values.ndim == 1:
+        message = (
+            f"lengths are on {device}. torch reads them on the CPU, to plan the steps, and only"
+            " there."
+        )
+        fix = "pass lengths.cpu() or, better, never move them; only x goes to the device"
+        yield Finding("error", "lengths not on the CPU", message, fix=fix)
+    finite = np.isfinite(batch.values)
+    message = "torch turns it into a whole number that has nothing to do with the sequence."
+    fix = "count the steps again; a length is NaN or infinite after a division by 0"
+    yield from _entries(batch, ~finite, "not finite", f". {message}", fix)
+    message = (
+        "torch silently drops the fraction, so 3.9 becomes 3, and a share of T that rounding makes"
+        " a little too small loses a step."
+    )
+    fix = (
+        "count as your layer does, such as (n + 1) // 2 for every second step; if you have shares"
+        " of T, round: lengths = torch.as_tensor(lengths).round().long()"
+    )
+    wrong = finite & (batch.values != np.trunc(batch.values))
+    yield from _entries(batch, wrong, "fractional length", f". {message}", fix)
+
+
+def _entries(
+    batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str
+) -> Iterator[Finding]:
+    """Yields an error if any lengths are wrong. `message` goes on after the first of them."""
+    if not wrong.any():
+        return
+    b = int(np.argmax(wrong))
+    value = np.format_float_positional(batch.values[b], trim="-")  # 5.9999995 is not 6
+    more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
+    yield about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
+
+
+def _counts(batch: Batch) -> Iterator[Finding]:
+    """Yields findings if lengths and `x` do not fit together, whatever the data are."""
+    n = batch.n
+    shape = f"x, read as {batch.order}, has B = {batch.size}"
+    if not batch.x.numel():
+        message = f"{shape} and T = {batch.steps}, so it is empty. torch does not pack it."
+        yield Finding("error", "empty batch", message, fix="skip this batch")
+        return
+    if len(n) != batch.size:
+        message = f"lengths has {count(len(n), 'entry', 'entries')}, but {shape}"
+        missing = batch.size - len(n)
+        effect = (
+            "With enforce_sorted=False, torch raises an error about an index, or later a shape,"
+            " and does not say why."
+        )
+        if missing > 0 and (n <= batch.steps).all():
+            effect = (
+                f"With enforce_sorted=False, torch silently drops {count(missing, 'sequence')}."
+            )
+        if len(n) == batch.steps:  # any further finding would count along the wrong dimension
+            message += f" and T = {batch.steps}. {effect}"
+            yield Finding("error", SWAPPED, message, fix=turned(batch))
+            return
+        fix = "give one length for each sequence, in the order of x"
+        yield Finding("error", "wrong count", f"{message}. {effect}", fix=fix)
+    fix = (
+        "drop these rows before packing, and put zeros in their place afterwards, or use pv.run,"
+        " which takes empty sequences"
+    )
+    message = ". torch does not pack empty sequences."
+    yield from _entries(batch, n < 1, "empty sequence", message, fix)
+    message = (
+        f", but x, read as {batch.order}, has T = {batch.steps}. torch still packs it, into"
+        f" {np.minimum(n, batch.steps).sum()} rows of data, but the lengths add up to {n.sum()}."
+        " An error comes later, from the RNN or from unpacking, and does not name the cause."
+    )
+    fix = (
+        "give the lengths of this x; were they taken before it was cut, or do they count start and"
+        " end marks?"
+    )
+    yield from _entries(batch, n > batch.steps, "longer than x", message, fix)
+
+
+# Findings from the data, the shapes, the packed batch, the last step and the state.
+
+
+def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
+    """Yields findings about where the sequences lie in `x`, and about NaN in the padding."""
+    if x.is_meta:
+        yield undecided("x is on the meta device and has no values", "pass a batch with values")
+        return
+    if not batch.possible:
+        return
+    yield from judge(batch)
+    padding = ~batch.mask
+    if x.dtype == torch.int64 and padding.any():
+        tags = batch.x[torch.from_numpy(padding)]
+        value = tags.amax().item()
+        if value < 0 and tags.amin().item() == value:  # such as -100, which a loss ignores
+            message = (
+                f"The padding is {value}. pad_packed_sequence fills the padding with 0"
+                " instead, which a loss takes for a class."
+            )
+            first = "batch_first=True, " if batch.batch_first else ""
+            fix = f"pad_packed_sequence(packed, {first}padding_value={value})"
+            yield Finding("info", "padding not restored", message, fix=fix)
+    hidden = batch.nan & padding
+    if not hidden.any():
+        return
+    cells = count(int(padding.sum()), "padding cell")
+    message = (
+        f"NaN is in {int(hidden.sum()):,} of {cells}. A packed RNN reads none of them. A padded one"
+        " does, and all weights get NaN gradients, even from a loss over the real steps."
+    )
+    mask = f"pv.real_mask(lengths, x.shape[{int(batch.batch_first)}])"
+    if not batch.batch_first:
+        mask += ".T"
+    if not x.is_cpu:
+        mask += ".to(x.device)"
+    if x.ndim > 2:
+        mask += "[..., None]" * (x.ndim - 2)
+    fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
+    yield about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
+
+
+def _width(batch: Batch) -> Iterator[Finding]:
+    """Yields a finding if unpacking makes `x` narrower."""
+    longest = int(batch.n.max())
+    if 0 < longest < batch.steps:
+        message = (
+            f"The longest sequence has {longest} steps, but x has {batch.steps}."
+            f" pad_packed_sequence returns {longest} steps or, in several processes, as many as"
+            " each one's longest sequence has."
+        )
+        first = "batch_first=True, " if batch.batch_first else ""
+        total = f"total_length=x.shape[{int(batch.batch_first)}]"
+        fix = f"pad_packed_sequence(packed, {first}{total})"
+        yield Finding("info", "narrower when unpacked", message, fix=fix)
+
+
+def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
+    """Yields a finding if `packed` is broken, or does not match the lengths or their order."""
+    try:
+        layout = Layout.from_packed(packed)
+    except ValueError as error:
+        fix = "pack again, from x and its lengths"
+        yield Finding("error", "broken packed sequence", f"{error}.", fix=fix)
+        return
+    sort = packed.sorted_indices
+    back = packed.unsorted_indices
+    if (sort is None) != (back is None) or (
+        back is not None and back.tolist() != layout.unsorted_indices.tolist()
+    ):
+        shown = [
+            "None" if index is None else numbers(index.cpu().numpy()) for index in (sort, back)
+        ]
+        message = (
+            f"sorted_indices is {shown[0]} and unsorted_indices {shown[1]}; one must undo the"
+            " other. The RNN sorts h_0 by the first, and unpacking restores the order by the"
+            " second, so states and outputs belong to different sequences."
+        )
+        fix = (
+            "use packed._replace(data=data), which keeps both; if you build one by hand, pass only"
+            " sorted_indices"
+        )
+        yield Finding("error", "contradicting indices", message, fix=fix)
+    elif sorted(layout.lengths) != sorted(batch.n):
+        message = (
+            f"packed has the lengths {numbers(layout.lengths)}, but lengths is {numbers(batch.n)}."
+        )
+        fix = "pass the packed sequence that was made from this x"
+        yield Finding("error", "another batch", message, fix=fix)
+    else:
+        yield from _moved(batch, layout, packed)
+
+
+def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Finding]:
+    """Yields a finding if unpacking does not put each sequence into its own row.
+
+    `_moved` compares the data if they come from `x`, and otherwise the lengths.
+    """
+    wrong = layout.lengths != batch.n
+    row = int(np.argmax(wrong))
+    steps = count(int(layout.lengths[row]), "step")
+    what = f"row {row} will have {steps}, while lengths[{row}] is {batch.n[row]}"
+    same_size = packed.data.numel() == layout.n_real * batch.x.shape[2]
+    if same_size and packed.data.dtype == batch.x.dtype and not packed.data.is_meta:
+        rows = packed.data.detach().cpu().reshape(layout.n_real, -1)
+        parts = [_bytes(rows[index[index >= 0]]) for index in layout.packed_index]
+        sequences = [_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
+        by_length = [sequences[b] for b in np.argsort(-batch.n, kind="stable")]
+        if {*parts} <= {*sequences}:
+            wrong = np.array([part != own for part, own in zip(parts, sequences, strict=True)])
+            row = int(np.argmax(wrong))
+            there = sequence_name(sequences.index(parts[row]))
+            what = f"row {row} will be sequence {there}, not {sequence_name(row)}"
+        elif _bytes(rows) in (b"".join(sequences), b"".join(by_length)):
+            message = (
+                "packed.data holds one sequence after another. torch reads its first"
+                f" {batch.size} rows as the first steps of all sequences, and so on, so the RNN"
+                " mixes the sequences."
+            )
+            fix = (
+                f"pack_padded_sequence(x, lengths, batch_first={batch.batch_first},"
+                " enforce_sorted=False)"
+            )
+            yield Finding("error", "rows by sequence", message, fix=fix)
+            return
+    if wrong.any():
+        indices = "no" if packed.sorted_indices is None else "other"
+        message = (
+            f"After unpacking, {what}, as packed has {indices} indices to restore your order."
+            " Outputs and h_n then get the labels of other sequences, without an error."
+        )
+        fix = (
+            "put new data into a packed sequence with packed._replace(data=data), and let"
+            " enforce_sorted=False sort; if you have sorted x yourself, restore the order of"
+            " output and h_n with the inverse of your sort"
+        )
+        yield about(wrong, "warning", "order lost", message, fix)
+
+
+def _bytes(cells: Tensor) -> bytes:
+    """Returns the bytes of some cells, to compare them exactly."""
+    return cells.contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
+    """Yields a finding if `last` was read at the padding."""
+    if not isinstance(last, Tensor) or last.numel() != batch.size * batch.x.shape[2]:
+        raise ValueError(
+            f"last must hold one step of x for each of {batch.size} sequences, got {_shape(last)}"
+        )
+    taken = last.detach().reshape(batch.size, -1).to(batch.x)
+    ends = np.clip(batch.n, 1, batch.steps) - 1
+    right = batch.x[np.arange(batch.size), ends]
+    at_the_end = (taken == batch.x[:, -1]).all(-1)
+    wrong = (at_the_end & (taken != right).any(-1)).numpy()
+    if wrong.any():
+        b = int(np.argmax(wrong))
+        place = "x[:, -1]" if batch.batch_first else "x[-1]"
+        message = (
+            f"For {count(int(wrong.sum()), 'sequence')}, last contains {place}, step"
+            f" {batch.steps - 1}, which is padding, because sequence {sequence_name(b)} ends with"
+            f" step {ends[b]}."
+        )
+        fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
+        yield about(wrong, "error", "read at the padding", message, fix)
+
+
+def _shape(value: object) -> str:
+    """Describes a value by its shape or its type."""
+    if isinstance(value, Tensor):
+        return f"shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _states(batch: Batch, hx: object) -> Iterator[Finding]:
+    """Yields a finding for each initial state with another number of rows than `x`."""
+    states = hx if isinstance(hx, (tuple, list)) else [hx]
+    for name, state in zip(("h_0", "c_0"), states, strict=False):
+        if not isinstance(state, Tensor) or state.ndim != 3:
+            raise ValueError(f"hx must be (L·D, B, H), or a pair of them, got {_shape(state)}")
+        rows = state.shape[1]
+        if rows == batch.size:
+            continue
+        message = (
+            f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has"
+            f" {count(rows, 'row')} for {count(batch.size, 'sequence')}."
+        )
+        fix = "give one row per sequence"
+        if rows > batch.size:
+            message += (
+                f" With enforce_sorted=False, torch takes the first {batch.size} and silently drops"
+                " the rest."
+            )
+            fix = f"pass {name}[:, :{batch.size}] if its first rows belong to this batch"
+        if state.shape[0] == batch.size:
+            fix = (
+                f"pass {name}.transpose(0, 1); states are never batch first, whatever batch_first"
+                " says"
+            )
+        yield Finding("error", "rows of the state", message, fix=fix)

@@ -1,0 +1,42 @@
+"""Finds the name of this machine's CPU and the installed version of packviz."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+@functools.cache
+def cpu_name() -> str:
+    """Returns the model name of the CPU, as the system reports it."""
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    name = None
+    if sys.platform == "darwin":
+        name = output("sysctl", "-n", "machdep.cpu.brand_string")
+    return name or platform.processor() or platform.machine()
+
+
+def output(*command: str) -> str | None:
+    """Returns the first line that a command prints, or `None` if it prints nothing, fails or does
+    not exist.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip().partition("\n")[0] or None
+
+
+def own_version() -> str | None:
+    """Returns the version of packviz, or `None` if packviz is not installed."""
+    try:
+        return version("packviz")
+    except PackageNotFoundError:  # packviz runs from a checkout that is not installed
+        return None

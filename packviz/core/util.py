@@ -1,0 +1,128 @@
+"""Provides small helpers that several subpackages need, for results as text, files and warnings."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class HasText(ABC):
+    """A result that can be shown as text."""
+
+    @abstractmethod
+    def to_text(self) -> str:
+        """Returns the result as text."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__repr__" not in vars(cls):
+            # A dataclass without a method of its own would add one.
+            setattr(cls, "__repr__", HasText.__repr__)  # noqa: B010
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an exception's message, or the name of its type if it has none."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Sequence[str]) -> str:
+    """Returns the suffix of a path, in lower case.
+
+    Raises:
+        ValueError: the suffix is not among `suffixes`. The message begins with `name`.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in suffixes:
+        *others, last = suffixes
+        allowed = f"{', '.join(others)} or {last}" if others else last
+        advice = f"its name must end in {allowed}, which sets the format"
+        raise ValueError(f"{name} is {os.fspath(path)!r}; {advice}")
+    return suffix
+
+
+def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | bytes]]) -> None:
+    """Writes a file in the format that its suffix indicates.
+
+    Args:
+        path: the path of the file.
+        forms: for each suffix, a function that returns the contents of the file.
+
+    Raises:
+        ValueError: the suffix is not among `forms`.
+        OSError: the file cannot be written.
+    """
+    contents = forms[require_suffix("path", path, [*forms])]()
+    Path(path).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+
+
+def is_readers(frame: FrameType) -> bool:
+    """Returns whether the code of a frame belongs neither to packviz nor to a library that packviz
+    uses.
+
+    The name of the module decides, not the path of the file, because a file in a linked folder has
+    several paths.
+    """
+    return package(frame) not in {"packviz", "torch", "numpy", *sys.stdlib_module_names}
+
+
+def package(frame: FrameType) -> str:
+    """Returns the first part of the name of a frame's module, such as `torch`, or an empty string
+    if it has no name.
+    """
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def warn(message: str) -> None:
+    """Issues a warning for the line that called packviz, so that Python shows the warning once for
+    each such line.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and package(frame) == "packviz":
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, stacklevel=level)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppresses warnings, log lines and printed text, even the output of C++ code, which bypasses
+    Python's streams.
+    """
+    level = logging.root.manager.disable
+    sys.stdout.flush()
+    logging.disable(logging.CRITICAL)
+    nowhere = io.StringIO()
+    try:
+        with closed(1, 2), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+                yield
+    finally:
+        logging.disable(level)
+
+
+@contextmanager
+def closed(*streams: int) -> Iterator[None]:
+    """Suppresses all output to file descriptors, such as 1 for standard output and 2 for standard
+    error.
+    """
+    with ExitStack() as after, open(os.devnull, "w") as nowhere:
+        for stream in streams:
+            before = os.dup(stream)
+            after.callback(os.close, before)
+            after.callback(os.dup2, before, stream)
+            os.dup2(nowhere.fileno(), stream)
+        yield

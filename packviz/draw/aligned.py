@@ -1,0 +1,151 @@
+"""Draws a small padded batch with its values, and frames those that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from packviz.core.layout import BoolArray, Layout, sequence_name
+from packviz.core.padded import batch_is_first, order
+from packviz.core.validation import one_of
+from packviz.draw import palette, text
+from packviz.draw.drawing import Drawing
+from packviz.draw.grid import WIDTH, Cell, CellTable, array
+from packviz.draw.sheet import HATCHED, Sheet, row
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Aligned(Drawing):
+    """A drawing of a padded batch.
+
+    Attributes:
+        title: the title above the batch.
+        labels: `(B, T)` the contents of the cells.
+        real: `(B, T)` booleans, True at real cells. The other cells are hatched.
+        wrong: `(B, T)` booleans, True at wrong cells, which are framed; `None` to frame no cells.
+        columns: `(T,)` the names of the columns. Defaults to the numbers of the time steps.
+    """
+
+    title: str
+    labels: Sequence[Sequence[str]]
+    real: BoolArray
+    wrong: BoolArray | None = None
+    columns: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        x: object,
+        lengths: object,
+        *,
+        padding_side: str = "right",
+        title: str = "",
+        batch_first: bool | None = None,
+        like: object = None,
+    ) -> Aligned:
+        """Draws a padded batch of numbers or booleans.
+
+        Args:
+            x: a tensor or an array of at most 16 × 16 cells: `(T, B)`, or `(B, T)` if `batch_first`
+                is true.
+            lengths: `(B,)` the number of real time steps of each sequence; or a mask, a tensor or
+                array of `(B, T)` booleans (or 0 and 1), True at real cells.
+            padding_side: the side of the padding, `"right"` (data first) or `"left"`. Don't pass it
+                with a mask.
+            title: the title above the batch.
+            batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in
+                torch, with a warning if `B` equals `T`.
+            like: the correct values, with the same shape as `x`. Cells with a different value are
+                framed.
+
+        Raises:
+            ValueError: `x` or `like` is not a padded batch of at most 16 × 16 cells; the lengths or
+                the mask do not fit `x`; or `padding_side` is unknown, or is `"left"` although a
+                mask is given.
+        """
+        one_of("padding_side", padding_side, ("right", "left"))
+        values = _values(x, "x", batch_first)
+        real = _real(lengths, values.shape, batch_first, padding_side)
+        batch_is_first(batch_first, values.shape)
+        labels = [[text.value(value) for value in row] for row in values.tolist()]
+        if like is None:
+            return cls(title, labels, real)
+        right = _values(like, "like", batch_first)
+        if right.shape != values.shape:
+            shapes = f"{array(x).shape}, got {array(like).shape}"
+            raise ValueError(f"like must have the shape of x, {shapes}")
+        both_nan = (values != values) & (right != right)
+        return cls(title, labels, real, (values != right) & ~both_nan)
+
+    def to_text(self) -> str:
+        """Returns a line of text for each sequence.
+
+        A `·` marks padding, and a `!` marks a framed cell.
+        """
+        marks = []
+        if not self.real.all():
+            marks.append("· marks padding")
+        if self.wrong is not None and self.wrong.any():
+            marks.append("! marks a wrong cell")
+        head = self.title or "padded batch"
+        if marks:
+            head += f" ({', '.join(marks)})"
+        return "\n".join([head, *self._table.lines()])
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws a row for each sequence."""
+        return self._table.sheet(theme, self.to_text())
+
+    @property
+    def _table(self) -> CellTable:
+        wrong = np.zeros_like(self.real) if self.wrong is None else self.wrong
+        rows = []
+        for b, labels in enumerate(self.labels):
+            fills = np.where(self.real[b], palette.sequence_colour(b), HATCHED).tolist()
+            cells = zip(fills, labels, wrong[b].tolist(), strict=True)
+            rows.append([Cell(fill, label, framed=framed) for fill, label, framed in cells])
+        names = [sequence_name(b) for b in range(len(rows))]
+        if self.columns:
+            return CellTable(self.title, names, self.columns, rows, axis="")
+        steps = [str(t) for t in range(self.real.shape[1])]
+        return CellTable(self.title, names, steps, rows)
+
+
+def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
+    """Draws batches side by side, or one below the other if the page is too narrow."""
+    return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
+
+
+def _values(x: object, name: str, batch_first: bool | None) -> np.ndarray:
+    """Returns the values of a small padded batch, `(B, T)`."""
+    values = array(x)
+    shape = values.shape
+    if values.ndim != 2:
+        expected = f"{order(batch_first, '')}, one number per cell"
+        raise ValueError(f"{name} must be {expected}, got shape {shape}")
+    if max(shape) > text.FEW:
+        most = f"{text.FEW} sequences of {text.FEW} time steps"
+        raise ValueError(f"{name} has shape {shape}; give at most {most}")
+    return values if batch_first else values.T
+
+
+def _real(
+    lengths: object, shape: tuple[int, ...], batch_first: bool | None, padding_side: str
+) -> BoolArray:
+    """Returns a mask that is True at the real cells, `(B, T)`."""
+    if getattr(lengths, "ndim", 1) == 2:
+        mask = array(lengths)
+        if mask.shape != shape or not np.isin(mask, (0, 1)).all():
+            kind = f"{mask.dtype} of shape {mask.shape}"
+            raise ValueError(f"a mask must contain booleans of shape {shape}, got {kind}")
+        if padding_side != "right":
+            raise ValueError(
+                f"padding_side is {padding_side!r}, but a mask shows where the padding is:"
+                " leave it out"
+            )
+        return mask.astype(bool)
+    original = shape if batch_first else shape[::-1]
+    mask = Layout.from_padded(original, lengths, batch_first).mask
+    return mask if padding_side == "right" else mask[:, ::-1]

@@ -1,0 +1,90 @@
+"""Draws attention weights, and the weight that each query gives to padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from packviz.core.layout import frozen
+from packviz.draw import palette, text
+from packviz.draw.drawing import Drawing
+from packviz.draw.grid import WIDTH, Cell, CellTable, array
+from packviz.draw.sheet import HATCHED, Sheet, row
+
+_ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
+
+
+class Attention(Drawing):
+    """The attention weights that several methods compute for one padded sequence, drawn side by
+    side.
+
+    Attributes:
+        length: the number of real time steps of the sequence. The other time steps are padding.
+        maps: the `(T, T)` weights of each method, by the name of the method. Row `q` contains the
+            weights that query `q` gives to the keys.
+        title: the title above the maps.
+    """
+
+    def __init__(
+        self, length: int, maps: Mapping[str, object], title: str = "attention weights"
+    ) -> None:
+        """Takes the weights as torch returns them.
+
+        Args:
+            length: the number of real time steps of the sequence.
+            maps: the `(T, T)` weights of each method, by the name of the method: tensors or arrays
+                of at most 16 × 16.
+            title: the title above the maps.
+
+        Raises:
+            ValueError: `maps` is empty; a map is not square, or is larger than 16 × 16; the maps
+                differ in size; or `length` is not from 1 to `T`.
+        """
+        self.length, self.title = length, title
+        self.maps = {name: frozen(array(weights, float)) for name, weights in maps.items()}
+        shapes = sorted({weights.shape for weights in self.maps.values()})
+        steps = len(next(iter(self.maps.values()))) if maps else 0
+        if shapes != [(steps, steps)] or not 1 <= length <= steps <= text.FEW:
+            raise ValueError(
+                f"maps must be (T, T) weights of one size up to {text.FEW}, with a length from 1"
+                f" to T; got shapes {', '.join(map(str, shapes))} and length {length}"
+            )
+
+    def lost(self, name: str) -> list[float]:
+        """Returns the total weight that each real query of the named method gives to padding."""
+        lost: list[float] = self.maps[name][: self.length, self.length :].sum(axis=1).tolist()
+        return lost
+
+    def to_text(self) -> str:
+        """Returns the weights that each real query gives to the keys, in percent."""
+        steps = len(next(iter(self.maps.values())))
+        real = text.count(self.length, "real step")
+        lines = [f"{self.title}: {real} of {steps}, a row per query, · marks padding"]
+        for name in self.maps:
+            lines += ["", name, *self._table(name).lines()]
+        return "\n".join(lines)
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws the maps, shaded by weight, with padding hatched and the weight on it beside."""
+        sheet = Sheet(theme, self.to_text())
+        maps = row([self._table(name).sheet(theme) for name in self.maps], theme, 16, WIDTH)
+        sheet.place(maps, 0, sheet.title(self.title))
+        return sheet
+
+    def _table(self, name: str) -> CellTable:
+        weights = self.maps[name][: self.length]
+        shades = np.digitize(weights, _ENDS)
+        rows = []
+        for q in range(self.length):
+            cells = []
+            for k, weight in enumerate(weights[q].tolist()):
+                if k < self.length:
+                    cells.append(Cell(palette.RAMP[shades[q, k]], f"{100 * weight:.0f}"))
+                else:
+                    cells.append(Cell(HATCHED, f"{100 * weight:.0f}" if weight else ""))
+            rows.append(cells)
+        numbers = [(lost, f"{100 * lost:3.0f} %") for lost in self.lost(name)]
+        queries = [f"q {q}" for q in range(self.length)]
+        keys = [str(k) for k in range(weights.shape[1])]
+        return CellTable(name, queries, keys, rows, "key", "on padding", numbers)

@@ -1,0 +1,451 @@
+"""Draws a batch: the padded grid, the packed steps beside or below it, and the packed data at the
+bottom.
+
+A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence
+is drawn as one bar, so that 512 × 512 cells need only a few shapes and a few kilobytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from packviz.core.layout import Layout
+from packviz.draw import palette, text
+from packviz.draw.grid import TOP, Cell, Grid, clip, one_in, real_cells, roomy, stride
+from packviz.draw.sheet import HATCHED, Sheet, width_of
+
+# All in px.
+_PANEL = 460  # two panels of this width fit side by side in a JupyterLab cell
+_TALL = 400  # the largest height of a panel of bars
+_WIDEST = 1180  # wider panels go below each other, and wider data continues on a second line
+_LINE = 940  # cells of data are as wide as fits in this width, or in that of the panels
+_SLOPE = 110  # the distance between the panels, where lines show the sort
+_LISTS = 270  # the distance between the panels if the lists of indices are there
+_LENGTH = 41  # the width of the column of lengths
+_BESIDE = 32  # from the lengths to the padded grid
+_NAME = 110  # longer names are cut
+_FALL = 58  # from the batch sizes to the data, where lines connect each column to its rows
+_GAP = 6.0  # between the groups of rows of data
+_MARGIN = 26 + width_of("batch_sizes")  # to the left of the steps if this label is there
+_HIGH = 24.0  # the height of a row of data
+
+_MOST_ROWS = 512  # more sequences would share pixels, so some are left out, and a note says so
+_STEPS_TITLE = "packed: longest first, no padding"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A batch, and what a picture shows of it.
+
+    Attributes:
+        layout: the batch.
+        labels: the labels of each sequence's cells in a small batch. By default, a cell's label is
+            the name of its sequence and its time step, as in `a0`.
+        names: the names of the sequences. Defaults to letters.
+        step: the time step to highlight. Its cells are framed, and in the data, cells of later
+            steps have no fill.
+        mistaken: whether to add the order that people often expect in `data`, which is one sequence
+            after another.
+        indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row
+            if it fits there.
+        explain: whether to add a line about each part.
+        flat: whether to add the flat rows (one sequence after another), with a line from each
+            packed row to its flat row.
+        part: the part to draw, one of `text.PARTS`.
+    """
+
+    layout: Layout
+    labels: text.Labels | None = None
+    names: Sequence[str] | None = None
+    step: int | None = None
+    mistaken: bool = False
+    indices: bool = False
+    explain: bool = False
+    flat: bool = False
+    part: str = text.WHOLE
+
+    @cached_property
+    def few(self) -> bool:
+        """True if the batch is small enough to draw every cell."""
+        return text.is_few(self.layout)
+
+    @cached_property
+    def stride(self) -> int:
+        """One in this many sequences is drawn."""
+        return stride(self.layout.batch_size, _MOST_ROWS)
+
+    @cached_property
+    def data_title(self) -> str:
+        """The title of the rows of data."""
+        return f"data: {text.count(self.layout.n_real, 'row')}, from left to right"
+
+    @cached_property
+    def name_width(self) -> int:
+        """The width, in px, of the longest name of a sequence."""
+        rows = range(0, self.layout.batch_size, self.stride)
+        return int(max(width_of(self.name(b), 13) for b in rows)) + 1
+
+    def name(self, b: int) -> str:
+        """Returns the name of a sequence, shortened if it is long."""
+        return clip(text.name(self.names, b), _NAME)
+
+    def label(self, b: int, t: int, width: float, size: int) -> str:
+        """Returns the label of a cell, shortened to the width of the cell in px."""
+        return clip(text.cell_label(self.labels, b, t, self.names), width - 4, size)
+
+    def widest_label(self, size: int) -> float:
+        """Returns the width, in px, of the longest label of a cell."""
+        cells = np.ndindex(self.layout.batch_size, self.layout.max_len)
+        labels = (text.cell_label(self.labels, b, t, self.names) for b, t in cells)
+        return max(width_of(label, size) for label in labels)
+
+    def ticks(self, grid: Grid) -> list[int]:
+        """Returns the time steps whose numbers and batch sizes fit side by side."""
+        longest = max(str(grid.columns), str(self.layout.batch_size), key=len)
+        return grid.ticks(longest, self.step)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The places of the rows of data.
+
+    Attributes:
+        wide: the width of a row in px.
+        gap: the distance in px between the groups of rows.
+        right: the x-coordinate at which a line of rows ends.
+        one_line: whether all rows fit on one line.
+    """
+
+    wide: float
+    gap: float
+    right: float
+    one_line: bool
+
+
+def draw(shown: Shown, theme: str) -> Sheet:
+    """Draws the padded batch, the packed steps and the packed data.
+
+    Args:
+        shown: the batch, and what to show of it.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
+
+    Raises:
+        ValueError: the theme is unknown, or `step` is not a time step of the longest sequence.
+    """
+    last = shown.layout.batch_sizes.size - 1
+    if shown.step is not None and not 0 <= shown.step <= last:
+        raise ValueError(f"step is {shown.step}; the longest sequence has time steps 0 … {last}")
+    sheet, whole, y = Sheet(theme, text.summary(shown.layout)), shown.part == text.WHOLE, 0.0
+    grid, steps = _panels(shown, sheet)
+    width = max(560, 20 + max(steps.right, steps.left + width_of(_STEPS_TITLE)))
+    data = _data(shown, grid, width, stacked=grid.left == steps.left)
+    if whole or shown.part == text.PADDED:
+        _draw_padded(shown, grid)
+        y = grid.foot + 6
+    if whole or shown.part == text.PACKED:
+        _draw_steps(shown, grid, steps)
+        y = steps.foot + 22
+    if whole or shown.part == text.DATA:
+        y = _draw_data(shown, sheet, data, y, steps if whole and data.one_line else None)
+    if shown.flat and shown.few and data.one_line:
+        y = _draw_flat(shown, sheet, data, y - 8)
+    elif shown.flat or shown.mistaken:
+        y = _draw_data(shown, sheet, data, y + 8, flat=True)
+    beside = grid.left < steps.left and not grid.is_low
+    notes = _notes(shown, listed=shown.indices and not beside)
+    if shown.part in (text.WHOLE, text.DATA) and data.wide * shown.layout.batch_sizes.min() < 1:
+        notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
+    y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
+    if whole and shown.few:
+        sheet.size(max(width, sheet.width - 4), y + 6)
+    elif whole or (shown.part == text.DATA and not shown.few):
+        sheet.size(width, y + 6)  # the last bars may reach beyond it
+    return sheet
+
+
+# Places.
+
+
+def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
+    """Returns the padded grid, and the grid of packed steps beside or below it."""
+    columns, rows = shown.layout.max_len, -(-shown.layout.batch_size // shown.stride)
+    if shown.few:
+        least, size = (36.0, 13) if columns <= 10 else (26.0, 12)
+        widest = min(100.0, max(26.0, 2 * _PANEL / columns))
+        wide = min(max(least, 8 + shown.widest_label(size)), widest)
+        tall = 28.0
+    else:
+        wide = min(24.0, _PANEL / columns)
+        tall, size = min(22.0, max(1.0, _TALL / rows)), 12
+    grid, names, left = Grid(sheet, rows, columns, wide, tall, size=size), 0, 70.0
+    if not grid.is_low:
+        names = shown.name_width
+        left = 16 + names + _LENGTH + _BESIDE
+    last, right = shown.layout.batch_sizes.size, left + columns * wide
+    if shown.part == text.PACKED or right + columns * wide + _SLOPE > _WIDEST:
+        top = TOP + grid.foot + 14 if shown.part == text.WHOLE else TOP
+        grid = replace(grid, left=max(left, _MARGIN))
+        return grid, replace(grid, top=top, columns=last)
+    between = _LISTS if shown.indices and not grid.is_low else _SLOPE
+    beside = max(right + between + names, 16 + width_of(shown.data_title))
+    return replace(grid, left=left), replace(grid, left=beside, columns=last)
+
+
+def _data(shown: Shown, grid: Grid, width: float, stacked: bool) -> _Data:
+    """Returns the places of the rows of data."""
+    real, gap = shown.layout.n_real, 0.0
+    if not shown.few:
+        return _Data((width - 8) / real, gap, width, one_line=True)
+    if not shown.flat:  # else a row with the same place in both orders is exactly below itself
+        gap = _GAP
+    gaps = gap * (shown.layout.batch_sizes.size - 1)
+    line = max(width, _LINE) - 4
+    wide = min(grid.wide, max((line - 4 - gaps) / real, 4 + shown.widest_label(12)))
+    if stacked or gaps + real * wide > max(line, _WIDEST):
+        return _Data(min(grid.wide, line / text.FEW), _GAP, line, one_line=False)
+    return _Data(wide, gap, max(line, _WIDEST) + 4, one_line=True)
+
+
+# The panels.
+
+
+def _draw_padded(shown: Shown, grid: Grid) -> None:
+    """Draws the padded grid in the caller's order, with padding hatched."""
+    layout = shown.layout
+    title = f"padded: {text.count(layout.n_cells, 'cell')}"
+    grid.sheet.text(grid.left, 14, title, bold=True)
+    if not shown.few:
+        grid.outline(HATCHED)
+    order = range(0, layout.batch_size, shown.stride)
+    _draw_cells(shown, grid, order, padding=shown.few)
+    _draw_names(shown, grid, order)
+
+
+def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
+    """Draws the sequences without padding, longest first.
+
+    The RNN reads one column at each time step.
+    """
+    sheet, below, sizes = grid.sheet, grid.foot + 16, shown.layout.batch_sizes
+    order = shown.layout.sorted_indices[:: shown.stride].tolist()
+    sheet.text(grid.left, grid.top - 30, _STEPS_TITLE, bold=True)
+    _draw_cells(shown, grid, order)
+    if grid.left == padded.left:
+        _draw_names(shown, grid, order)
+    elif not grid.is_low:
+        _draw_sort(shown, padded, grid, order)
+    sheet.text(grid.left - 22, below, "batch_sizes", anchor="end", ink=sheet.colours.muted)
+    for t in shown.ticks(grid):
+        here = t == shown.step
+        sheet.text(grid.x(t + 0.5), below, str(sizes[t]), anchor="middle", bold=here)
+
+
+def _draw_cells(shown: Shown, grid: Grid, order: Sequence[int], padding: bool = False) -> None:
+    """Draws the time axis and, below it, each sequence's real cells and perhaps its padding."""
+    layout, rows, running = shown.layout, [], 0
+    label = partial(shown.label, width=grid.wide, size=grid.size) if shown.few else None
+    steps = [str(t) for t in range(grid.columns)]
+    grid.heads(steps, here=shown.step, shown=shown.ticks(grid))
+    for b in order:
+        cells = real_cells(layout, b, label)
+        for t in range(layout.lengths[b], layout.max_len if padding else 0):
+            cells.append(Cell(HATCHED, label(b, t) if label and shown.labels else ""))
+        rows.append(cells)
+    grid.draw(rows)
+    if shown.step is not None:
+        drawn = layout.lengths[[*order]]
+        running = len(order) if padding else int((drawn > shown.step).sum())
+        grid.frame(0, shown.step, running)
+
+
+def _draw_names(shown: Shown, grid: Grid, order: Sequence[int]) -> None:
+    """Writes the name and length of each row, or some indices if rows are too low for names."""
+    if grid.is_low:
+        grid.names([f"b = {order[0]}", *map(str, order[1:])], right=8)
+        return
+    end = grid.left - _BESIDE
+    grid.sheet.note(end, grid.top - 9, "length", "end")
+    lengths = shown.layout.lengths[[*order]].tolist()
+    grid.names([shown.name(b) for b in order], lengths, _BESIDE, grid.size)
+
+
+def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> None:
+    """Draws a line from each sequence's row in the padded grid to its row among the steps."""
+    sheet, y = grid.sheet, grid.top - 9
+    start, end = grid.right + 6, steps.left - shown.name_width - 14
+    steps.names([shown.name(b) for b in order], right=6, size=grid.size)
+    if shown.indices:
+        sheet.note(grid.right + 14, y, "unsorted_indices")
+        sheet.note(steps.left - 34, y, "sorted_indices", "end")
+        start, end = start + 28, end - 28
+    for rank, b in enumerate(order):
+        row = b // shown.stride
+        left, right = (start, grid.y(row + 0.5)), (end, grid.y(rank + 0.5))
+        sheet.curve(left, right, palette.sequence_colour(b))
+        if shown.indices:
+            sheet.text(start - 6, grid.line(row), str(rank), anchor="end")
+            sheet.text(end + 24, grid.line(rank), str(b), anchor="end")
+
+
+# The data.
+
+
+def _draw_data(
+    shown: Shown,
+    sheet: Sheet,
+    data: _Data,
+    top: float,
+    steps: Grid | None = None,
+    flat: bool = False,
+) -> float:
+    """Draws the rows of data in groups: the rows of each time step, or of each sequence.
+
+    Args:
+        shown: the batch.
+        sheet: the sheet to draw on.
+        data: the places of the rows.
+        top: the y-coordinate to begin at.
+        steps: the grid of packed steps; a line connects each of its columns to the column's rows.
+            If it is `None`, each group has its name above it instead.
+        flat: whether to draw the rows one sequence after another rather than step by step.
+
+    Returns:
+        The y-coordinate below the rows.
+    """
+    layout, t = shown.layout, shown.step
+    title, ink, y = shown.data_title, "", top + (45 if shown.few else 22)
+    if steps:
+        y = top + _FALL + 8
+    if flat:
+        title = text.flat(layout)
+    if flat and shown.mistaken:
+        title, ink = "✗ wrong: one sequence after another", sheet.colours.wrong
+        if t is not None and layout.batch_sizes[t] > 1:
+            title += f" (the rows of step {t} would lie apart)"
+    sheet.text(4, top + 14, title, bold=True, ink=ink)
+    groups = _draw_groups(shown, sheet, data, y, flat)
+    if shown.few:
+        y = groups[-1][2]
+    if steps:
+        for tick in shown.ticks(steps):
+            left, right, _ = groups[tick]
+            x, middle = steps.x(tick + 0.5), (left + right) / 2
+            curve = f"M{x} {top + 6}C{x} {y - 26} {middle} {y - 45} {middle} {y - 9}"
+            _draw_bracket(sheet, left, right, y, curve, here=tick == t)
+    elif shown.few:
+        for i, (left, right, line) in enumerate(groups):
+            name = shown.name(i) if flat else f"t={i}"
+            sheet.note(left + 1, line - 13, name)
+            _draw_bracket(sheet, left, right, line)
+    if t is None or flat:
+        return y + _HIGH + 8
+    rows = f"step {t} fills data[{layout.offsets[t]}:{layout.offsets[t + 1]}]"
+    sheet.text(4, y + _HIGH + 17, rows, bold=True, ink=sheet.colours.accent)
+    return y + _HIGH + 26
+
+
+def _draw_groups(
+    shown: Shown, sheet: Sheet, data: _Data, y: float, flat: bool
+) -> list[tuple[float, float, float]]:
+    """Draws the rows of data: the rows of each time step, or of each sequence if `flat` is true.
+
+    Returns:
+        The left end, the right end and the y-coordinate of each group of rows.
+    """
+    layout, step, groups, x = shown.layout, shown.step, [], 4.0
+    sizes = layout.lengths if flat else layout.batch_sizes
+    ends = np.cumsum(sizes)
+    if shown.few:
+        cells = np.argwhere(layout.mask) if flat else layout.source
+    else:
+        sheet.box(x, y, ends[-1] * data.wide, _HIGH, sheet.colours.padding, thick=1)
+    for i, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+        right = x + (end - start) * data.wide
+        if shown.few and right > data.right:
+            right, x, y = right - x + 4.0, 4.0, y + 54
+        if shown.few:
+            _draw_rows(shown, sheet, data, x, y, cells[start:end].tolist(), flat)
+        elif i % 2 and right - x >= 1:
+            sheet.box(x, y, right - x, _HIGH, sheet.colours.hatch, stroke="")
+        groups.append((x, right, y))
+        x = right + data.gap
+    if step is None or shown.few:
+        return groups
+    marks = groups[step : step + 1]
+    if flat:
+        lefts = [groups[b][0] + step * data.wide for b in np.flatnonzero(sizes > step)]
+        marks = [(left, left + data.wide, y) for left in lefts]
+    for left, right, _ in marks:
+        sheet.box(left, y, max(right - left, 1), _HIGH, sheet.colours.accent, stroke="")
+    return groups
+
+
+def _draw_rows(
+    shown: Shown,
+    sheet: Sheet,
+    data: _Data,
+    x: float,
+    y: float,
+    cells: Sequence[tuple[int, int]],
+    flat: bool,
+) -> None:
+    """Draws rows of data side by side: framed at the highlighted step, and empty at later ones."""
+    wide, muted, last = data.wide, sheet.colours.muted, shown.layout.max_len
+    if shown.step is not None and not flat:
+        last = shown.step
+    for b, t in cells:
+        label = shown.label(b, t, wide, 12)
+        if t <= last:
+            sheet.cell(x, y, wide, _HIGH, palette.sequence_colour(b), label)
+        else:  # not packed yet
+            sheet.box(x, y, wide, _HIGH, stroke=muted, thick=1, dash="2 2")
+            sheet.text(x + wide / 2, y + 16, label, anchor="middle", ink=muted)
+        if t == shown.step:
+            sheet.box(x, y, wide, _HIGH, stroke=sheet.colours.accent, thick=3)
+        x += wide
+
+
+def _draw_flat(shown: Shown, sheet: Sheet, data: _Data, top: float) -> float:
+    """Draws the flat rows, with a line to each from its packed row, which ends at `top`.
+
+    Returns the y-coordinate below the flat rows.
+    """
+    layout, y = shown.layout, top + _FALL
+    for packed, (b, flat) in enumerate(zip(layout.source[:, 0], layout.flat_rows, strict=True)):
+        above, below = 4 + (packed + 0.5) * data.wide, 4 + (flat + 0.5) * data.wide
+        sheet.curve((above, top), (below, y), palette.sequence_colour(b), width=2, down=True)
+    groups = _draw_groups(shown, sheet, data, y, flat=True)
+    starts = [(left, str(start)) for (left, _, _), start in zip(groups, layout.starts)]
+    starts.append((groups[-1][1], str(layout.n_real)))
+    for x, label in roomy(starts):
+        sheet.note(x, y + 37, label, "middle")
+    end = starts[-1][0] + width_of(starts[-1][1])
+    sheet.note(end, y + 37, "starts")
+    sheet.text(4, y + 55, text.flat(layout), bold=True)
+    return y + 68
+
+
+def _draw_bracket(
+    sheet: Sheet, start: float, end: float, y: float, curve: str = "", here: bool = False
+) -> None:
+    """Draws a bracket over rows of data, at the end of a curve if there is one."""
+    inset = min(1.0, (end - start) / 4)
+    bracket = f"{curve}M{start + inset} {y - 3}v-6H{end - inset}v6"
+    ink = sheet.colours.accent if here else sheet.colours.muted
+    sheet.path(bracket, stroke=ink, width=1 + here)
+
+
+def _notes(shown: Shown, listed: bool) -> list[str]:
+    """Returns the notes to write below the picture, with the lists of indices if `listed`."""
+    layout, notes = shown.layout, []
+    if listed:
+        notes += text.indices(layout)
+    if shown.explain:
+        notes += text.EXPLAINED.values()
+    if shown.stride > 1 and shown.part != text.DATA:
+        notes.append(one_in(shown.stride, layout.batch_size))
+    return notes

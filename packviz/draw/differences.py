@@ -1,0 +1,144 @@
+"""Draws grids of the differences between two results, and describes them as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from textwrap import wrap
+
+import numpy as np
+
+from packviz.core.layout import BoolArray, IntArray
+from packviz.draw import palette
+from packviz.draw.grid import LEFT, TALL, WIDTH, Cell, CellTable, stride
+from packviz.draw.sheet import HATCHED, Sheet, row, width_of
+from packviz.draw.text import FEW, share, short_share, table
+
+_CELL = 38.0  # px: the width of a cell with a number
+_LARGEST = 20.0  # px: the largest side of a cell in a large grid
+_MOST = 260  # px: the largest total height of the rows of a large grid
+
+BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
+"""The meanings of the colours in `palette.SHADES`: ranges of shares of the largest value, and NaN."""
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """A grid of differences, each shown as a share of the largest packed value in its row.
+
+    Attributes:
+        title: the title above the grid.
+        rows: `(R,)` the names of the rows.
+        columns: `(C,)` the names of the columns.
+        values: `(R, C)` the absolute differences, which may contain NaN.
+        differs: `(R, C)` booleans, True where a difference is more than a rounding error.
+        scale: `(R,)` the largest packed value of each row, or one number for all rows.
+        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` if
+            there is no padding.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: np.ndarray
+    differs: BoolArray
+    scale: np.ndarray | float
+    padding: BoolArray | None = None
+
+    def to_text(self) -> list[str]:
+        """Returns lines of text, with the share of each value that differs.
+
+        Values that agree are `=`, and padding is in brackets.
+        """
+        rows = [["", *self.columns]]
+        for r, name in enumerate(self.rows):
+            cells = []
+            for c, differs in enumerate(self.differs[r]):
+                cell = share(self.shares[r, c]) if differs else "="
+                cells.append(f"[{cell}]" if self._is_padding(r, c) else cell)
+            rows.append([name, *cells])
+        width = max(7, *map(len, self.columns))
+        padding = "" if self.padding is None else ", [ ] padding"
+        head = f"{self.title}  (in % of the row's largest packed value; = agrees{padding})"
+        return [head, *table(rows, f" >2 >{width}")]
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws the grid.
+
+        A small grid has shares in its cells. In a large grid, a line runs through each cell with a
+        difference.
+        """
+        rows, columns = self.values.shape
+        wide, tall, title = _CELL, TALL, self.title
+        few = max(rows, columns) <= FEW
+        step = stride(rows, _MOST)
+        shown = range(0, rows, step)
+        if not few:
+            wide = min(_LARGEST, (WIDTH - LEFT - 8) / columns)
+            tall = min(_LARGEST, _MOST / len(shown))
+        if step > 1:
+            title += f", one in {step} of {rows:,} rows"
+        names = [self.rows[r] for r in shown]
+        ground = palette.THEMES[theme].ground
+        cells = [self._cells(r, few, ground) for r in shown]
+        axis = "layer" if self.padding is None else "t ="
+        drawn = CellTable(title, names, self.columns, cells, axis, wide=wide, tall=tall, size=11)
+        return drawn.sheet(theme, self.title)
+
+    def _cells(self, r: int, few: bool, ground: str) -> list[Cell]:
+        """Returns the cells of a row. In a large grid, adjacent cells that look alike are one."""
+        cells = []
+        for c, shade in enumerate(self.shades[r]):
+            padding = self._is_padding(r, c)
+            fill = palette.SHADES[shade] if shade >= 0 else ground
+            label = "" if padding else "="
+            if self.differs[r, c]:
+                label = short_share(self.shares[r, c])
+            marked = bool(shade >= 0)
+            cells.append(Cell(HATCHED if padding else fill, label if few else "", bold=marked))
+        if few:
+            return cells
+        return [cell._replace(span=len(list(alike))) for cell, alike in groupby(cells)]
+
+    def _is_padding(self, r: int, c: int) -> bool:
+        return self.padding is not None and bool(self.padding[r, c])
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """`(R, C)` The differences, each as a share of the largest packed value in its row."""
+        scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
+        beyond = np.where(np.isnan(self.values), math.nan, math.inf)
+        shares: np.ndarray = np.divide(self.values, scale, out=beyond, where=scale != 0)
+        return shares
+
+    @cached_property
+    def shades(self) -> IntArray:
+        """`(R, C)` The index of each cell's colour in `palette.SHADES`; -1 if it has none."""
+        shades: IntArray = np.digitize(self.shares, (0.01, 0.1), right=True)
+        shades[~np.isfinite(self.values)] = 3
+        shades[~self.differs] = -1
+        if self.padding is not None:
+            shades[self.padding] = -1
+        return shades
+
+
+def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
+    """Draws grids between a title and a key, side by side if they fit.
+
+    Args:
+        differences: the grids.
+        title: the title, which is also the text for a screen reader.
+        theme: the name of the theme, one of the keys in `palette.THEMES`.
+    """
+    sheet, words = Sheet(theme, title), "difference in % of the row's largest packed value:"
+    grids = row([each.sheet(theme) for each in differences], theme, 6, WIDTH)
+    sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
+    y = sheet.height + 4
+    x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
+    sheet.text(x, y + 10, words)
+    sheet.key(x + width_of(words) + 8, y, zip(palette.SHADES, BANDS, strict=True))
+    sheet.size(WIDTH, y + 26)
+    return sheet

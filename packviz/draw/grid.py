@@ -1,0 +1,359 @@
+"""Draws grids of cells: padded batches, differences, weights and vectors.
+
+`Grid` places cells on a sheet, and `CellTable` adds a title, names and numbers. All cells are drawn
+by `Sheet.cell`, which defines how a cell looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from packviz.core.layout import Layout
+from packviz.draw import palette, text
+from packviz.draw.sheet import CHAR, HATCHED, Sheet, width_of
+
+WIDTH = 900.0
+"""The width of a JupyterLab cell in px. Pictures that do not fit side by side go below each other."""
+
+LEFT = 42.0
+"""The smallest space, in px, for names to the left of a grid."""
+
+TOP = 44.0
+"""The space, in px, for headings above a grid."""
+
+TALL = 24.0
+"""The height of a row in px."""
+
+NARROWEST = 26.0
+"""The smallest width, in px, of a cell with a label."""
+
+_LOW = 11.0  # px: rows that are lower than this have no space for letters
+_BAR = 80.0  # px: the length of the longest bar in the margin
+_STEPS = "t ="  # the axis of time steps
+
+
+class Cell(NamedTuple):
+    """A cell, or several adjacent cells that are drawn as one.
+
+    Attributes:
+        fill: a colour, or `HATCHED` for padding.
+        label: the text in the cell; may be empty.
+        span: the number of adjacent cells.
+        bold: whether the label is bold. A bold cell without a label has a line through it.
+        framed: whether a table draws a frame around the cell, because its value is wrong.
+    """
+
+    fill: str
+    label: str = ""
+    span: int = 1
+    bold: bool = False
+    framed: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The places of the cells of a grid on a sheet.
+
+    Attributes:
+        sheet: the sheet that the grid is drawn on.
+        rows: the number of rows.
+        columns: the number of columns.
+        wide: the width of a cell in px.
+        tall: the height of a row in px.
+        left: the x-coordinate of the grid's left edge in px.
+        top: the y-coordinate of the grid's top edge in px.
+        size: the font size of the labels in px.
+    """
+
+    sheet: Sheet
+    rows: int
+    columns: int
+    wide: float = NARROWEST
+    tall: float = TALL
+    left: float = LEFT
+    top: float = TOP
+    size: int = 12
+
+    @property
+    def right(self) -> float:
+        """The x-coordinate, in px, of the grid's right edge."""
+        return self.x(self.columns)
+
+    @property
+    def foot(self) -> float:
+        """The y-coordinate, in px, of the grid's bottom edge."""
+        return self.y(self.rows)
+
+    @property
+    def is_low(self) -> bool:
+        """True if the rows are too low for letters."""
+        return self.tall < _LOW
+
+    def x(self, column: float) -> float:
+        """Returns the x-coordinate, in px, of a column's left edge."""
+        return self.left + column * self.wide
+
+    def y(self, row: float) -> float:
+        """Returns the y-coordinate, in px, of a row's top edge."""
+        return self.top + row * self.tall
+
+    def line(self, row: int) -> float:
+        """Returns the y-coordinate, in px, of the baseline of text beside a row.
+
+        Text that is taller than the row starts at the row's top.
+        """
+        return self.y(row) + max(self.tall / 2 + 4, 9)
+
+    def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
+        """Draws rows of cells, starting with the first row of the grid."""
+        lines = ""
+        for r, cells in enumerate(rows):
+            y, column = self.y(r), 0
+            for fill, label, span, bold, _ in cells:
+                if not span:
+                    continue
+                x, width = self.x(column), span * self.wide
+                self.sheet.cell(x, y, width, self.tall, fill, label, size=self.size, bold=bold)
+                if bold and not label:
+                    lines += f"M{x} {y + self.tall / 2}h{width}"
+                column += span
+        if lines:
+            self.sheet.path(lines, stroke="#000000", width=min(1.5, self.tall / 8))
+
+    def outline(self, fill: str = "none", thick: float = 0.5) -> None:
+        """Draws a box around all cells."""
+        width, height = self.right - self.left, self.foot - self.top
+        self.sheet.box(self.left, self.top, width, height, fill, thick=thick)
+
+    def frame(
+        self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3
+    ) -> None:
+        """Draws a frame around a cell, or around `rows` cells of a column from `row` downwards."""
+        stroke = stroke or self.sheet.colours.accent
+        width, height = max(self.wide, 2), rows * self.tall
+        self.sheet.box(self.x(column), self.y(row), width, height, stroke=stroke, thick=thick)
+
+    def ticks(self, longest: str, here: int | None = None) -> list[int]:
+        """Returns columns whose names fit side by side.
+
+        Args:
+            longest: the longest name.
+            here: the highlighted column, which is always included; `None` if there is none.
+        """
+        space = 6 + CHAR * 11 / 12 * len(longest)
+        ticks = list(range(0, self.columns, nice(space / self.wide)))
+        if here is None:
+            return ticks
+        return [c for c in ticks if abs(c - here) * self.wide >= space] + [here]
+
+    def heads(
+        self,
+        names: Sequence[str],
+        axis: str = _STEPS,
+        here: int | None = None,
+        shown: Sequence[int] = (),
+    ) -> None:
+        """Writes the column names above the grid.
+
+        Args:
+            names: a name for each column.
+            axis: the title of the axis, written before the names.
+            here: the highlighted column; `None` if there is none.
+            shown: the columns to name. By default, as many columns are named as fit.
+        """
+        colours, y = self.sheet.colours, self.top - 9
+        # "t =" is close to the first number, because the column of lengths is to the left of it.
+        end = self.left - 6
+        if axis.endswith("="):
+            end = self.left + min(self.wide / 2 - 8, 6)
+        self.sheet.note(end, y, axis, "end")
+        for c in shown or self.ticks(max(names, key=len), here):
+            ink = colours.accent if c == here else colours.muted
+            x = self.x(c + 0.5)
+            self.sheet.text(x, y, names[c], anchor="middle", size=11, bold=c == here, ink=ink)
+
+    def names(
+        self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12
+    ) -> None:
+        """Writes the row names to the left of the grid, or as many of them as fit.
+
+        Args:
+            names: a name for each row.
+            lengths: a length for each row, written in a column after the names; may be empty.
+            right: the distance in px from the names (or from the lengths, if there are any) to the
+                grid.
+            size: the font size of the names in px.
+        """
+        end, least, bold = self.left - right, 13, True
+        if self.is_low:
+            size, least, bold = 11, 24, False
+        for r in range(0, len(names), nice(least / self.tall)):
+            y = self.line(r)
+            if lengths:
+                self.sheet.text(6, y, names[r], size=size, bold=True)
+                self.sheet.text(end, y, str(lengths[r]), anchor="end", ink=self.sheet.colours.muted)
+            else:
+                self.sheet.text(end, y, names[r], anchor="end", size=size, bold=bold)
+
+
+@dataclass(frozen=True)
+class CellTable:
+    """A grid of cells with a title, names of rows and columns, and a number for each row.
+
+    Attributes:
+        title: the title above the grid.
+        names: the names of the rows.
+        heads: the names of the columns.
+        cells: the cells of each row. Hatched cells are padding.
+        axis: the title of the columns, written before their names.
+        margin: the heading of the numbers on the right; empty if there are no numbers.
+        numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and
+            its label.
+        wide: the width of a cell in px. By default, all labels fit.
+        tall: the height of a row in px.
+        size: the font size of the labels in px.
+    """
+
+    title: str
+    names: Sequence[str]
+    heads: Sequence[str]
+    cells: Sequence[Sequence[Cell]]
+    axis: str = _STEPS
+    margin: str = ""
+    numbers: Sequence[tuple[float, str]] = ()
+    wide: float = 0.0
+    tall: float = TALL
+    size: int = 12
+
+    def lines(self) -> list[str]:
+        """Returns the grid as lines of text. A `·` marks padding, and a `!` marks a framed cell."""
+        rows = []
+        if self.axis != _STEPS:
+            margin = [self.margin] if self.margin else []
+            rows.append(["", *self.heads, *margin])
+        for r, name in enumerate(self.names):
+            row = [name]
+            for cell in self.cells[r]:
+                frame = "!" if cell.framed else ""
+                padding = "·" if cell.fill == HATCHED else ""
+                row.append(frame + padding + cell.label)
+            row += [words for _, words in self.numbers[r : r + 1]]
+            rows.append(row)
+        return text.table(rows, " <  > ")
+
+    def sheet(self, theme: str, description: str = "") -> Sheet:
+        """Draws the grid.
+
+        Args:
+            theme: the name of the theme, one of the keys in `palette.THEMES`.
+            description: the text for a screen reader.
+        """
+        sheet = Sheet(theme, description)
+        labels = [*self.heads]
+        for cells in self.cells:
+            labels += [cell.label for cell in cells]
+        wide = self.wide or max(NARROWEST, 8 + max(map(width_of, labels)))
+        left = max(LEFT, 18 + max(map(width_of, self.names)))
+        rows, columns = len(self.names), len(self.heads)
+        grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
+        sheet.title(self.title)
+        grid.heads(self.heads, self.axis)
+        grid.names(self.names)
+        grid.draw(self.cells)
+        if self.size < 12:
+            grid.outline(thick=1)
+        self._draw_frames(grid, sheet.colours.ground, 6)
+        self._draw_frames(grid, sheet.colours.wrong, 3)  # visible on any fill
+        self._draw_numbers(grid)
+        return sheet
+
+    def _draw_frames(self, grid: Grid, stroke: str, thick: float) -> None:
+        grid.sheet.layer()
+        for r, cells in enumerate(self.cells):
+            for c, cell in enumerate(cells):
+                if cell.framed:
+                    grid.frame(r, c, stroke=stroke, thick=thick)
+
+    def _draw_numbers(self, grid: Grid) -> None:
+        sheet, left = grid.sheet, grid.right + 16
+        sheet.note(left, grid.top - 9, self.margin)
+        longest = max([0.0, *(number for number, _ in self.numbers)]) or 1.0
+        for r, (number, words) in enumerate(self.numbers):
+            x = left
+            if number and np.isfinite(number):
+                bar = _BAR * number / longest
+                sheet.box(left, grid.y(r) + 4, bar, grid.tall - 8, palette.REAL)
+                x += bar + 8
+            sheet.text(x, grid.line(r), words, bold=number > 0)
+
+
+def real_cells(
+    layout: Layout, b: int, label: Callable[[int, int], str] | None = None, fill: str = ""
+) -> list[Cell]:
+    """Returns the real cells of a sequence.
+
+    Args:
+        layout: the batch.
+        b: the index of the sequence.
+        label: a function that takes the index of a sequence and a time step, and returns the label
+            of that cell; `None` to draw all cells of the sequence as one.
+        fill: the fill of the cells. Defaults to the colour of the sequence.
+    """
+    fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
+    if label is None:
+        return [Cell(fill, span=length)]
+    return [Cell(fill, label(b, t)) for t in range(length)]
+
+
+def array(values: object, kind: type | None = None) -> np.ndarray:
+    """Returns numbers as a NumPy array. A tensor is detached and copied to the CPU."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return np.asarray(values, kind)
+
+
+def nice(at_least: float) -> int:
+    """Returns the smallest of the numbers 1, 2, 5, 10, 20, 50, … that is at least `at_least`."""
+    power = 1
+    while power * 5 < at_least:
+        power *= 10
+    return next(digit * power for digit in (1, 2, 5) if digit * power >= at_least)
+
+
+def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """Yields those `(x, label)` pairs, from left to right, whose labels do not overlap.
+
+    The last pair is always among them.
+    """
+    taken, last = -math.inf, labels[-1][0]
+    for x, label in labels:
+        space = width_of(label, 11) + 5
+        if x == last or taken + space <= x <= last - space:
+            taken = x
+            yield x, label
+
+
+def clip(words: str, width: float, size: int = 12) -> str:
+    """Shortens text that is wider than `width` px, and adds an ellipsis."""
+    char = CHAR * size / 12
+    space = int(width / char) * char
+    if width_of(words, size) <= space:
+        return words
+    while words and width_of(words, size) > space - char:
+        words = words[:-1]
+    return words + "…"
+
+
+def stride(rows: int, most: int) -> int:
+    """Returns the smallest odd number `k` such that one row in `k` makes at most `most` rows."""
+    return -(-rows // most) | 1  # odd, so that rows of every colour are drawn
+
+
+def one_in(stride: int, rows: int, what: str = "sequences") -> str:
+    """Returns a note that says how many rows are drawn."""
+    return f"One in {stride} of {rows:,} {what} is drawn. The counts include all."

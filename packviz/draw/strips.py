@@ -1,0 +1,94 @@
+"""Draws vectors as strips of numbers, each with its distance from the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from packviz.draw import palette, text
+from packviz.draw.drawing import Drawing
+from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.sheet import Sheet
+
+_ROUNDING = 1e-5  # a distance of up to this share of the largest value counts as 0
+
+
+class Strips(Drawing):
+    """Vectors of the same size, drawn as strips one below the other, each with its distance from
+    the first vector.
+
+    Attributes:
+        names: the names of the vectors.
+        values: `(R, H)` the vectors, one in each row.
+        title: the title above the strips.
+        axis: one title for all columns, or a name for each column.
+    """
+
+    def __init__(
+        self, vectors: Mapping[str, object], title: str = "", axis: str | Sequence[str] = "unit"
+    ) -> None:
+        """Takes the vectors to draw.
+
+        Args:
+            vectors: the vectors by name. Each is a tensor, an array or a list of `(H,)` numbers,
+                with `H` up to 16.
+            title: the title above the strips.
+            axis: one title for all columns, or a name for each column.
+
+        Raises:
+            ValueError: `vectors` is empty; a vector is not one-dimensional, is empty, or has more
+                than 16 numbers; the vectors differ in size; or `axis` is a list without exactly one
+                name for each column.
+        """
+        rows = [array(vector, float) for vector in vectors.values()]
+        size = rows[0].size if rows else 0
+        if not 0 < size <= text.FEW or any(row.shape != (size,) for row in rows):
+            shapes = ", ".join(sorted({str(row.shape) for row in rows})) or "none"
+            raise ValueError(
+                f"vectors must be one-dimensional, with one size of up to {text.FEW};"
+                f" got shapes: {shapes}"
+            )
+        if not isinstance(axis, str) and len(axis) != size:
+            needed = f"give {size}, one for each number of a vector"
+            raise ValueError(f"axis has {len(axis)} names; {needed}")
+        self.names, self.values = tuple(vectors), np.stack(rows)
+        self.title, self.axis = title, axis
+
+    @property
+    def distances(self) -> list[float]:
+        """`(R,)` The 2-norm of each vector's difference from the first; 0 if that is rounding."""
+        norms = np.linalg.norm(self.values - self.values[0], axis=1)
+        norms[norms <= _ROUNDING * np.abs(self.values).max()] = 0.0
+        distances: list[float] = norms.tolist()
+        return distances
+
+    def to_text(self) -> str:
+        """Returns a line for each vector: its numbers and its distance from the first vector."""
+        title = [self.title] if self.title else []
+        return "\n".join([*title, *self._table.lines()])
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws a row for each vector, with its distance as a bar."""
+        return self._table.sheet(theme, self.to_text())
+
+    @property
+    def _table(self) -> CellTable:
+        scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
+        shares = (np.clip(self.values / scale, -1, 1) + 1) / 2  # from 0 to 1
+        shades = np.rint(np.nan_to_num(shares) * (len(palette.SIGNED) - 1)).astype(int)
+        rows = []
+        for r, vector in enumerate(self.values.tolist()):
+            labels = [f"{value:.2f}".replace("-0.00", "0.00") for value in vector]
+            fills = [palette.SIGNED[shade] for shade in shades[r]]
+            cells = zip(fills, labels, strict=True)
+            rows.append([Cell(fill, label.replace("nan", "NaN")) for fill, label in cells])
+        numbers = []
+        for distance in self.distances:
+            words = text.difference(distance) if distance else "="
+            numbers.append((distance, words))
+        heads, axis = self.axis, ""
+        if isinstance(self.axis, str):
+            heads, axis = [str(i) for i in range(self.values.shape[1])], self.axis
+        margin = f"distance from {self.names[0]} (norm)"
+        return CellTable(self.title, self.names, heads, rows, axis, margin, numbers)

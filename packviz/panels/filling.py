@@ -1,0 +1,83 @@
+"""Shows in a panel how documents fill rows: choose a strategy and a mask, and see which scores
+attention computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
+from packviz.core.validation import at_least
+from packviz.draw.documents import MASKS, NONE, Scores
+from packviz.panels.panel import Panel, View, dropdown, row, slider
+from packviz.panels.picker import MOST, LengthsPicker
+
+LEAST = 16
+"""The slider `row_size` reaches at least this many time steps."""
+TIMES = 4
+"""The slider `row_size` reaches at least this many times the longest document."""
+
+
+class RowPanel(Panel):
+    """Documents of your choice in rows of equal size, and the scores that attention computes in
+    these rows.
+
+    Attributes:
+        picker: the controls for choosing the lengths.
+        row_size: the slider for the number of time steps in a row.
+        strategy: the drop-down list of rules for filling rows.
+        mask: the drop-down list of attention masks.
+        shown: the `Scores` in the picture.
+    """
+
+    shown: Scores
+
+    def __init__(
+        self,
+        lengths: Sequence[int] = (5, 3, 2),
+        *,
+        kind: str | None = None,
+        sequences: int = 64,
+        longest: int = 128,
+        row_size: int = 10,
+        strategy: str = FIRST_FIT_DECREASING,
+        mask: str = NONE,
+    ) -> None:
+        """Makes the panel with these lengths or, if `kind` names a distribution, with lengths from
+        it.
+
+        Args:
+            lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a
+                slider each.
+            kind: the name of a distribution that replaces your lengths at the start, such as
+                `"sentences"`. See `pv.lengths.DISTRIBUTIONS`.
+            sequences: number of documents to draw from the distribution, up to 512.
+            longest: greatest length that may be drawn, up to 512 time steps.
+            row_size: number of time steps in a row.
+            strategy: the rule for filling rows, one of `pv.batches.FILLS`.
+            mask: the attention mask, `"none"`, `"causal"`, `"document"` or `"both"`.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of its range, or `kind`, `strategy`
+                or `mask` is unknown.
+        """
+        self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest, most=MOST)
+        self._reach = max(at_least("row_size", row_size), LEAST)
+        self.row_size = slider("row_size", row_size, 1, self._reach, "row size")
+        self.strategy = dropdown("strategy", strategy, FILLS, "rows")
+        self.mask = dropdown("mask", mask, MASKS)
+        super().__init__(self.picker, row(self.row_size, self.strategy, self.mask))
+
+    def view(self) -> View:
+        """Returns a view of the rows and their scores."""
+        layout = self.picker.lengths()
+        strategy = self.strategy.value
+        longest = int(layout.lengths.max())
+        most = max(self._reach, TIMES * longest)
+        # The range grows first, so that it is never empty. Then a value outside of it moves to the
+        # nearest end.
+        self.row_size.max = max(most, self.row_size.max)
+        self.row_size.min = 1 if strategy == CUT else longest
+        self.row_size.max = most
+        self.shown = scores = Scores(layout, self.row_size.value, strategy, self.mask.value)
+        return View(scores.sheet, scores.summary(), scores.to_text)

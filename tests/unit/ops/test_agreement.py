@@ -1,0 +1,105 @@
+"""Tests that results may differ by rounding, in every dtype, and by nothing else."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from packviz.ops import agreement
+from packviz.ops.agreement import (
+    TOLERANCE,
+    full_precision,
+    multiplies_in_tf32,
+    of_gradients,
+    of_states,
+    relative_difference,
+)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_rounding_passes_and_more_does_not(dtype):
+    torch.manual_seed(0)
+    lstm, x = nn.LSTM(8, 16), torch.randn(20, 4, 8)
+    wanted = lstm(x)[0]
+    rounded = lstm.to(dtype)(x.to(dtype))[0]
+    if dtype != torch.float64:  # the reference is float32
+        assert relative_difference(rounded, wanted) <= of_states(dtype, "cpu")
+    assert relative_difference(
+        wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted
+    ) > of_states(dtype, "cpu")
+    assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
+
+
+def test_tf32_is_coarse_where_it_is_on():
+    assert multiplies_in_tf32()
+    assert of_states(torch.float32, "cuda") > 100 * of_states(torch.float32, "cpu")
+    assert of_states(torch.float64, "cuda") == of_states(torch.float64, "cpu")
+    with full_precision():
+        assert not multiplies_in_tf32()
+        assert of_states(torch.float32, "cuda") == of_states(torch.float32, "cpu")
+    assert multiplies_in_tf32()
+
+
+def test_how_far_apart():
+    values = torch.tensor([2.0, -4.0])
+    assert relative_difference(values + 1, values) == 0.25  # relative to the largest
+    assert of_gradients(torch.int64) == 0
+    assert (
+        relative_difference(values, values)
+        == relative_difference(torch.zeros(2), torch.zeros(2))
+        == 0
+    )
+    assert relative_difference(torch.ones(2), torch.zeros(2)) > 1e9
+    assert (
+        relative_difference(values * math.nan, values)
+        == relative_difference(values, values / 0)
+        == math.inf
+    )
+    assert relative_difference(torch.zeros(0), torch.zeros(0)) == 0
+    masked = torch.tensor([2.0, -4.0, -math.inf])
+    assert relative_difference(masked, masked) == 0
+    assert relative_difference(masked + 1, masked) == 0.25  # infinity does not count as the largest
+    assert of_states(torch.int64, "cpu") == 0
+
+
+class Older:
+    """A copy of `torch.backends.cudnn` before 2.9, which has no switch for RNNs alone."""
+
+    allow_tf32 = True
+
+
+class Newer:
+    """A copy of it since 2.9, with different settings for RNNs and convolutions, so asking for both is an error."""
+
+    rnn = SimpleNamespace(fp32_precision="tf32")
+
+    @property
+    def allow_tf32(self):
+        raise RuntimeError("without a specific operator name")
+
+
+@pytest.mark.parametrize("kind", [Older, Newer])
+def test_every_torch_is_asked_in_its_own_way(monkeypatch, kind):
+    monkeypatch.setattr(torch.backends, "cudnn", kind())
+    assert multiplies_in_tf32()
+    with full_precision():
+        assert not multiplies_in_tf32()
+    assert multiplies_in_tf32()
+
+
+def test_the_relative_error_is_that_of_the_first_results_that_are_too_far_off():
+    right = [torch.ones(2), torch.ones(3), torch.ones(1)]
+    near = [values * (1 + 1e-6) for values in right]
+    far = [right[0], right[1] * 1.5, right[2] * 3]
+    error, wrong = agreement.relative_error(near, right, agreement.of_gradients)
+    assert (error, wrong) == (pytest.approx(1e-6, rel=0.1), None)
+    assert agreement.relative_error(far, right, agreement.of_gradients) == (2.0, 1)
+    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], agreement.of_gradients) == (
+        math.inf,
+        0,
+    )
+    assert agreement.relative_error([], [], agreement.of_gradients) == (0.0, None)
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        agreement.relative_error([], right, agreement.of_gradients)
