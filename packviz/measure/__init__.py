@@ -1,4 +1,7 @@
-"""Measures times and memory. The package needs only torch and NumPy, so it runs on a bare GPU machine."""
+"""Measures times and memory.
+
+The package needs only torch and NumPy, so it runs on a bare GPU machine.
+"""
 
 from packviz.measure.machine import provenance
 from packviz.measure.timing import Ratio, Timing, measure

@@ -1,4 +1,4 @@
-"""Defines `pv.advise`, which times each method of running an RNN on batches with your lengths, and recommends one."""
+"""Defines `pv.advise`, which times the methods on batches with your lengths and recommends one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, mea
 from packviz.ops.agreement import of_states, relative_error
 
 Method = Callable[[Any, Tensor, Tensor], Any]
-"""A function that runs an RNN on a batch (see `rnn_calls`) and returns its output and final states."""
+"""A function that runs an RNN on a batch (see `rnn_calls`).
+
+It returns the output and the states.
+"""
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
@@ -39,7 +42,7 @@ SAMPLE = 5
 """The largest number of batches that are measured."""
 
 SLOW = 3.0
-"""A method that takes more than this many times as long as the fastest exact method is not measured further."""
+"""A method this many times slower than the fastest exact one is not measured further."""
 
 _ROUNDS = 11  # these give narrow intervals on a quiet machine, so the sample leaves time for them
 
@@ -59,7 +62,9 @@ class _Batches:
     """
 
     def __init__(self, rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> None:
-        """Makes a batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, for each `(B,)` lengths.
+        """Makes a batch for each `(B,)` lengths.
+
+        Its shape is `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`.
 
         The padding contains random numbers, too. If the RNN is in training mode, the inputs require
         gradients.
@@ -73,14 +78,16 @@ class _Batches:
         self._inputs = []
         for n in lengths:
             shape = (int(n.max()), n.size, rnn.input_size)
-            x = torch.randn(shape, generator=generator).to(weight.device, weight.dtype)
+            numbers = torch.randn(shape, generator=generator)
+            x = numbers.to(weight.device, weight.dtype)
             x = x.transpose(0, 1).contiguous() if rnn.batch_first else x
             self._inputs.append(x.requires_grad_(rnn.training))
 
     def permute(self) -> None:
         """Gives the lengths of each batch to other sequences of the batch."""
         for i, n in enumerate(self.lengths):
-            self.lengths[i] = n[self._random.permutation(len(n))]
+            order = self._random.permutation(len(n))
+            self.lengths[i] = n[order]
 
     def run(self, method: Method) -> list[Tensor]:
         """Runs the RNN forward and, in training, backward to its inputs and weights.
@@ -129,7 +136,10 @@ class Advice(HasText):
 
     @property
     def device(self) -> str:
-        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`. `timing.caption` gives its name."""
+        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`.
+
+        `timing.caption` gives its name.
+        """
         return str(self.timing.provenance["device"])
 
     @property
@@ -146,7 +156,7 @@ class Advice(HasText):
 
     @property
     def method(self) -> str | None:
-        """The recommended method as `pv.run(…, method=)` takes it, or `None` if it is torch's own run."""
+        """The recommended method for `pv.run(…, method=)`; `None` if it is torch's own run."""
         return self.recommended.partition("pv.run, ")[2] or None
 
     @property
@@ -166,7 +176,8 @@ class Advice(HasText):
         ratio = self.timing.ratio(self.recommended, PACKED)
         if ratio.rounds < FEWEST_ROUNDS:
             rounds = text.count(ratio.rounds, "round")
-            return f"{self.recommended} measured fastest, but {rounds} cannot show a difference. Give a larger budget."
+            doubt = f"{rounds} cannot show a difference. Give a larger budget."
+            return f"{self.recommended} measured fastest, but {doubt}"
         parts = [f"Use {self.recommended}."]
         if ratio.is_clear:
             parts.append(f"It takes {ratio.number} times as long as {PACKED} ({ratio.between}).")
@@ -177,7 +188,7 @@ class Advice(HasText):
         return " ".join(parts)
 
     def to_text(self) -> str:
-        """Returns the recommendation, the table behind it, and the conditions of the measurement."""
+        """Returns the recommendation, the table behind it, and the conditions."""
         rows = [["", "ms", f"times as long as {PACKED} (quartiles)"]]
         for name, milliseconds, ratio in self.timing.against(PACKED):
             if name in self.inexact:
@@ -258,7 +269,8 @@ def advise(
     groups = [n[group] for group in batches(n, batch_size, seed=seed)]
     gpus = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
-        looks, missing = _look(_Batches(rnn, _middle(groups, 1), seed), end)
+        middle = _Batches(rnn, _middle(groups, 1), seed)
+        looks, missing = _look(middle, end)
         exact = [seconds for name, seconds in looks.items() if name != PADDED]
         kept = {}
         for name, seconds in looks.items():
@@ -268,7 +280,8 @@ def advise(
                 missing[name] = f"on one batch, over {SLOW:g} times as slow as the fastest"
         left = end - time.monotonic()
         rounds = left / sum(kept.values())  # with one batch
-        sample = max(1, min(int(rounds / (_ROUNDS + 1)), SAMPLE, len(groups)))
+        affordable = max(1, int(rounds / (_ROUNDS + 1)))
+        sample = min(affordable, SAMPLE, len(groups))
         if rounds < 2:  # too few for a warm-up round and a timed one
             seconds_once = {name: (seconds,) for name, seconds in kept.items()}
             timing = Timing(seconds_once, provenance=provenance(device))
@@ -289,13 +302,16 @@ def advise(
     sequences = text.count(n.size, "sequence")
     steps = f"{n.min()} to {n.max()} steps"
     what = f"{rnn}, {which}; {sequences} of {steps}, in batches of {batch_size}"
-    inexact = (PADDED,) if n.min() < n.max() and PADDED in kept else ()
+    ragged = n.min() < n.max()
+    inexact = (PADDED,) if ragged and PADDED in kept else ()
     timing = replace(timing, missing=missing)
     return Advice(timing, sample, inexact, what, rnn.mode == "LSTM")
 
 
 def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, twice if there is time, and compares its results with packing.
+    """Calls each method on one batch, and compares its results with packing.
+
+    If there is time, a method is called twice.
 
     Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
     out. torch's padded run is kept although its results differ.
@@ -342,7 +358,7 @@ def _device_of(rnn: Any) -> torch.device:
     device = next(rnn.parameters()).device
     if device.type == "meta":
         raise ValueError(
-            "rnn is on the meta device, where nothing can be measured; give it weights with to_empty()"
+            "rnn is on the meta device, where nothing can be timed; give it weights with to_empty()"
         )
     return device
 
@@ -356,7 +372,7 @@ def _lengths(values: Any) -> IntArray:
 
 
 def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
-    """Ranks batches by number of cells, cuts them into equal groups, and returns the middle batch of each group."""
+    """Ranks batches by cells, cuts them into equal groups, and returns the middle of each group."""
     cells = [n.size * n.max() for n in groups]
     ranked = np.argsort(cells, kind="stable")
     parts = np.array_split(ranked, sample)

@@ -1,4 +1,4 @@
-"""Records the provenance of a measurement, counts page faults, and measures a call's peak memory."""
+"""Records the provenance of a measurement, page faults, and a call's peak memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
 
 
 def page_faults() -> int:
-    """Returns the number of minor page faults (which need no access to a disk) that this process has caused so far."""
+    """Returns the number of minor page faults of this process. These need no access to a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -124,7 +124,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
 
 
 def blas() -> str:
-    """Returns the library with which torch multiplies matrices on the CPU, such as `mkl`, as torch's build names it."""
+    """Returns the name of torch's library for matrix products on the CPU, such as `mkl`."""
     import torch
 
     settings = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
@@ -137,8 +137,7 @@ def load_average() -> list[float]:
 
 
 def overload(place: Mapping[str, Any]) -> str:
-    """Returns a description of the load if it exceeded the number of cores, and otherwise an empty
-    string.
+    """Returns a description of the load if it exceeded the number of cores, and otherwise `""`.
 
     Args:
         place: the provenance of a measurement (see `provenance`).
@@ -151,8 +150,7 @@ def overload(place: Mapping[str, Any]) -> str:
 def caption(
     place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()
 ) -> str:
-    """Returns a caption for a chart or table of measured times: the machine, the settings and the
-    date.
+    """Returns a caption for measured times: the machine, the settings and the date.
 
     The load is the average over one minute for the whole machine. Each thread of the measurement
     adds 1 to this load.
@@ -175,7 +173,8 @@ def caption(
         parts.append(count(place["threads"], "thread"))
     if "allocator" in place:
         parts.append(f"allocator {place['allocator']}")
-    parts += [f"{name}={value}" for name, value in place.get("environment", {}).items()]
+    environment = place.get("environment", {})
+    parts += [f"{name}={value}" for name, value in environment.items()]
     if loads and "cores" in place:
         parts.append(f"load {_span(loads)} on {count(place['cores'], 'core')}")
     if taken := _span(rounds):
@@ -187,10 +186,12 @@ def caption(
 
 
 def _span(values: Iterable[Any]) -> str:
-    """Returns the smallest and the largest value as text, or a single value if the two are equal."""
-    ordered = sorted(values)
-    ends = [f"{end:.1f}" if isinstance(end, float) else str(end) for end in ordered]
-    return " to ".join(dict.fromkeys(ends[:1] + ends[-1:]))
+    """Returns the smallest and the largest value as text, or only one if they are equal."""
+    ordered = [
+        f"{value:.1f}" if isinstance(value, float) else str(value) for value in sorted(values)
+    ]
+    ends = ordered[:1] + ordered[-1:]
+    return " to ".join(dict.fromkeys(ends))
 
 
 @functools.cache

@@ -27,7 +27,7 @@ def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
-    """Runs the RNN over all cells, including the padding, so its final states are those after the padding."""
+    """Runs the RNN over all cells, so its final states are those after the padding."""
     return rnn(x)
 
 
@@ -50,7 +50,7 @@ def packed(
 
 own_pad = partial(packed, pad=packing.pad_packed_sequence)
 drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
-"""Variants of `packed`: `own_pad` uses packviz's padding, and `drop_in` uses packviz's packing as well."""
+"""Variants of `packed`: `own_pad` uses packviz's padding, and `drop_in` its packing as well."""
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
@@ -61,8 +61,9 @@ def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "
 def one_pass(
     call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True
 ) -> Callable[[], Any]:
-    """Returns a function that runs a forward pass and, in training, a backward pass from a gradient
-    of ones.
+    """Returns a function that runs a forward pass and, in training, a backward pass.
+
+    The backward pass starts from a gradient of ones.
 
     Args:
         call: a function that returns the output, or a tuple that begins with it.

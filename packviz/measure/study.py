@@ -36,12 +36,15 @@ V = TypeVar("V")
 R = TypeVar("R", bound="Results[Any, Any]")
 
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
-"""The two passes, which are timed separately. The forward pass alone builds no graph for autograd."""
+"""The two passes, which are timed separately.
+
+The forward pass alone builds no graph for autograd.
+"""
 
 KINDS = DISTRIBUTIONS | {"log-normal around 20": partial(log_normal, median=math.exp(3))}
 """The distributions of lengths by name, as functions of `(batch_size, longest, seed)`."""
 
-_MOST_ROUNDS = 25  # the most rounds within a budget, which always allows enough for an interval (see `measure`)
+_MOST_ROUNDS = 25  # within a budget
 _NOT_COMPARED = (*CHANGING, "device", "fake", "parameters")  # the device's name is compared, and
 # so is each of the parameters
 
@@ -154,7 +157,7 @@ class Results(HasText, Generic[P, V]):
         return caption(self.provenance, rounds, [timing.provenance for timing in timed])
 
     def to_text(self) -> str:
-        """Returns, for each point and pass, a table of the times and of their ratios to the first call's."""
+        """Returns, for each point and pass, a table of times and ratios to the first call."""
         lines = []
         for point in self.values:
             for which, timing in self.timings(point).items():
@@ -162,8 +165,10 @@ class Results(HasText, Generic[P, V]):
                 lines.append(f"{point}, {which}")
                 head = ["", "ms", f"times as long as {first} (quartiles)"]
                 lines += table([head, *timing.against(first)], "<  >  <")
-        lines += ["", RATIOS, *(f"✗ {line}." for line in self.left_out)]
-        return "\n".join([*lines, f"Measured on {self.caption}."])
+        lines += ["", RATIOS]
+        lines += [f"✗ {line}." for line in self.left_out]
+        lines.append(f"Measured on {self.caption}.")
+        return "\n".join(lines)
 
 
 TimedPoints: TypeAlias = Results[Point, dict[str, Timing]]
@@ -171,7 +176,7 @@ TimedPoints: TypeAlias = Results[Point, dict[str, Timing]]
 
 
 def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
-    """Returns one line for each machine, with the caption of its results, to place below a chart."""
+    """Returns a line for each machine, with the caption of its results, to place below a chart."""
     if len(machines) == 1:
         return [f"Measured on {results.caption}." for results in machines.values()]
     return [f"{name}: {results.caption}." for name, results in machines.items()]
@@ -258,8 +263,9 @@ def timed(
 
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns two dicts by call: the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import full_precision, leaves, of_gradients, relative_error
+    """Returns the errors relative to the reference, and the reasons for leaving calls out."""
+    from packviz.ops.agreement import leaves, relative_error
+    from packviz.ops.agreement import full_precision, of_gradients
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
@@ -313,8 +319,7 @@ def by_comparison(
 def by_pass(
     calls: Callable[[P, str, MeasureOptions], Comparison],
 ) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
-    """Returns, for a study, a `measure` function that times each of `PASSES` and measures peak
-    memory.
+    """Returns a `measure` function that times each of `PASSES` and measures peak memory.
 
     `calls` makes the comparison for a point, a pass and the settings. The forward pass gets half
     the budget of the training pass.
@@ -437,7 +442,8 @@ class Study(Generic[P, V, R]):
                 values[point] = value
                 if path:
                     head = {"packviz": self.name, "version": self.version, "provenance": place}
-                    row = {**dataclasses.asdict(point), **self.write(value)}  # type: ignore[call-overload]
+                    fields = dataclasses.asdict(point)  # type: ignore[call-overload]
+                    row = {**fields, **self.write(value)}
                     rows.append(path, head, row)
         return self.load(path) if path else self.results(place, values)
 
@@ -445,9 +451,8 @@ class Study(Generic[P, V, R]):
         settings = {**self.parameters, **changed}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
             if name in changed and not self.parameters:
-                raise ValueError(
-                    f"the study {self.name} does no timing, so --{name} does not apply"
-                )
+                why = f"so --{name} does not apply"
+                raise ValueError(f"the study {self.name} does no timing, {why}")
             if name in changed and other not in changed:
                 settings.pop(other, None)
         return settings
@@ -485,8 +490,9 @@ class Study(Generic[P, V, R]):
         return self.results(place, values)
 
     def recordings(self) -> dict[str, R]:
-        """Returns all recorded results by machine name: CPUs first, by number of threads, and then
-        GPUs.
+        """Returns all recorded results by machine name.
+
+        CPUs come first, by number of threads, and then GPUs.
 
         Raises:
             ValueError: a file cannot be loaded (see `load`).
@@ -504,10 +510,14 @@ class Study(Generic[P, V, R]):
         return {name: recorded[path] for name, path in zip(names, paths, strict=True)}
 
     def without_gpu(self) -> str:
-        """Returns a note for a page that shows only CPU times, or an empty string if a GPU was recorded."""
+        """Returns a note for a page that shows only CPU times.
+
+        It is empty if a GPU was recorded.
+        """
         if any(_on_gpu(results.provenance) for results in self.recordings().values()):
             return ""
-        return "All times on this page were measured on a CPU, because no GPU results have been recorded yet."
+        why = "because no GPU results have been recorded yet"
+        return f"All times on this page were measured on a CPU, {why}."
 
 
 @contextmanager
@@ -567,5 +577,5 @@ def _require_same(
     if differences:
         raise ValueError(
             f"cannot resume {os.fspath(path)}, which was measured under different conditions"
-            f" ({'; '.join(differences)}). Use the same options on the same machine, or another file"
+            f" ({'; '.join(differences)}). Use the same options and machine, or another file"
         )

@@ -1,4 +1,4 @@
-"""Defines `pv.time_calls`, which times functions of your own, such as a training step before and after a change."""
+"""Defines `pv.time_calls`, which times functions of your own, such as two training steps."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def time_calls(
     device: Any = None,
     budget: float = 10.0,
 ) -> ComparedTiming:
-    """Times functions of your own relative to the first one, and checks that they all return the
-    same results.
+    """Times functions of your own, and checks that they all return the same results.
 
     Every round calls each function once, in a random order, so a machine that is busy or warming up
     slows all of them alike. Rounds are repeated until the ratios are known to about 5 %, or the
@@ -91,7 +90,8 @@ def time_calls(
     Examples:
         >>> import packviz as pv, torch
         >>> x = torch.randn(64, 64)
-        >>> timing = pv.time_calls({"copied": lambda: x.T.contiguous() @ x, "as it is": lambda: x.T @ x}, budget=0.1)
+        >>> calls = {"copied": lambda: x.T.contiguous() @ x, "as it is": lambda: x.T @ x}
+        >>> timing = pv.time_calls(calls, budget=0.1)
         >>> timing.median("copied") > 0
         True
     """
@@ -156,15 +156,15 @@ def _agreement(
         error = require_same(parts, allowed)
     except ValueError as difference:
         raise ValueError(
-            f"{difference}; if a call changes its own state, reset it in setup=; if the difference is"
-            " intended, pass a larger tolerance=, or check=False"
+            f"{difference}; if a call changes its own state, reset it in setup=; if the difference"
+            " is intended, pass a larger tolerance=, or check=False"
         ) from None
     close = f"to within {error:.2g} of the largest value" if error else "exactly"
     return f"Results agree {close} with those of {next(iter(parts))}. {remark}".rstrip()
 
 
 def _accelerator(result: Any) -> str | None:
-    """Returns the device of a result's first tensor that is not on the CPU, or `None` if there is none."""
+    """Returns the device of a result's first tensor that is not on the CPU, if there is one."""
     if isinstance(result, torch.Tensor):
         return None if result.is_cpu else str(result.device)
     if isinstance(result, Mapping):

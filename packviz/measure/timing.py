@@ -52,12 +52,15 @@ FEWEST_ROUNDS = 6
 the median with probability 2 / 2ⁿ, which is at most 1 − `CONFIDENCE` if n is at least 6."""
 
 NARROW = 1.1
-"""An interval is narrow if its ends differ by at most this factor. The value is then known to about 5 %."""
+"""An interval is narrow if its ends differ by at most this factor.
+
+The value is then known to about 5 %.
+"""
 
 RATIOS = "A ratio is the median of the rounds' ratios, not the ratio of two medians."
 """The note below a table of ratios and medians, which explains why they may not match."""
 
-_UNSTEADY = 1.5  # the third quartile of a call's times, divided by the first; on an idle machine, 1.02 to 1.2
+_UNSTEADY = 1.5  # the third quartile divided by the first; 1.02 to 1.2 on an idle machine
 _AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in which it stays awake
 _TICK = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
 
@@ -85,13 +88,19 @@ class _CpuClock:
 
 
 class _CudaClock:
-    """A clock that uses CUDA events. The GPU records their times, so time spent in Python afterwards does not count."""
+    """A clock that uses CUDA events.
+
+    The GPU records their times, so time spent in Python afterwards does not count.
+    """
 
     stopped: ClassVar[dict[str, float]] = {}
     """The time at which a clock was last stopped, by device."""
 
     def __init__(self, device: Any) -> None:
-        """Makes a clock and wakes the GPU, which after a pause needs up to a second to reach its usual frequency."""
+        """Makes a clock.
+
+        Wakes the GPU, which after a pause needs up to a second to reach its frequency.
+        """
         import torch
 
         self._cuda, self._device = torch.cuda, device
@@ -107,7 +116,7 @@ class _CudaClock:
         self._began.record(self._cuda.current_stream(self._device))
 
     def stop(self) -> float:
-        """Records the second event, waits for the GPU and returns the seconds between the two events."""
+        """Records the second event, waits for it, and returns the seconds between both."""
         self._ended.record(self._cuda.current_stream(self._device))
         self._cuda.synchronize(self._device)
         self.stopped[str(self._device)] = time.monotonic()
@@ -130,8 +139,9 @@ def clock_for(device: Any) -> Clock:
 
 @dataclass(frozen=True)
 class Ratio(HasText):
-    """The time of one call as a multiple of another call's time: the median and the quartiles of
-    the rounds' ratios.
+    """The time of one call as a multiple of another call's time.
+
+    It is given by the median and the quartiles of the rounds' ratios.
 
     Attributes:
         name: the call whose time is divided.
@@ -169,13 +179,15 @@ class Ratio(HasText):
         return quantities.between(self.interval)
 
     def to_text(self) -> str:
-        """Returns a sentence that gives the ratio, or that says that there is no clear difference."""
+        """Returns a sentence with the ratio, or that says that there is no clear difference."""
         if self.rounds < FEWEST_ROUNDS:
             rounds = text.count(self.rounds, "round")
             return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
-            return f"{self.name} takes {self.number} times as long as {self.to} (95 % interval {self.between})"
-        return f"no clear difference between {self.name} and {self.to}: {self.name} takes {self.between} times as long"
+            known = f"{self.number} times as long as {self.to} (95 % interval {self.between})"
+            return f"{self.name} takes {known}"
+        pair = f"no clear difference between {self.name} and {self.to}"
+        return f"{pair}: {self.name} takes {self.between} times as long"
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,15 +238,17 @@ class Timing(HasText):
         return _quartiles(self._times(name))
 
     def ratio(self, name: str, to: str) -> Ratio:
-        """Returns the time of `name` as a multiple of the time of `to`. Raises the same errors as `median`."""
+        """Returns the time of `name` as a multiple of the time of `to`.
+
+        Raises the same errors as `median`.
+        """
         pairs = zip(self._times(name), self._times(to), strict=True)
         ratios = [max(dividend, _TICK) / max(divisor, _TICK) for dividend, divisor in pairs]
         low, middle, high = _quartiles(ratios)
         return Ratio(name, to, middle, low, high, len(ratios), median_interval(ratios))
 
     def is_narrow(self, to: str | None = None) -> bool:
-        """Returns whether the ratios of all calls to `to`, by default the first call, are known to
-        about 5 %.
+        """Returns whether the ratios to `to`, by default the first call, are known to about 5 %.
 
         If there is only one call, the result says whether its time is known to about 5 %.
         """
@@ -245,16 +259,20 @@ class Timing(HasText):
 
     @property
     def busy(self) -> str:
-        """The reason why the machine looks busy (its load or the spread of the rounds); empty if it does not."""
+        """The reason why the machine looks busy, which is its load or the spread; or `""`."""
         if load := overload(self.provenance):
             return load
         if self.rounds < FEWEST_ROUNDS:
             return ""
-        quartiles = [self.spread(name) for name in self.seconds]
-        usual = statistics.median(high / max(low, _TICK) for low, _, high in quartiles)
+        factors = []
+        for name in self.seconds:
+            low, _, high = self.spread(name)
+            factors.append(high / max(low, _TICK))
+        usual = statistics.median(factors)
         if usual <= _UNSTEADY:
             return ""
-        return f"even in the middle half of the rounds, times of the same call differ by a factor of {usual:.2g}"
+        where = "even in the middle half of the rounds"
+        return f"{where}, times of the same call differ by a factor of {usual:.2g}"
 
     @property
     def notes(self) -> list[str]:
@@ -265,13 +283,15 @@ class Timing(HasText):
         return lines
 
     def against(self, to: str) -> list[list[str]]:
-        """Returns a table row for each call: its name, its median in ms, and its ratio to `to`, with quartiles."""
+        """Returns a row for each call: its name, its median in ms, and its ratio to `to`."""
         rows = []
         for name in self.seconds:
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", no clear difference"
-            multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            rows.append([name, quantities.milliseconds(self.median(name)), multiple])
+            quartiles = f"({ratio.low:.3g} to {ratio.high:.3g})"
+            multiple = f"{ratio.value:.3g} {quartiles}{doubt}"
+            milliseconds = quantities.milliseconds(self.median(name))
+            rows.append([name, milliseconds, multiple])
         return rows
 
     def to_text(self) -> str:
@@ -288,8 +308,10 @@ class Timing(HasText):
             rows.append([name, f"{middle} ms", remark])
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, first).to_text() for name in others]
-        lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
-        lines.append(f"{text.count(self.rounds, 'round')} after {self.warmup} to warm up.")
+        for name, why in self.missing.items():
+            lines.append(f"✗ {name} was left out: {why}")
+        rounds = text.count(self.rounds, "round")
+        lines.append(f"{rounds} after {self.warmup} to warm up.")
         if others:
             lines.append(RATIOS)
         if self.provenance:
@@ -352,7 +374,7 @@ def measure(
         raise ValueError("calls is empty; give at least one function to time, by name")
     if rounds < 1 or warmup < 0:
         raise ValueError(
-            f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 or more to warm up"
+            f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 to warm up"
         )
     clock = clock or clock_for(device)
     place = provenance(device, parameters)  # first, so that no times are lost if this fails
@@ -400,8 +422,9 @@ def measure(
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collects young garbage, and then prevents collections within a `with` block, because these
-    would be timed.
+    """Prevents the collection of garbage in a `with` block, because it would be timed.
+
+    Young garbage is collected first.
 
     The previous measurement has left only young garbage, because nothing was collected during it.
     To collect the old generation as well would take up to half a second if many modules are loaded,
@@ -424,8 +447,7 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns an interval that covers the median of the values' distribution with probability
-    `CONFIDENCE` or more.
+    """Returns an interval that covers the true median with probability `CONFIDENCE` or more.
 
     Its ends are two of the values, chosen by the formula in the docstring of this module. With
     fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.

@@ -77,7 +77,7 @@ def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Returns an argparse type that converts text with `kind`, and accepts only finite numbers above 0."""
+    """Returns an argparse type that converts text with `kind` to a finite number above 0."""
 
     def number(text: str) -> float:
         value = kind(text)

@@ -1,5 +1,4 @@
-"""Repeats a benchmark from a forum question, to measure how the time of packing grows with the
-sequence length.
+"""Repeats a benchmark from a forum question, in which batches have more and more time steps.
 
 At every size and in every setup, each method is timed in two passes: *forward* (the model alone,
 without a graph for autograd), and *training* (forward, loss, backward). In each pass the methods
@@ -77,7 +76,10 @@ QUICK_STEPS, QUICK_BATCH = range(32, 129, 32), 64
 MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
 
 QUANTITIES = {"ratio": "×", "time": "ms", "memory": "MB"}
-"""The quantities that can be drawn, with their units. Ratios and the finding are relative to padded."""
+"""The quantities that can be drawn, with their units.
+
+Ratios and the finding are relative to padded.
+"""
 
 
 _VERBS = {"ratio": "takes", "memory": "needs"}
@@ -86,8 +88,9 @@ _Spread: TypeAlias = tuple[float, float, float]
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
-    """Returns `(B,)` lengths, longest first: all equal to `steps` (A), repeated countdowns to 1
-    (B), or evenly spread.
+    """Returns `(B,)` lengths, longest first.
+
+    They are all equal to `steps` (A), repeated countdowns to 1 (B), or evenly spread.
 
     Raises:
         ValueError: there is no such setup.
@@ -117,15 +120,17 @@ def grid(
 
 def steps(results: TimedPoints, setup: str) -> list[int]:
     """Returns the measured sizes of a setup in ascending order."""
-    return sorted(each.steps for each in results.points if each.kind == SETUPS[setup])
+    kind = SETUPS[setup]
+    return sorted(each.steps for each in results.points if each.kind == kind)
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
-    """Returns the recorded results of the forum's batch size with all of these methods, by machine name."""
+    """Returns, by machine, recorded results of the forum's batch size with all of these methods."""
     recorded = {}
     for machine, results in STUDY.recordings().items():
         measured = results.provenance["parameters"]["methods"]
-        if {*methods} <= {*measured} and results.points[0].batch_size == FULL_BATCH:
+        batch_size = results.points[0].batch_size
+        if {*methods} <= {*measured} and batch_size == FULL_BATCH:
             recorded[machine] = results
     return recorded
 
@@ -135,7 +140,8 @@ def finding(
 ) -> str:
     """Returns a sentence about a quantity in training, at the largest size of a setup."""
     largest = steps(results, setup)[-1]
-    timing = results.timing(point(setup, largest, results.points[0].batch_size))
+    batch_size = results.points[0].batch_size
+    timing = results.timing(point(setup, largest, batch_size))
     first, *others = methods
     where = f"(training, setup {setup}, {largest} steps)"
     reference = _spread(timing, quantity, first, first)[1]
@@ -149,10 +155,10 @@ def finding(
         else:
             multiple = f"{median / reference:#.2g}".rstrip(".")
             parts.append(f"{name} {_VERBS[quantity]} {multiple}")
-    sentence = ", ".join(parts)
     units = {"time": "ms", "ratio": f"times as long as {first}"}
     unit = units.get(quantity, f"times the memory of {first}")
-    return f"{sentence[:1].upper()}{sentence[1:]} {unit} {where}"
+    sentence = f"{', '.join(parts)} {unit} {where}"
+    return sentence[:1].upper() + sentence[1:]
 
 
 def chart(
@@ -192,9 +198,11 @@ def chart(
         plot = Plot(heading, curves[::-1], (), guides, unit, log=True)
         plots.append(plot)
         head = ["steps", *map(str, plot.sizes)]
-        rows = [[curve.name, *map(plain, curve.y)] for curve in curves]
+        rows = [head]
+        for curve in curves:
+            rows.append([curve.name, *map(plain, curve.y)])
         lines += ["", f"{plot.title}, {unit}"]
-        lines += table([head, *rows])
+        lines += table(rows)
     below = [f"{MODEL}.", *captions(machines)]
     for results in machines.values():
         below += [f"✗ {line}" for line in results.left_out]
@@ -210,7 +218,7 @@ def chart(
 def _spreads(
     results: TimedPoints, quantity: str, method: str, setup: str, which: str, first: str
 ) -> dict[int, _Spread]:
-    """Returns the quartiles of a quantity by number of time steps, without what was not measured."""
+    """Returns the quartiles of a quantity by number of time steps, where it was measured."""
     spreads = {}
     batch_size = results.points[0].batch_size
     for size in steps(results, setup):
@@ -246,7 +254,7 @@ def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
 
 
 def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tuple[Place, Place]]:
-    """Returns guide lines by name: a line at 1 for ratios, and lines of linear and quadratic growth for times."""
+    """Returns guide lines: one at 1 for ratios, and linear and quadratic growth for times."""
     sizes = sorted({x for curve in curves for x in curve.x})
     if len(sizes) < 2 or quantity == "memory":
         return {}

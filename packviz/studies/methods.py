@@ -98,7 +98,10 @@ def tuned_points() -> list[Point]:
 
 
 def untuned_points() -> list[Point]:
-    """Returns points to which nothing was tuned. The last one of each size has a single sequence."""
+    """Returns points to which nothing was tuned.
+
+    The last one of each size has a single sequence.
+    """
     points = []
     for mode in _MODES:
         for batch_size, *sizes in _UNTUNED:
@@ -147,11 +150,13 @@ def chart(results: TimedPoints) -> Chart:
     from packviz.draw.figures import axes
 
     ratios: dict[str, dict[str, Ratio]] = {}  # by point and method
+    autos = []
     for point in sorted(results.points, key=lambda each: _MODES.index(each.mode)):
         timing = results.timing(point)
         drawn = [method for method in _SYMBOLS if method in timing.seconds]
         ratios[str(point)] = {method: timing.ratio(method, PADDED) for method in drawn}
-    autos = [methods[AUTO] for methods in ratios.values() if AUTO in methods]
+        if AUTO in drawn:
+            autos.append(timing.ratio(AUTO, PADDED))
     clear = [ratio.value for ratio in autos if ratio.is_clear]
     faster = sum(value < 1 for value in clear)
     slower = len(clear) - faster
@@ -174,8 +179,11 @@ def chart(results: TimedPoints) -> Chart:
     for method, symbol in _SYMBOLS.items():
         timed = {name: own[method] for name, own in ratios.items() if method in own}
         values = [ratio.value for ratio in timed.values()]
-        up = [_digits(ratio.high - ratio.value) for ratio in timed.values()]
-        down = [_digits(ratio.value - ratio.low) for ratio in timed.values()]
+        up = []
+        down = []
+        for ratio in timed.values():
+            up.append(_digits(ratio.high - ratio.value))
+            down.append(_digits(ratio.value - ratio.low))
         whiskers = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
         colour = palette.METHODS[_COLOURS.get(method, method)]
         marker: dict[str, Any] = {"symbol": symbol, "color": colour}
@@ -204,7 +212,8 @@ def calls_of(
     """
     n = torch.tensor(point.layout.lengths)
     rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device)
-    x = torch.randn(len(n), int(n.max()), point.input_size).to(device).requires_grad_()
+    shape = (len(n), int(n.max()), point.input_size)
+    x = torch.randn(shape).to(device).requires_grad_()
     leaves = [x, *rnn.parameters()]
     calls = {}
     for name, method in methods.items():

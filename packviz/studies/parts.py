@@ -1,5 +1,4 @@
-"""Measures the time of each part of a packed training step, by replacing one after another with
-parts that don't copy.
+"""Measures the parts of a packed training step, by replacing one after another.
 
 The step trains the model from the forum question (see `packviz.studies.network`) on a batch of
 setup B. First torch's pad is replaced, then torch's pack, and then torch's packed LSTM. The results
@@ -45,13 +44,17 @@ REST = "the rest"
 
 
 def shares(results: TimedPoints, point: Point) -> dict[str, float]:
-    """Returns the shares of the step's time that each part and the rest take. The shares add up to 1."""
+    """Returns the shares of the step's time that each part and the rest take.
+
+    The shares add up to 1.
+    """
     left = [1.0]
     for step in REPLACED.values():
         left.append(results.ratio(point, step, TORCH).value)
     falling = [*accumulate(left, min)]  # because of noise, a replacement may seem to cost time
     saved = [before - after for before, after in pairwise(falling)]
-    return dict(zip([*REPLACED, REST], [*saved, falling[-1]], strict=True))
+    names = [*REPLACED, REST]
+    return dict(zip(names, [*saved, falling[-1]], strict=True))
 
 
 def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
@@ -62,7 +65,8 @@ def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
         prefix = f"{machine}, " if len(machines) > 1 else ""
         for point in results.points:
             total = milliseconds(results.timing(point).median(TORCH))
-            groups[f"{prefix}{point.steps} steps, {total} ms"] = _bars(results, point)
+            group = f"{prefix}{point.steps} steps, {total} ms"
+            groups[group] = _bars(results, point)
             lines.append(
                 f"At {point.steps} steps, a packed step consists of {_listed(results, point)}"
             )
@@ -80,9 +84,10 @@ def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
 
 
 def _listed(results: TimedPoints, point: Point) -> str:
-    return ", ".join(
-        f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
-    )
+    parts = []
+    for part, share in shares(results, point).items():
+        parts.append(f"{part} {whole_percent(share)}")
+    return ", ".join(parts)
 
 
 def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
@@ -95,15 +100,19 @@ def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
         if part in REPLACED:
             fill = HATCHED
             ratio = results.ratio(point, REPLACED[part], TORCH)
-            low, high = np.clip([1 - ratio.high, 1 - ratio.low], 0, 1).tolist()
-            whisker = (low, high)
-        drawn[part] = bars.Bar([(start, ""), (share, fill)], whole_percent(share), whisker)
+            ends = np.clip([1 - ratio.high, 1 - ratio.low], 0, 1)
+            whisker = (float(ends[0]), float(ends[1]))
+        lengths = [(start, ""), (share, fill)]
+        drawn[part] = bars.Bar(lengths, whole_percent(share), whisker)
         start += share
     return drawn
 
 
 def replaced_steps(point: Point, device: Any) -> Comparison:
-    """Returns steps with more and more parts replaced. A step returns the logits and the gradients of all weights."""
+    """Returns steps with more and more parts replaced.
+
+    A step returns the logits and the gradients of all weights.
+    """
     torch.manual_seed(0)
     model = network.Network().to(device)
     n = forum.setup_lengths("B", point.batch_size, point.steps)

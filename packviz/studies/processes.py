@@ -1,9 +1,8 @@
-"""Compares ways to split a ragged batch among processes that train one model with
-`DistributedDataParallel`.
+"""Compares ways to split a ragged batch among processes that train one model.
 
 A batch, sorted by length, is split by the strategies of `packviz.core.batches.SPLITS`. Each process
-runs its shard, and DDP averages the gradients. These averages are compared with the gradient of one
-process on the whole batch, for two losses:
+runs its shard, and torch's `DistributedDataParallel` (DDP) averages the gradients. These averages
+are compared with the gradient of one process on the whole batch, for two losses:
 
 * *mean of means*: every process takes the mean loss over its own tokens. The average of these means
   is not the mean over all tokens, unless all shards have the same number of tokens.
@@ -72,14 +71,15 @@ class Shards(HasText):
     def lengths(self, strategy: str) -> list[IntArray]:
         """Returns the lengths of each rank's sequences."""
         n = self.layout.lengths
-        return [n[shard] for shard in buckets.split(n, len(self.timings), strategy)]
+        shards = buckets.split(n, len(self.timings), strategy)
+        return [n[shard] for shard in shards]
 
     def tokens(self, strategy: str) -> list[int]:
         """Returns the number of tokens that each rank has."""
         return [int(n.sum()) for n in self.lengths(strategy)]
 
     def to_text(self) -> str:
-        """Returns a table of tokens, steps and gradient errors, which do not depend on the machine."""
+        """Returns a table of tokens, steps and gradient errors. The machine does not matter."""
         sequences, tokens = self.layout.batch_size, self.layout.n_real
         title = f"{sequences} sequences, {tokens:,} tokens, {len(self.timings)} processes"
         rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
@@ -91,10 +91,12 @@ class Shards(HasText):
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
-        """Returns a table of each rank's time in ms, and of the ratio of the slowest time to the fastest."""
+        """Returns a table of each rank's time, and of the slowest divided by the fastest."""
         rows = [["split", "ms", "slowest ÷ fastest"]]
         for strategy in self.errors:
-            seconds = {f"{rank}": each.seconds[strategy] for rank, each in enumerate(self.timings)}
+            seconds = {}
+            for rank, own in enumerate(self.timings):
+                seconds[f"{rank}"] = own.seconds[strategy]
             timing = Timing(seconds)
             slowest = max(seconds, key=timing.median)
             fastest = min(seconds, key=timing.median)
@@ -116,15 +118,17 @@ class Shards(HasText):
             tokens = self.tokens(strategy)
             times[strategy] = max(tokens) / min(tokens)
             for rank, own in enumerate(tokens):
-                rows[f"{strategy}, rank {rank}"] = bars.Bar([(own, bars.SOLID)], f"{own:,}")
+                bar = bars.Bar([(own, bars.SOLID)], f"{own:,}")
+                rows[f"{strategy}, rank {rank}"] = bar
         worst = max(times, key=lambda strategy: times[strategy])
         title = f"The {worst} split gives one rank {times[worst]:.2g} times the tokens of another"
         return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 
 def compare(lengths: Any = None, *, processes: int = 2, rounds: int = 15) -> Shards:
-    """Starts processes on this machine's CPU, each with one thread, and compares the strategies for
-    splitting a batch.
+    """Compares the strategies for splitting a batch among processes on this machine's CPU.
+
+    Each process has one thread.
 
     Args:
         lengths: `(B,)` lengths of the batch, at least one for each process. Defaults to 64
@@ -160,7 +164,7 @@ def compare(lengths: Any = None, *, processes: int = 2, rounds: int = 15) -> Sha
 
 
 def gradient_error(gradients: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """Returns the norm of the difference between two lists of gradients, divided by the norm of the second list."""
+    """Returns the norm of the error of the gradients, divided by the norm of the expected ones."""
     right = torch.cat([gradient.flatten() for gradient in expected]).double()
     ours = torch.cat([gradient.flatten() for gradient in gradients]).double()
     return float((ours - right).norm() / right.norm())
@@ -174,7 +178,10 @@ def _process(
     meeting: str,
     results: Any,
 ) -> None:
-    """Runs one of the processes, which find each other through a file. Rank 0 returns the results of all."""
+    """Runs one of the processes, which find each other through a file.
+
+    Rank 0 returns the results of all.
+    """
     torch.set_num_threads(1)
     if os.name == "posix":
         for _, interface in socket.if_nameindex():
@@ -202,7 +209,7 @@ def _process(
 def _strategies(
     rank: int, processes: int, lengths: list[int]
 ) -> tuple[dict[str, dict[str, float]], dict[str, partial[None]]]:
-    """Returns two dicts by strategy: the errors of the gradients, and functions that run this rank's shard."""
+    """Returns, by strategy, errors of gradients, and functions that run this rank's shard."""
     torch.manual_seed(0)
     model = _Model()
     x = torch.randn(len(lengths), max(lengths), _INPUT)
@@ -231,7 +238,10 @@ def _strategies(
 
 
 class _Model(nn.Module):
-    """A GRU and a linear layer. The model maps a padded batch, targets and lengths to `(N,)` losses, one per token."""
+    """A GRU and a linear layer.
+
+    The model maps a padded batch, targets and lengths to `(N,)` losses, one per token.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,8 +5,8 @@ alone. (Padded results differ from packed ones, as notebook 03 shows, but only t
 here.) A rule uses only the lengths and the sizes, which are known before the run. The measured
 cases show whether the rule is right.
 
-`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in about four
-minutes.
+`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in
+about four minutes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ _KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 def grid(
     modes: Sequence[str], batch_sizes: Sequence[int], steps: Sequence[int], sizes: Sequence[int]
 ) -> list[Point]:
-    """Returns the points for all combinations of these values. A size is both the input size and the hidden size."""
+    """Returns the points for all combinations of these values.
+
+    A size is both the input size and the hidden size.
+    """
     points = []
     for mode, batch_size, longest, size in product(modes, batch_sizes, steps, sizes):
         points += [Point(mode, kind, batch_size, longest, size, size) for kind in _KINDS]
@@ -65,7 +68,10 @@ LARGE = [
     *grid(["LSTM"], [16, 64], [64], [256, 512, 1024]),
     *grid(["GRU"], [16], [64], [256, 512, 1024]),
 ]
-"""Points with large sizes, where matrix products take most of the time. There are few, because each takes seconds."""
+"""Points with large sizes, where matrix products take most of the time.
+
+There are few, because each takes seconds.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class Case:
 
     @property
     def faster(self) -> str:
-        """The faster method, `"padded"` or `"packed"`, or an empty string if there is no clear difference.
+        """The faster method, `"padded"` or `"packed"`, or `""` if there is no clear difference.
 
         The difference is clear if the factor between the two times is larger than the factor
         between the ratio's quartiles.
@@ -98,7 +104,7 @@ class Case:
         return PACKED if self.ratio < 1 else PADDED
 
     def slowdown(self, packs: bool) -> float:
-        """Returns the time of a choice, packed or not, as a multiple of the time of the better choice."""
+        """Returns the time of a choice as a multiple of the better choice's."""
         return max(self.ratio if packs else 1 / self.ratio, 1.0)
 
     @property
@@ -133,11 +139,10 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
 
 
 def rule_of_thumb(lengths: Any) -> bool:
-    """Returns whether a rule of thumb says to pack: if lengths vary by over 10 %, or if there are
-    at least 8 sequences.
+    """Returns whether a rule of thumb says to pack.
 
-    The 10 % is relative to the longest length. Equal lengths are never packed, even if every
-    sequence is padded. The rule is from "RNN Packed Sequences" in the documentation of
+    It does if lengths vary by over 10 % of the longest, or if there are at least 8 sequences. Equal
+    lengths are never packed, even if every sequence is padded. The rule is from "RNN Packed Sequences" in the documentation of
     transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
@@ -190,8 +195,7 @@ def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
 
 
 def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
-    """Returns a rule that decides each case by the rule that was fitted to the cases of all other
-    sizes.
+    """Returns a rule that decides each case as fitted to the cases of all other sizes.
 
     A size combines a batch size, a number of time steps and a hidden size, so a rule is never
     tested on the size that it was fitted to.
@@ -217,15 +221,20 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     def fit(measured: Sequence[Case]) -> Packs:
         groups: dict[tuple[str, bool], list[Case]] = {}
         for case in measured:
-            groups.setdefault((case.point.mode, case.training), []).append(case)
+            key = (case.point.mode, case.training)
+            groups.setdefault(key, []).append(case)
         thresholds = {}
         for key, group in groups.items():
             limits = [-np.inf, *sorted({number(case) for case in group})]
-            costs = [sum(case.slowdown(number(case) > limit) for case in group) for limit in limits]
+            costs = []
+            for limit in limits:
+                slowdowns = [case.slowdown(number(case) > limit) for case in group]
+                costs.append(sum(slowdowns))
             thresholds[key] = limits[int(np.argmin(costs))]
 
         def packs(case: Case) -> bool:
-            return number(case) > thresholds.get((case.point.mode, case.training), np.inf)
+            key = (case.point.mode, case.training)
+            return number(case) > thresholds.get(key, np.inf)
 
         return packs
 
@@ -259,14 +268,17 @@ def compare(
     title = f"Where there is a clear difference, this rule is right most often: {best}, {accuracy}"
     rows = [["cases", *_PARTS, "times as long as the better choice"]]
     for name, verdict in verdicts.items():
-        rows.append([name, *map(str, verdict.counts), f"{verdict.slowdown:.2f}"])
+        counts = map(str, verdict.counts)
+        rows.append([name, *counts, f"{verdict.slowdown:.2f}"])
     notes = captions(machines)
-    words = "\n".join([title, *text.table(rows, "<  >  >  >  <"), *notes])
+    lines = text.table(rows, "<  >  >  >  <")
+    words = "\n".join([title, *lines, *notes])
     return bars.BarChart(words, partial(_bars, title, verdicts, notes))
 
 
 def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], theme: str) -> Sheet:
-    fills = (bars.SOLID, THEMES[theme].wrong, THEMES[theme].ground)
+    colours = THEMES[theme]
+    fills = (bars.SOLID, colours.wrong, colours.ground)
     drawn = {}
     for name, verdict in verdicts.items():
         accuracy = quantities.whole_percent(verdict.accuracy)
@@ -279,8 +291,9 @@ def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], the
 
 
 def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
-    """Plots the work per packed time step of each case against its padding, by pass and number of
-    time steps.
+    """Plots the work per packed time step of each case against its padding.
+
+    Each pass and number of time steps has a panel.
 
     Args:
         machine: the name of the machine.
@@ -299,18 +312,19 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         which = "training" if case.training else "forward"
         panels[f"{which}, {case.point.steps} steps"].append(case)
         faster[which] += case.faster == PACKED
+    forward, training = faster["forward"], faster["training"]
     title = (
-        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2} batches"
-        f" forward, and on {faster['training']} in training"
+        f"{mode}, {machine}: packing is faster on {forward} of {len(measured) // 2} batches"
+        f" forward, and on {training} in training"
     )
     notes = captions({machine: results})
     lines = [title]
     for panel, group in panels.items():
         for winner, label in _WINNERS.items():
             here = [case for case in group if case.faster == winner]
-            lines.append(f"{panel}, {label}: {text.count(len(here), 'case')}")
-            if here:
-                lines[-1] += f" with {_extent(here)}"
+            count = text.count(len(here), "case")
+            extent = f" with {_extent(here)}" if here else ""
+            lines.append(f"{panel}, {label}: {count}{extent}")
     chart = axes(
         title,
         "\n".join([*lines, *notes]),

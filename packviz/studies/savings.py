@@ -1,5 +1,4 @@
-"""Measures whether equal savings in FLOPs also save equal time, for few and for many distinct
-lengths.
+"""Measures whether equal savings in FLOPs also save equal time, for few and many distinct lengths.
 
 All batches have the same size, the same padded width and the same number of real cells, so packing
 saves the same FLOPs on each. They differ in their number of distinct lengths. A training step
@@ -55,16 +54,18 @@ def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
             ratio = results.ratio(point, name(distinct), PADDED)
             times.append(ratio.value)
             rows[f"packed, {distinct} distinct lengths"] = (works[-1], ratio)
-        groups[f"{point.spec}, {point.steps} sequences padded to {point.steps} steps"] = rows
+        batch = f"{point.steps} sequences padded to {point.steps} steps"
+        groups[f"{point.spec}, {batch}"] = rows
     shown = f"{min(times):.2g} to {max(times):.2g} times the time"
     title = title or f"Packed training takes {percent(max(works))} of the FLOPs and {shown}"
     return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
 def training_steps(point: Point, device: Any) -> Comparison:
-    """Returns the comparison of a padded step with one packed step for each number of distinct lengths."""
+    """Compares a padded step with a packed step for each number of distinct lengths."""
     rnn = rnn_calls.rnn_of(point.spec).to(device)
-    x = torch.randn(point.steps, point.batch_size, point.input_size, device=device).requires_grad_()
+    shape = (point.steps, point.batch_size, point.input_size)
+    x = torch.randn(shape, device=device).requires_grad_()
     runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x)}
     for distinct in distinct_lengths(point):
         lengths = torch.tensor(even_steps(distinct, point.steps))

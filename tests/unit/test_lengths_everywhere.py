@@ -13,7 +13,7 @@ from torchs import outcome, same
 
 import packviz as pv
 from packviz.count import profile
-from packviz.measure import advice
+from packviz.measure import advise
 from packviz.ops.running import METHODS
 
 torch.manual_seed(0)
@@ -80,7 +80,7 @@ VERBS = {
     "Load": lambda n: pv.batches.Load.of(n, [np.array([0, 2]), np.array([1, 3])]).real,
     "count": lambda n: profile.count(n).to_text(),
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
-    "advise": lambda n: advice._lengths(n),
+    "advise": lambda n: advise._lengths(n),
     "Ragged": lambda n: pv.Ragged(RNN)(X, n)[0].detach(),
     **{
         method: lambda n, method=method: pv.run(RNN, X, n, method=method)[0].detach()

@@ -1,4 +1,4 @@
-"""pv.advise: its recommendation from given times, and what it measures and for how long, on a clock of the test."""
+"""pv.advise: what it recommends from given times, and what it measures, on a clock of the test."""
 
 import pickle
 

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -126,11 +127,12 @@ def test_a_pass_is_forward_alone_or_with_the_gradients():
     output = rnn_calls.packed(rnn, x, n)[0]
     expected = [output, *torch.autograd.grad(output.sum(), leaves)]
     for method in (rnn_calls.packed, rnn_calls.own_pad, rnn_calls.drop_in, rnn_calls.run):
-        results = rnn_calls.one_pass(lambda: method(rnn, x, n), leaves)()
+        call = partial(method, rnn, x, n)
+        results = rnn_calls.one_pass(call, leaves)()
         for ours, theirs in zip(results, expected, strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
         assert x.grad is None
-        forward = rnn_calls.one_pass(lambda: method(rnn, x, n), leaves, training=False)()
+        forward = rnn_calls.one_pass(call, leaves, training=False)()
         assert not forward[0].requires_grad
     assert torch.equal(rnn_calls.packed(rnn, x, n, in_order=True)[0], output)
     with pytest.raises(RuntimeError, match="sorted"):

@@ -1,4 +1,4 @@
-"""pv.time_calls: the reader's own functions, their results compared and their times taken in turn."""
+"""pv.time_calls: the reader's own functions, compared and timed in turn."""
 
 import numpy as np
 import pytest
@@ -69,8 +69,8 @@ def test_a_step_with_an_optimiser_is_compared_if_setup_resets_it():
 
     with pytest.raises(ValueError, match="reset it in setup="):
         pv.time_calls({"before": step, "after": step}, **QUICK)
-    reset = lambda: torch.nn.init.ones_(weight)
-    timing = pv.time_calls({"before": step, "after": step}, setup=reset, **QUICK)
+    calls = {"before": step, "after": step}
+    timing = pv.time_calls(calls, setup=lambda: torch.nn.init.ones_(weight), **QUICK)
     assert "exactly" in timing.to_text()
 
 
@@ -161,7 +161,9 @@ def test_rounding_and_tolerance():
 
 
 def test_what_returns_none_is_not_compared():
-    nothing = lambda: None
+    def nothing():
+        return None
+
     found = pv.time_calls({"f": nothing, "g": nothing}, **QUICK).to_text()
     assert "Not compared, because they return None: f, g." in found
     found = pv.time_calls({"f": lambda: ONE, "g": nothing, "h": lambda: ONE}, **QUICK).to_text()

@@ -155,7 +155,7 @@ def allocated(*sizes):
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 40))
 def test_peak_memory_of_a_sum_is_its_two_terms_and_its_result(rows, columns, times):
-    """Of `a + b + b`, the terms made within: two at first; then the sum of both, and at last another."""
+    """At its largest, `a + b + b` needs its two terms and its result."""
 
     def call():
         a, b = torch.empty(rows * columns), torch.empty(rows * columns)
@@ -224,7 +224,7 @@ def test_memory_is_counted_outside_of_the_time():
     [
         ({}, {}, "calls is empty; give at least one function"),
         ({"a": int}, {"rounds": 0}, "rounds is 0 and warmup 3; give at least 1 round"),
-        ({"a": int}, {"warmup": -1}, "0 or more to warm up"),
+        ({"a": int}, {"warmup": -1}, "and 0 to warm up"),
     ],
 )
 def test_what_cannot_be_measured(calls, options, message):

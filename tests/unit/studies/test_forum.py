@@ -1,4 +1,4 @@
-"""The benchmark of a forum question: its model, what it measures and shows, and its files. No time is asserted."""
+"""The benchmark of a forum question: its model, what it measures, and what it shows."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def run(setups=("A", "B"), steps=(2, 3)):
 
 
 def results_of(seconds, setups=("B",), steps=(8,), batch_size=512):
-    """Returns results in which methods take these seconds, the same in all points, passes and rounds."""
+    """Returns results in which methods take these seconds in all points, passes and rounds."""
     timing = Timing(
         {name: (time,) * 6 for name, time in seconds.items()},
         memory={name: round(1e9 * time) for name, time in seconds.items()},
@@ -100,7 +100,10 @@ def test_every_point_is_measured_smallest_first():
 @pytest.mark.parametrize("factor", [1.1, float("nan"), 1 + 1e-7])
 def test_a_method_with_other_results_is_left_out(monkeypatch, factor):
     packed = network.METHODS["packed"]
-    wrong = lambda *given: (factor * packed(*given)[0], None)
+
+    def wrong(*given):
+        return factor * packed(*given)[0], None
+
     monkeypatch.setitem(network.METHODS, "packed", wrong)
     results = run(setups=("B",))
     far = factor != 1 + 1e-7

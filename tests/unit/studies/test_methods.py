@@ -1,4 +1,4 @@
-"""The methods study: which methods are timed, that only right results are, and what its charts show of made-up times."""
+"""The methods study: which methods are timed, and what its charts show of made-up times."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The parts of a packed training step: replaced one after the other, and what their shares add up to."""
+"""The parts of a packed training step: replaced one by one, and their shares."""
 
 from itertools import pairwise
 

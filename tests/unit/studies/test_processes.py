@@ -17,7 +17,10 @@ LENGTHS = [3, 8, 1, 6, 5, 2]
 
 @pytest.fixture(scope="module", autouse=True)
 def started():
-    """Lists the processes. They are copies of one that has imported torch, which takes most of their time."""
+    """Lists the processes.
+
+    They are copies of one that has imported torch, which takes most of their time.
+    """
     everyone = []
 
     def spawn(function, task, count):
