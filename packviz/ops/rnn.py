@@ -92,6 +92,7 @@ class WithLengths(nn.RNNBase):
             _refuse_lengths(hx)
             return self._plain(input, hx)
         require_padded(input)
+        require_dense("x", input)
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]
         if torch.compiler.is_compiling():
@@ -113,7 +114,6 @@ class WithLengths(nn.RNNBase):
     def _compiled(
         self, x: Tensor, lengths: Tensor, hx: State | None, width: Any, padding_value: float
     ) -> tuple[Tensor, State]:
-        require_dense("x", x)
         require_features(self, x.shape, self.batch_first)
         weights: list[Tensor] = [getattr(self, name) for name in flat_names(self)]
         states = _as_list(hx)

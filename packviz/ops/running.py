@@ -263,7 +263,8 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
     if batch.weights and x.dtype != batch.weights[0].dtype:
         rnn.check_input(x, None)  # torch's error
     if method == "packed":
-        as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
+        is_tensor = isinstance(lengths, Tensor) and lengths.ndim == 1
+        as_given = is_tensor and lengths.dtype == torch.int64
         return _packed(batch._replace(n=lengths if as_given else list(n)))
     if (
         hx is not None
