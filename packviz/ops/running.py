@@ -150,6 +150,8 @@ def run(
         raise TypeError(
             "x is packed, so it has its own lengths and stays packed; pass only hx and method with it"
         )
+    if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
+        raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run(*arguments)

@@ -163,7 +163,7 @@ def test_run_is_exact_without_any_of_them(lengths):
         assert pv.plan(rnn, lengths).method == "packed"
         for method in METHODS:
             exact(rnn, lambda *given, method=method: pv.run(*given, method=method), lengths)
-        exact(rnn, lambda rnn, *given: pv.Ragged(rnn)(*given), lengths)
+        exact(rnn, lambda rnn, x, n: pv.Ragged(rnn)(x, lengths=n), lengths)
 
 
 @pytest.mark.usefixtures("another_release")

@@ -343,8 +343,9 @@ def test_parametrised_weights(method):
 def test_other_weights_for_one_call(cell, method):
     some = case(cell)
     others = {name: torch.randn_like(p).requires_grad_() for name, p in some.rnn.named_parameters()}
-    ragged = pv.Ragged(some.rnn, method)
-    found = torch.func.functional_call(ragged, others, (some.x, some.lengths))
+    ragged = pv.Ragged(copy.deepcopy(some.rnn))
+    ragged.method = method
+    found = torch.func.functional_call(ragged, others, (some.x, None, some.lengths))
     other = copy.deepcopy(some.rnn)
     other.load_state_dict(others)
     expected = packed(other, some.x, some.lengths)
