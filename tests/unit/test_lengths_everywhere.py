@@ -119,9 +119,7 @@ def test_lengths_are_taken_while_compiling():
             assert torch.equal(yours, wanted)
 
 
-@pytest.mark.parametrize(
-    "verb", ["real_mask", "masked_loss", "GRU", "last_output", *METHODS]
-)
+@pytest.mark.parametrize("verb", ["real_mask", "masked_loss", "GRU", "last_output", *METHODS])
 def test_a_mask_is_taken_where_lengths_are(verb):
     wanted = VERBS[verb]([6, 3, 2, 1])
     mask = pv.real_mask([6, 3, 2, 1])

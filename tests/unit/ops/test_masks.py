@@ -343,7 +343,9 @@ REFUSED = {
     "sequence has 5 time steps: give at least 5, or truncate=True": wrong(
         pv.unpack_to_length, packed_pair(), 3
     ),
-    r"lengths\[0\] is 4611686018427387904, more than the most time steps": wrong(pv.real_mask, [2**62]),
+    r"lengths\[0\] is 4611686018427387904, more than the most time steps": wrong(
+        pv.real_mask, [2**62]
+    ),
     "max_len is 4611686018427387904; give at most 10,000,000": wrong(pv.real_mask, [1], 2**62),
     "lengths is a NumPy masked array": wrong(pv.real_mask, np.ma.array([2, 1], mask=[0, 1])),
     r"lengths is a quantised tensor; give lengths\.dequantize": wrong(pv.real_mask, QUANTISED),
