@@ -177,25 +177,26 @@ def masked_loss(
     if isinstance(lengths, bool):
         raise TypeError(f"batch_first must be passed by name: batch_first={lengths}")
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
+    cells: Any = loss
     weights = None
-    if isinstance(loss, Tensor) or not callable(loss) or isinstance(loss, Module):
+    if isinstance(loss, (Tensor, Module)) or not callable(loss):
         _check_loss(loss, arguments, options)
-        n, read = _fitted(lengths, loss, "loss", batch_first)
+        n, read = _fitted(lengths, cells, "loss", batch_first)
         mask = _mask_like(n, read)
-        cells = loss
     else:
         _check_tensors(arguments, lengths)
         n, read = _fitted(lengths, arguments[0], "predictions", batch_first)
         mask = _mask_like(n, read)
         cells, weights = _loss_of_cells(loss, arguments, mask, options)
     total = _summed(cells, mask, read, reduction)
+    dtype = cells.dtype
     if reduction == "sum":
-        return total.to(cells.dtype)
+        return total.to(dtype)
     if weights is not None:
         count = _summed(weights, mask, read, reduction)
     else:
         count = (n if reduction == "sequence" else n.sum()) * math.prod(cells.shape[2:])
-    return (total / count.masked_fill(count == 0, 1)).to(cells.dtype)
+    return (total / count.masked_fill(count == 0, 1)).to(dtype)
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
@@ -690,7 +691,7 @@ def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
     Raises:
         ValueError: it would become another number.
     """
-    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, Real):
+    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, (int, float)):
         return
     low, high = 0, 1
     if dtype != torch.bool:

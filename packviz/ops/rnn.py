@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
-from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.frames import warn
 from packviz.core.padded import Padded
@@ -58,9 +57,9 @@ class WithLengths(nn.RNNBase):
             )
         return rnn
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
-        input: Tensor | PackedSequence,
+        input: Tensor,
         hx: State | None = None,
         lengths: Lengths | None = None,
         *,
@@ -107,9 +106,10 @@ class WithLengths(nn.RNNBase):
         numbers = lengths_tensor(lengths)
         return _run(self, input, numbers, hx, "packed", None, total_length, padding_value)
 
-    def _plain(self, input: Tensor | PackedSequence, hx: State | None = None) -> Any:
+    def _plain(self, input: Tensor, hx: State | None = None) -> tuple[Any, State]:
         """Runs torch's own forward, without the hooks, which run around this module's forward."""
-        return self._torch.forward(self, input, hx)
+        result: tuple[Any, State] = self._torch.forward(self, input, hx)
+        return result
 
     def _compiled(
         self, x: Tensor, lengths: Tensor, hx: State | None, width: Any, padding_value: float
@@ -181,8 +181,8 @@ class LSTM(WithLengths):
 
     _torch = nn.LSTM
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
-    check_forward_args = nn.LSTM.check_forward_args
-    permute_hidden = nn.LSTM.permute_hidden
+    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
+    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
 
 
 class GRU(WithLengths):
@@ -286,15 +286,9 @@ def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
     return _WEIGHTS if needs_any else _RESULTS_ONLY
 
 
-def _with_weights(
-    weights: Sequence[Tensor],
-    mode: str,
-    bias: bool,
-    batch_first: bool,
-    bidirectional: bool,
-    training: bool,
-) -> WithLengths:
+def _with_weights(weights: list[Tensor], *settings: Any) -> WithLengths:
     """Returns an RNN with these tensors as weights, without copying them or making them parameters."""
+    mode, bias, batch_first, bidirectional, record, *_ = settings
     rows, input_size = weights[0].shape
     output_size = weights[1].shape[1]
     hidden_size = rows // GATES.get(mode, 1)
@@ -303,8 +297,8 @@ def _with_weights(
     kind = _KINDS[mode]
     rnn = kind.__new__(kind)
     nn.Module.__init__(rnn)
-    rnn.training = training
     rnn.__dict__.update(
+        training=record != _RESULTS_ONLY,
         mode=mode,
         bias=bias,
         batch_first=batch_first,
@@ -325,8 +319,8 @@ def _results(
     x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
 ) -> list[Tensor]:
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
-    *how, record, width, padding_value = settings
-    rnn = _with_weights(weights, *how, bool(record))
+    *_, width, padding_value = settings
+    rnn = _with_weights(weights, *settings)
     hx: Any = tuple(states) or None
     if len(states) == 1:
         hx = states[0]
