@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.padded import reading
 from packviz.ops import index as indices
 from packviz.ops import original
-from packviz.ops.index import Index, is_at_hand, needs_grad, packed_rows, padded_cells, placed
+from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
 from packviz.ops.masks import (
     is_mask,
     is_tracing,
@@ -272,17 +272,10 @@ def _packed_in_order(
             sequences are already sorted.
         batch_first: whether the batch is the first dimension of `x`.
     """
-    batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
+    steps = x.shape[1 if batch_first else 0]
     sorted_indices = order
     if order is not None and not x.is_cpu:
         sorted_indices = placed(x.device, order.numpy())[0]
-    if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
-        copied = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format)
-        sizes = torch.full((steps,), batch, device="cpu")
-        packed = PackedSequence(copied.flatten(0, 1), sizes, sorted_indices)
-        if not x.is_cpu:  # so that padding need not read an order from the device
-            indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
-        return packed
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
     is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
     cells = x if is_batch_major == batch_first else x.transpose(0, 1)
@@ -317,11 +310,6 @@ def _pad_packed(
         data.new_full((2,), padding_value)
     batch = values[0]
     is_batch_major = batch_first and ranks is not None  # the memory layout of torch's result
-    if batch * steps == len(data) and not _is_moved(sequence, batch):
-        x = data.view(steps, batch, *data.shape[1:])
-        x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
-        lengths = torch.full((batch,), steps, device="cpu")
-        return _time_major(x, batch_first != is_batch_major), lengths
     index = indices.of_packed(sequence)
     if index is None:
         return original.pad_packed_sequence(*arguments)
@@ -329,15 +317,6 @@ def _pad_packed(
     shape = (batch, steps) if is_batch_major else (steps, batch)
     x = cells.view(*shape, *data.shape[1:])
     return _time_major(x, batch_first != is_batch_major), index.lengths.clone()
-
-
-def _is_moved(packed: PackedSequence, batch: int) -> bool:
-    """Returns whether packing changed the order of the sequences."""
-    index: Index | None = indices.kept(packed)
-    if index is not None:
-        return index.order is not None
-    ranks = packed.unsorted_indices
-    return ranks is not None and indices.is_moved(ranks.cpu(), batch)  # torch waits, too
 
 
 def _refuse_empty(packed: PackedSequence) -> None:

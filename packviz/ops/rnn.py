@@ -213,7 +213,7 @@ class RNN(WithLengths):
     _torch = nn.RNN
 
 
-def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # noqa: N802  # it makes a module
+def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # it makes a module
     """Turns torch's RNN into one that takes lengths: the *same object*, whose class changes.
 
     Parameters, hooks, parametrisations and references to the object stay as they are. Afterwards,
@@ -352,10 +352,10 @@ class _Recording:
         """Returns the gradients of the leaves."""
         pairs = [(r, g) for r, g in zip(self.results, given, strict=False) if g is not None]
         results, gradients = zip(*pairs, strict=True)
-        found = torch.autograd.grad(
+        computed = torch.autograd.grad(
             results, self.leaves, gradients, allow_unused=True, materialize_grads=True
         )
-        return _separate(found, [*gradients, *self.leaves])
+        return _separate(computed, [*gradients, *self.leaves])
 
 
 def _leaves(
@@ -451,9 +451,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _differentiate(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
     token, x, lengths, *others = ctx.saved_tensors
     n = ctx.n_states
-    found = _backward(*gradients[:3], token, x, lengths, others[:n], others[n:], *ctx.settings)
-    dx = found.pop(0) if len(found) > len(others) else None
-    return dx, None, found[:n], found[n:], *[None] * len(ctx.settings)
+    computed = _backward(*gradients[:3], token, x, lengths, others[:n], others[n:], *ctx.settings)
+    dx = computed.pop(0) if len(computed) > len(others) else None
+    return dx, None, computed[:n], computed[n:], *[None] * len(ctx.settings)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep)
