@@ -1,50 +1,73 @@
 """See, count, check and time PyTorch packed sequences.
 
-Every name is imported on first use, so that `import packviz` stays fast. `__init__.pyi` lists the
-names.
+Every name is imported on first use, so that `import packviz` stays fast. Type checkers and editors
+read the names in `__init__.pyi`.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from difflib import get_close_matches
 
-# Maps each name to its module or package, as read from the stub's lines `from HOME import NAME as
-# NAME`.
-with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
-    _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
-# `__all__` lists functions and classes, which are in modules such as `packviz.core.layout`. Other
-# names are modules.
-__all__ = sorted(name for name, home in _HOME.items() if home.count(".") == 2)
-# Maps each old name to the new one. docs/renamed.md also lists the renamed arguments.
-_RENAMED = {
-    "Buckets": "BucketSampler",
-    "figures": "draw",
-    "padding_mask": "real_mask",
-    "ragged_op": "Ragged",
+_MODULES = {
+    "BucketSampler": "ops.sampler",
+    "GRU": "ops.rnn",
+    "LSTM": "ops.rnn",
+    "Layout": "core.layout",
+    "Picture": "draw.picture",
+    "RNN": "ops.rnn",
+    "Ragged": "ops.rnn",
+    "Spec": "core.spec",
+    "advise": "measure.advice",
+    "align": "ops.masks",
+    "check_static": "check.static",
+    "compare": "check.states",
+    "diagnose": "check.batches",
+    "explain": "check.museum",
+    "explain_errors": "check.errors",
+    "flops": "count.flops",
+    "last_output": "ops.masks",
+    "masked_loss": "ops.masks",
+    "pack_padded_sequence": "ops.packing",
+    "pad_packed_sequence": "ops.packing",
+    "patch_torch": "ops.patching",
+    "plan": "ops.running",
+    "real_mask": "ops.masks",
+    "run": "ops.running",
+    "show": "draw.picture",
+    "time_calls": "measure.calls",
+    "unpack_to_length": "ops.packing",
 }
-_RENAMED |= {
-    name: f"draw.{name}" for name in ("Aligned", "Attention", "Scores", "Stairs", "Strips")
+"""The module of each public function and class."""
+
+_SUBMODULES = {
+    "batches": "core.batches",
+    "draw": "draw",
+    "lengths": "core.lengths",
+    "panels": "panels",
 }
+"""The path of each public module."""
+
+__all__ = sorted(_MODULES)
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-    elif name in _HOME:
-        value = importlib.import_module(f"{_HOME[name]}.{name}")
-    elif name == "__version__":
-        value = importlib.import_module("packviz.core.machine").own_version() or "0+unknown"
-    elif name in _RENAMED:
-        raise AttributeError(
-            f"pv.{name} is now pv.{_RENAMED[name]}; docs/renamed.md lists every old name"
-        )
-    else:
-        offers = ", ".join([*__all__, *sorted({*_HOME} - {*__all__})])
-        raise AttributeError(f"module 'packviz' has no attribute {name!r}; it offers {offers}")
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        machine = importlib.import_module("packviz.core.machine")
+        return machine.own_version() or "0+unknown"
+    path = _MODULES.get(name) or _SUBMODULES.get(name)
+    if path is None:
+        message = f"module 'packviz' has no attribute {name!r}"
+        close = get_close_matches(name, [*_MODULES, *_SUBMODULES], n=1)
+        if close:
+            message += f"; did you mean {close[0]!r}?"
+        raise AttributeError(message, name=name)
+    module = importlib.import_module(f"packviz.{path}")
+    value = getattr(module, name) if name in _MODULES else module
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({name for name in globals() if name.startswith("__")} | {*_HOME, "__version__"})
+    special = [name for name in globals() if name.startswith("__")]
+    return sorted({*special, *_MODULES, *_SUBMODULES, "__version__"})

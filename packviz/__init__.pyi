@@ -1,7 +1,7 @@
 """See, count, check and time PyTorch packed sequences.
 
-The one table of what `import packviz as pv` offers. Type checkers and editors read it, and `__init__.py` reads where
-each name comes from: one import for each, and each on a line of its own.
+Type checkers and editors read the public names here. A test compares them with the tables in
+`__init__.py`.
 """
 
 from packviz import draw as draw
@@ -19,7 +19,6 @@ from packviz.count.flops import flops as flops
 from packviz.draw.picture import Picture as Picture
 from packviz.draw.picture import show as show
 from packviz.measure.advice import advise as advise
-from packviz.measure.calibration import calibrate as calibrate
 from packviz.measure.calls import time_calls as time_calls
 from packviz.ops.masks import align as align
 from packviz.ops.masks import last_output as last_output

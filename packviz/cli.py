@@ -26,7 +26,6 @@ STUDIES = {
     "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
     "packviz.studies.benchmark": "the network from a forum question, padded and packed, for growing lengths",
     "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
-    "packviz.measure.calibration": "the constants that pv.run uses to choose a method",
 }
 """The studies that `packviz study` offers: a description of each, by the name of its module."""
 

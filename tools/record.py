@@ -29,7 +29,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 STEPS: dict[str, tuple[str, ...]] = {
-    "calibration": ("calibration",),
     "benchmark": ("benchmark",),
     "methods": ("methods",),
     "compiled": ("compiled",),
@@ -93,25 +92,17 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
         return 0
 
 
-def take(step: str, path: Path, device: str, threads: int) -> str:
+def take(step: str, path: Path, device: str) -> str:
     """Copies complete results into the checkout. Returns a line that says what was copied, or why not."""
     study, _ = study_of(step)
     found = study.load(path)
     kind = device.partition(":")[0]
     if "fake" in found.provenance or found.provenance["device"].partition(":")[0] != kind:
         return f"not copied: it was not measured on {kind}"
-    if step == "calibration":
-        if not found.is_enough:
-            return "not complete: too few points for constants"
-        target = (
-            ROOT / "packviz" / "ops" / f"costs_{f'cpu_{threads}' if kind == 'cpu' else 'cuda'}.json"
-        )
-        found.costs.save(target)
-    elif left := missing(step, path):
+    if left := missing(step, path):
         return f"not complete: {len(left)} points are missing, the first {left[0]}"
-    else:
-        target = ROOT / "notebooks" / "recorded" / path.name
-        shutil.copyfile(path, target)
+    target = ROOT / "notebooks" / "recorded" / path.name
+    shutil.copyfile(path, target)
     return "; ".join(
         [f"copied to {target.relative_to(ROOT)}, measured on {found.caption}", *found.left_out]
     )
@@ -157,11 +148,7 @@ def main() -> int:
             path = folder / f"{step}_{end}.json"
             if time.monotonic() < until and missing(step, path):
                 failed |= record(step, path, options.device, options.threads, until) != 0
-            done = (
-                take(step, path, options.device, options.threads)
-                if path.exists()
-                else "nothing measured yet"
-            )
+            done = take(step, path, options.device) if path.exists() else "nothing measured yet"
             print(f"{path.name}: {done}", flush=True)
     except KeyboardInterrupt:
         return 130

@@ -9,12 +9,9 @@ error, but no result is wrong.
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
-from warnings import catch_warnings, simplefilter
 
 import torch
 from torch import Tensor, nn
@@ -39,45 +36,52 @@ IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
 
 def kernel(mode: str) -> Callable[..., Any]:
     """Returns torch's function for RNNs of this mode. It runs any number of layers on padded or packed data."""
-    if mode == "LSTM":
-        _hush()
     return getattr(torch, mode.lower())  # type: ignore[no-any-return]
 
 
-@functools.cache
-def _hush() -> None:
-    """Triggers and hides torch's warning, shown once per process, that oneDNN has no LSTM with
-    projections.
+# The number by which torch's operators identify the mode LSTM.
+LSTM = 2
 
-    torch shows this warning only for padded data, but `run` may use a padded kernel for data that
-    its caller expects to be packed.
+
+def fused_lstm(taken: Sequence[Tensor], trains: bool) -> Sequence[Tensor]:
+    """Runs one direction of an LSTM layer with oneDNN.
+
+    Args:
+        taken: the input `(t, n, I)`, the weights of the input and of the state, both biases, `h`
+            and `c`. All are contiguous.
+        trains: whether to keep a workspace for the backward pass.
+
+    Returns:
+        The output, both final states and the workspace.
     """
-
-    def call() -> None:
-        x, c, weight, bias = (
-            torch.zeros(n, dtype=torch.float32, device="cpu")
-            for n in ((1, 1, 1), (1, 1, 2), (8, 1), 8)
+    size = taken[-1].shape[1]
+    with torch.set_grad_enabled(trains):  # without gradients, the operator keeps no workspace
+        return torch.mkldnn_rnn_layer(  # type: ignore[no-any-return]
+            *taken, False, [], LSTM, size, 1, True, False, False, trains
         )
-        with catch_warnings():
-            simplefilter("ignore")
-            torch.lstm(
-                x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False
-            )
-
-    with ThreadPoolExecutor(
-        1
-    ) as thread:  # in a thread, no mode sees the call, and its errors are ignored
-        thread.submit(call)
 
 
-def fused_lstm(*taken: Any) -> Any:
-    """Runs one direction of an LSTM layer with oneDNN."""
-    return torch.mkldnn_rnn_layer(*taken)
+def fused_lstm_backward(
+    taken: Sequence[Tensor], results: Sequence[Tensor], space: Tensor
+) -> list[Tensor]:
+    """Computes the gradients of the inputs of `fused_lstm`.
+
+    Args:
+        taken: the inputs of `fused_lstm`.
+        results: its output and final states, and then their gradients.
+        space: the workspace.
+    """
+    x, of_input, of_state, bias, state_bias, h, c = taken
+    weights = of_input, of_state, bias, state_bias
+    options = False, LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[var-annotated]
+    found = torch.ops.aten.mkldnn_rnn_layer_backward(x, *weights, h, c, *results, *options, space)
+    return list(found)
 
 
-def fused_lstm_backward(*taken: Any) -> Any:
-    """Computes the gradients of `fused_lstm`."""
-    return torch.ops.aten.mkldnn_rnn_layer_backward(*taken)
+def has_bfloat16() -> bool:
+    """Returns whether oneDNN can run on bfloat16 on this processor."""
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return supported is not None and bool(supported())
 
 
 def sigmoid_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
@@ -126,6 +130,18 @@ def may_derive_otherwise() -> bool:
         return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     except AttributeError:
         return True
+
+
+def is_batched(tensor: Tensor | None) -> bool:
+    """Returns whether a tensor stands for many, because `vmap` is active.
+
+    If torch lacks a private name used here, the result is False, so a vectorised Jacobian of `run`
+    raises an error.
+    """
+    functorch = getattr(torch._C, "_functorch", None)
+    kinds = ("is_batchedtensor", "is_legacy_batchedtensor")
+    known = [getattr(functorch, kind) for kind in kinds if hasattr(functorch, kind)]
+    return tensor is not None and any(is_kind(tensor) for is_kind in known)
 
 
 VERSION = "_version"

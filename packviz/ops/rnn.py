@@ -19,10 +19,10 @@ from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.core.validation import kind_of, require_dense
 from packviz.ops.arguments import require_features, require_padded, require_rnn
-from packviz.ops.kernels import flat_names
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
 from packviz.ops.running import State, _run
+from packviz.ops.torch_kernels import flat_names
 
 
 class WithLengths(nn.RNNBase):

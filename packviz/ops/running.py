@@ -6,7 +6,8 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,16 +15,17 @@ from torch import Tensor, nn
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.cuts import rectangles
+from packviz.core.cuts import best_cuts, predict
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_dense, require_values
-from packviz.ops import costs, original, packing, split, staircase
+from packviz.ops import original, packing
+from packviz.ops import rectangles as stairs
+from packviz.ops import split
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
-from packviz.ops.grid import Grid
+from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import falling_sizes, is_at_hand, placed
-from packviz.ops.kernels import flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import Lengths, lengths_tensor
 from packviz.ops.private import (
     IS_TESTED,
@@ -33,8 +35,9 @@ from packviz.ops.private import (
     may_have_hooks,
     storage,
 )
+from packviz.ops.torch_kernels import flat_weights, is_fused, layers
 
-METHODS = ("auto", "packed", "padded", "split", "staircase")
+METHODS = ("auto", "packed", "frozen", "split", "staircase")
 
 State = Tensor | tuple[Tensor, Tensor]
 """The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair of states, `(L·D, B, P)` and `(L·D, B, H)`."""
@@ -55,37 +58,40 @@ def run(
 
     If the batch is already packed, the output is packed, too.
 
+    It pays off most when you train an LSTM on a CPU. It is not worth calling if all lengths are
+    equal, or on a GPU: there, `run` only calls torch's own kernels, so you can call them yourself.
+    In the forward pass of a GRU on a CPU, it only saves some of the time for packing and padding.
+
     The method affects the time but not the result, apart from rounding errors, which differ because
     the methods add up the same numbers in different orders. Between any two methods, values and
     gradients differ by at most 1e-4 of the largest value in float32 (usually 1e-6), and by at most
-    1e-10 in float64. By default, cuDNN multiplies float32 values in TF32 on GPUs that support it.
-    TF32 has a 10-bit mantissa, so differences are then around 1e-3. To avoid this, set
-    `torch.backends.cudnn.allow_tf32` to False. In training mode, every call draws new dropout masks
-    between layers. At real cells, these masks have the same distribution as torch's.
+    1e-10 in float64. In bfloat16, values differ by at most 5e-2, and gradients are about as far
+    from the exact ones as torch's are. By default, cuDNN multiplies float32 values
+    in TF32 on GPUs that support it. TF32 has a 10-bit mantissa, so differences are then around
+    1e-3. To avoid this, set `torch.backends.cudnn.allow_tf32` to False. In training mode, every
+    call draws new dropout masks between layers. At real cells, these masks have the same
+    distribution as torch's.
 
     * `"packed"` packs the batch, runs torch's kernel for packed data, and pads the result.
-    * `"padded"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is
-      frozen during the padding.
+    * `"frozen"` runs torch's kernel for padded data on the padded batch. An LSTM's cell state is
+      frozen during the padding. If all lengths are equal, this is torch's own padded run.
     * `"staircase"` cuts the time axis, and runs the same kernel on several rectangles, each of
-      which contains only the sequences that are still running. See `packviz.ops.staircase`.
-    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. It can pay
-      off for training on a CPU. See `packviz.ops.split`.
-    * `"auto"` picks the method that should be fastest. If several methods come within 5 % of the
-      fastest, it picks the simplest of them.
+      which contains only the sequences that are still running. See `packviz.ops.rectangles`.
+    * `"split"` runs the RNN on the packed data step by step, with its own backward pass. See
+      `packviz.ops.split`.
+    * `"auto"` follows a rule. If all lengths are equal, torch's own kernel runs the padded batch
+      (unless this is a training step on a CPU without oneDNN's fused kernel). On a CPU, an LSTM in
+      float32 or bfloat16 takes a staircase with the cheapest cuts if a call of the fused kernel
+      takes as long as 200 cells, or `"frozen"` if no cut pays off. All other RNNs take `"split"`
+      for training; in the forward pass, an `nn.RNN` takes `"split"`, and the others `"packed"`. On
+      a GPU, `"auto"` is `"packed"`. Use `plan` to see the choice and its reason, and `advise` to
+      measure the methods on your machine.
 
-    `"padded"` and `"staircase"` can pay off for an LSTM on a CPU and for small layers on a GPU,
-    where torch has kernels that accept only padded data. For an `nn.RNN` with ReLU, whose state
-    could grow without bound in the padding, `"split"` replaces `"padded"` and `"staircase"`, unless
-    their rectangles contain no padding.
-
-    `"auto"` uses torch's own kernel in the cases where nothing can be gained: for a GRU on a CPU
-    without gradients, and for equal lengths, either without gradients or with oneDNN's LSTM.
-    Otherwise the choice depends only on the lengths, the RNN, the device, whether gradients are
-    needed, and constants measured for the current number of torch threads, or for the nearest
-    number that was measured. The constants shipped with packviz were measured on one server CPU
-    with 1 and 2 threads. Until constants have been measured on a GPU, `"auto"` uses `"packed"`
-    there or, if all lengths are equal, torch's kernel without packing. Use `plan` to see the choice
-    and its reason, and `calibrate` to measure constants on your machine.
+    Some cases need another method than the one that you name. The state of an `nn.RNN` with ReLU
+    could grow without bound in the padding, and oneDNN has no LSTM with projections, so `"split"`
+    replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are too large to
+    freeze its state exactly (with a norm above 1e15), or not finite, `"packed"` does. On a GPU, such
+    weights are not looked for, because `run` never waits for a GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
     `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
@@ -94,8 +100,8 @@ def run(
     devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and releases of
     torch that packviz was not tested on.
 
-    `run` never waits for a GPU. Under `torch.compile` it causes a graph break. As with any call
-    that needs gradients, don't modify `x` before the backward pass.
+    Under `torch.compile`, `run` causes a graph break. As with any call that needs gradients, don't
+    modify `x` before the backward pass.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
@@ -153,11 +159,16 @@ def run(
     if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
         raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
+    return _runner()(*arguments)
+
+
+def _runner() -> Callable[..., tuple[Any, State]]:
+    """Returns `run` without keyword arguments; if `torch.compile` may be in use, it breaks the graph."""
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
-        return _run(*arguments)
+        return _run
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
-    return _uncompiled[0](*arguments)
+    return _uncompiled[0]
 
 
 def plan(
@@ -166,11 +177,9 @@ def plan(
     *,
     training: bool = True,
     device: Any = None,
-) -> costs.Plan:
+) -> Plan:
     """Returns the method that `run` would use for a batch with `method="auto"`, and the reason.
     Nothing is measured.
-
-    The plan applies to torch's current number of threads.
 
     Args:
         rnn: an RNN with the dtype that the batch will have, or the sizes of an RNN as a `Spec`. For
@@ -182,10 +191,8 @@ def plan(
             such a device. Defaults to the RNN's own device, or to the CPU for a `Spec`.
 
     Returns:
-        A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds`
-        of each method that may be the fastest; and the `.reason`. The reason is a rule, or it names
-        the machine on which the constants behind the predictions were measured, and says if this
-        machine has a different processor. `print` shows the plan as text.
+        A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; and the `.reason`, which
+        is the rule behind the choice. `print` shows the plan as text.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -194,21 +201,22 @@ def plan(
 
     Examples:
         >>> import packviz as pv
-        >>> plan = pv.plan(pv.Spec("LSTM", 32, 64), [128, 40, 35, 30])
-        >>> plan.method in {"padded", "packed", "staircase", "split"}
-        True
+        >>> pv.plan(pv.Spec("LSTM", 32, 64), [128, 40, 35, 30])
+        auto takes: staircase, 2 rectangles
+        reason: a call of oneDNN's fused LSTM takes as long as 200 cells
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
     kind = None if device is None else torch.device(device).type
     if kind not in (None, "cpu", "cuda"):
-        return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
+        return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
-        return costs.choose(rnn, n, training, kind or "cpu", threads=torch.get_num_threads())
+        fused = kind != "cuda" and rnn.mode == "LSTM" and not rnn.proj_size
+        return _chosen(rnn, n, training, kind or "cpu", fused)
     require_rnn(rnn)
-    x = cast(Tensor, rnn.weight_ih_l0)
+    x: Any = rnn.weight_ih_l0
     if kind:  # on the CPU, because a GPU need not be here
         x = torch.empty(0, dtype=x.dtype, device="cpu")
-    return _planned(rnn, _weights(rnn, x) and [x], n, training, kind)
+    return _planned(rnn, _weights(rnn, x), n, training, kind)
 
 
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
@@ -228,68 +236,74 @@ class _Batch(NamedTuple):
         weights: the weights of the RNN; empty if the module has to be called.
     """
 
-    rnn: Any
+    rnn: nn.RNNBase
     x: Tensor
-    n: Any
-    hx: Any
+    n: tuple[int, ...]
+    hx: State | None
     source: Padded
-    width: Any
+    width: int
     padding_value: float
     weights: Sequence[Tensor]
 
     @property
     def states(self) -> tuple[Tensor, ...]:
         """The initial state as a tuple."""
-        return () if self.hx is None else self.hx if isinstance(self.hx, tuple) else (self.hx,)
+        return () if self.hx is None else _as_tuple(self.hx)
 
 
-def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tuple[Any, State]:
+def _as_tuple(states: State) -> tuple[Tensor, ...]:
+    return states if isinstance(states, tuple) else (states,)
+
+
+def _as_state(states: Sequence[Tensor]) -> State:
+    return states[0] if len(states) == 1 else (states[0], states[1])
+
+
+def _run(
+    rnn: Any,
+    x: Any,
+    lengths: Any,
+    hx: Any,
+    method: str | Sequence[int] = "auto",
+    batch_first: bool | None = None,
+    total_length: int | None = None,
+    padding_value: float = 0.0,
+) -> tuple[Any, State]:
+    """Does what `run` does, but never breaks the graph of `torch.compile`."""
+    if isinstance(hx, list):
+        hx = tuple(hx)
     if isinstance(x, PackedSequence):
         return _run_packed(rnn, x, hx, method)
-    batch_first, width, padding_value = how
-    hx = tuple(hx) if isinstance(hx, list) else hx
     if is_tracing():  # type: ignore[no-untyped-call]
-        source = Padded.of(x.shape, rnn.batch_first if batch_first is None else batch_first)
-        lengths = (
-            lengths if isinstance(lengths, (Tensor, list)) else lengths_tensor(lengths).tolist()
-        )
-        return _packed(
-            _Batch(rnn, x, lengths, hx, source, width, padding_value, ())
-        )  # the trace needs the lengths
-    n, source = _checked(rnn, x, lengths, hx, batch_first, width, padding_value, method)
-    width = max(n) if width is None else operator.index(width)
+        if not isinstance(lengths, (Tensor, list)):
+            lengths = lengths_tensor(lengths).tolist()
+        first = bool(rnn.batch_first if batch_first is None else batch_first)
+        return _called(rnn, x, lengths, hx, first, total_length, padding_value)
+    n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
+    width = max(n) if total_length is None else operator.index(total_length)
     batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
     if min(n) < 1:
         return _with_empty(batch, method)
-    method, cuts = _decided(batch, method)
+    plan = _decided(batch, method)
     if batch.weights and x.dtype != batch.weights[0].dtype:
         rnn.check_input(x, None)  # torch's error
-    if method == "packed":
-        is_tensor = isinstance(lengths, Tensor) and lengths.ndim == 1
-        as_given = is_tensor and lengths.dtype == torch.int64
-        return _packed(batch._replace(n=lengths if as_given else list(n)))
+    if plan.method == "packed":
+        is_usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
+        return _packed(batch, lengths if is_usual and lengths.ndim == 1 else list(n))
     if (
         hx is not None
-    ):  # the caller's tensor may be a buffer for the next states, and have any strides
-        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in batch.states)
-        batch = batch._replace(hx=own_hx if rnn.mode == "LSTM" else own_hx[0])
-    if method == "split":
-        return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)), False)
-    # torch can differentiate its fused kernel only once, but `rectangle` makes it differentiable
-    # again.
-    once = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
-    if len(cuts) == 2 and max(n) == min(n) and not once:
+    ):  # the caller's tensor may be a buffer for the next states, or have any strides
+        own_hx = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
+        batch = batch._replace(hx=_as_state(own_hx))
+    if plan.method == "split":
+        return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)))
+    if len(plan.cuts) == 2 and max(n) == min(n):
         return _as_it_is(batch)
-    grid = _grid(n, _apart(rnn, n) if method == "padded" else cuts, x.device)
-    return _through(
-        batch,
-        functools.partial(staircase.run, grid=grid, from_zero=hx is None),
-        not rnn.bidirectional,
-    )
+    return _through(batch, functools.partial(stairs.run, grid=_grid(n, plan.cuts, x.device)))
 
 
 def _run_packed(
-    rnn: Any, packed: PackedSequence, hx: Any, method: Any
+    rnn: Any, packed: PackedSequence, hx: Any, method: str | Sequence[int]
 ) -> tuple[PackedSequence, State]:
     """Runs an RNN on a packed batch. For every method except `"packed"`, the batch is padded first."""
     require_rnn(rnn)
@@ -299,79 +313,66 @@ def _run_packed(
     if is_plain_call and data.ndim == 2 and falling_sizes(packed):
         in_order = PackedSequence(data, sizes)
         n = tuple(Layout.from_packed(in_order).lengths.tolist())
-        hx = tuple(hx) if isinstance(hx, list) else hx
-        batch = _Batch(
-            rnn, data, n, hx, Padded(len(n), max(n), False), None, 0.0, _weights(rnn, data)
-        )
-        if _decided(batch, method)[0] != "packed":
+        source = Padded(len(n), max(n), False)
+        batch = _Batch(rnn, data, n, hx, source, max(n), 0.0, _weights(rnn, data))
+        if _decided(batch, method).method != "packed":
             x, _ = packing.pad_packed_sequence(in_order)
             if hx is not None:
                 require_states(rnn, hx, x, len(n))
-            out, final = _run(
-                rnn, x, n, hx if hx is None else _selected(hx, order), method, False, None, 0.0
-            )
+                hx = _selected(hx, order)
+            out, final = _run(rnn, x, n, hx, method, False)
             data = packing.pack_padded_sequence(out, list(n)).data
             return PackedSequence(data, sizes, order, rank), _selected(final, rank)
-    return rnn(packed, hx)  # type: ignore[no-any-return]
+    return getattr(rnn, "_plain", rnn)(packed, hx)  # type: ignore[no-any-return]
 
 
-def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
+def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, State]:
     """Runs a batch with empty sequences.
 
     Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and
     its final state with its initial state.
     """
-    rnn, x, n, hx, source, width, padding_value, _ = batch
+    source, hx, width = batch.source, batch.hx, batch.width
     at, time = (0, 1) if source.batch_first else (1, 0)
-    (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
-    x = (
-        x.index_fill(at, empty, 0)
-        if source.steps
-        else nn.functional.pad(x, (0, 0) * (2 - time) + (0, 1))
-    )
-    how = source.batch_first, max(1, width), padding_value
-    out, final = _run(rnn, x, tuple(max(1, k) for k in n), hx, method, *how)
-    out = out.index_fill(at, empty, padding_value).narrow(time, 0, width)
-    finals: tuple[Tensor, ...] = final if isinstance(final, tuple) else (final,)
-    if hx is None:
-        finals = tuple(s.index_fill(1, empty, 0) for s in finals)
+    (empty,) = placed(batch.x.device, np.flatnonzero(np.array(batch.n) == 0))
+    if source.steps:
+        x = batch.x.index_fill(at, empty, 0)
     else:
-        pairs = zip(finals, batch.states, strict=True)
-        finals = tuple(
-            s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)) for s, h in pairs
-        )
-    return out, (finals[0], finals[1]) if len(finals) > 1 else finals[0]
+        x = nn.functional.pad(batch.x, (0, 0) * (2 - time) + (0, 1))
+    n = tuple(max(1, k) for k in batch.n)
+    how = source.batch_first, max(1, width), batch.padding_value
+    out, final = _run(batch.rnn, x, n, hx, method, *how)
+    out = out.index_fill(at, empty, batch.padding_value).narrow(time, 0, width)
+    if hx is None:
+        return out, _as_state([s.index_fill(1, empty, 0) for s in _as_tuple(final)])
+    finals = []
+    for s, h in zip(_as_tuple(final), batch.states, strict=True):
+        finals.append(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)))
+    return out, _as_state(finals)
 
 
-def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
-    """Returns the cuts for the method `"padded"`. If most steps have no padding, a cut avoids copying these steps."""
-    steps, shortest = max(n), min(n)
-    apart = rnn.mode == "LSTM" and not rnn.bidirectional and 1 < shortest < steps < 2 * shortest
-    return (0, shortest - 1, steps) if apart else (0, steps)
-
-
-def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
+def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
     """Returns the method to use for a batch, and the cuts of the method."""
     rnn, n, weights = batch.rnn, batch.n, batch.weights
-
-    def needs_gradient() -> bool:
-        return torch.is_grad_enabled() and any(
-            t.requires_grad for t in (batch.x, *batch.states, *weights)
-        )
-
     if method == "auto" or not weights:
-        planned = _planned(rnn, weights, n, needs_gradient())
-        return planned.method, planned.cuts
+        leaves = (batch.x, *batch.states, *weights)
+        training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
+        return _planned(rnn, weights, n, training)
     cuts: tuple[int, ...] = (0, max(n))
-    if not isinstance(method, str):
-        method, cuts = "staircase", tuple(map(int, method))
-        rectangles(n, cuts)  # raises an error if they do not fit
-    elif method == "staircase":
-        cuts = costs.staircase(Spec.of(rnn), *_place(rnn, weights, n, needs_gradient()))
-    wastes = sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
-    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and wastes:
-        method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
-    return method, cuts
+    if method == "staircase":
+        cuts = best_cuts(n, CALL)
+    elif not isinstance(method, str):
+        cuts = tuple(map(int, method))
+        method = "staircase"
+    wasted = predict(n, cuts).wasted  # raises an error if the cuts do not fit
+    if method in ("frozen", "staircase"):
+        if rnn.proj_size and weights[0].is_cpu:
+            method = "split"  # oneDNN has no LSTM with projections
+        elif wasted and rnn.mode == "RNN_RELU":
+            method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
+        elif wasted and rnn.mode == "LSTM" and not stairs.can_freeze(weights):
+            method = "packed"
+    return Plan(method, cuts, "")
 
 
 def _planned(
@@ -380,32 +381,34 @@ def _planned(
     n: tuple[int, ...],
     training: bool,
     device: str | None = None,
-) -> costs.Plan:
+) -> Plan:
     """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree."""
+    uncut = (0, max(n))
+    if not IS_TESTED:
+        return Plan("packed", uncut, f"packviz has not been tested on torch {torch.__version__}")
     if not weights:
-        why = "only this method calls the module itself, as this RNN requires"
-        untested = f"packviz has not been tested on torch {torch.__version__}"
-        return costs.Plan("packed", (0, max(n)), {}, why if IS_TESTED else untested)
-    return costs.choose(rnn, *_place(rnn, weights, n, training, device))
+        return Plan(
+            "packed", uncut, "only this method calls the module itself, as this RNN requires"
+        )
+    like = weights[0]
+    if device:
+        like = torch.empty(0, dtype=like.dtype, device="cpu")
+    device = device or ("cpu" if like.is_cpu else "cuda")
+    fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
+    plan = _chosen(rnn, n, training, device, fused)
+    freezes = fused and plan.method in ("frozen", "staircase") and max(n) > min(n)
+    if freezes and not stairs.can_freeze(weights):
+        return Plan("packed", uncut, "some weights are too large, or not finite, to freeze a state")
+    return plan
 
 
-def _place(
-    rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
-    n: tuple[int, ...],
-    training: bool,
-    device: str | None = None,
-) -> tuple[Any, ...]:
-    """Returns the arguments of `costs.choose` that follow the RNN. Any supported device other than the CPU is a GPU."""
-    one = weights[0]
-    device = device or ("cpu" if one.is_cpu else "cuda")
-    return (
-        n,
-        training,
-        device,
-        has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device),
-        torch.get_num_threads(),
-    )
+def _chosen(
+    rnn: nn.RNNBase | Spec, n: tuple[int, ...], training: bool, device: str, fused: bool
+) -> Plan:
+    plan = choose(rnn.mode, n, training, device, fused)
+    if rnn.proj_size and device == "cpu" and plan.method == "frozen":
+        return Plan("packed", plan.cuts, "oneDNN has no LSTM with projections")
+    return plan
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
@@ -414,29 +417,31 @@ def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-def _packed(batch: _Batch) -> tuple[Tensor, State]:
+def _packed(batch: _Batch, lengths: Tensor | list[int]) -> tuple[Tensor, State]:
     """Packs the batch, runs the RNN and pads the output. If possible, the kernel is called without the module."""
-    rnn, x, lengths, hx, source, width, padding_value, weights = batch
+    rnn, x, _, hx, source, width, padding_value, weights = batch
     first = source.batch_first
-    if _is_direct(rnn, weights):
-        module = _packing(x)
-        data, sizes, order, rank = module.pack_padded_sequence(
-            x, lengths, first, enforce_sorted=False
-        )
-        hx = _zeros(rnn, data, source.batch) if hx is None else _selected(hx, order)
-        data, final = _kernel(rnn, weights, data, hx, sizes)
-        packed, final, module = (
-            PackedSequence(data, sizes, order, rank),
-            _selected(final, rank),
-            _packing(data),
-        )
-        return module.pad_packed_sequence(packed, first, padding_value, width)[0], final
-    module = getattr(rnn, "_plain", rnn)
-    out, final = module(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
+    if not _is_direct(rnn, weights):
+        return _called(rnn, x, lengths, hx, first, width, padding_value)
+    pack = _packing(x).pack_padded_sequence
+    data, sizes, order, rank = pack(x, lengths, first, enforce_sorted=False)
+    hx = _zeros(rnn, data, source.batch) if hx is None else _selected(hx, order)
+    data, final = _kernel(rnn, weights, data, hx, sizes)
+    pad = _packing(data).pad_packed_sequence
+    out, _ = pad(PackedSequence(data, sizes, order, rank), first, padding_value, width)
+    return out, _selected(final, rank)
+
+
+def _called(
+    rnn: Any, x: Tensor, lengths: Any, hx: Any, first: bool, width: int | None, padding_value: float
+) -> tuple[Tensor, State]:
+    """Packs the batch, calls the module and pads its output."""
+    packed = packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
+    out, final = getattr(rnn, "_plain", rnn)(packed, hx)
     return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
 
 
-def _packing(x: Tensor) -> Any:
+def _packing(x: Tensor) -> ModuleType:
     """Returns the module `packing`, or `original` if the functions of `packing` would only call torch's."""
     return packing if packing.may_pay(x) else original
 
@@ -449,11 +454,10 @@ def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
     piece of memory, as cuDNN needs them, and also in eval mode with gradients, because cuDNN has a
     backward pass only in training mode.
     """
-    if weights and not weights[0].is_cpu:
-        return len(set(map(storage, weights))) == 1 or (
-            torch.is_grad_enabled() and not rnn.training
-        )
-    return bool(weights)
+    if not weights or weights[0].is_cpu:
+        return bool(weights)
+    is_in_one_piece = len(set(map(storage, weights))) == 1
+    return is_in_one_piece or (torch.is_grad_enabled() and not rnn.training)
 
 
 def _kernel(
@@ -465,80 +469,78 @@ def _kernel(
     """
     dropout, training = rnn.dropout, rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
-        states = hx if isinstance(hx, tuple) else (hx,)
-        dropout, training = 0.0, any(t.requires_grad for t in (data, *states, *weights))
+        dropout = 0.0
+        training = any(t.requires_grad for t in (data, *_as_tuple(hx), *weights))
     options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
-    arguments = (data, hx, *options, how) if isinstance(how, bool) else (data, how, hx, *options)
-    out, *final = kernel(rnn.mode)(*arguments)
-    return out, tuple(final) if rnn.mode == "LSTM" else final[0]
+    if isinstance(how, bool):
+        out, *final = kernel(rnn.mode)(data, hx, *options, how)
+    else:
+        out, *final = kernel(rnn.mode)(data, how, hx, *options)
+    return out, _as_state(final)
 
 
 def _selected(states: State, order: Tensor | None) -> State:
     """Returns the states with the sequences in the given order."""
     if order is None:
         return states
-    if isinstance(states, tuple):
-        return states[0].index_select(1, order), states[1].index_select(1, order)
-    return states.index_select(1, order)
+    return _as_state([s.index_select(1, order) for s in _as_tuple(states)])
 
 
 def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     """Returns the default initial state."""
-    rows = rnn.num_layers * (2 if rnn.bidirectional else 1), batch
-    h = like.new_zeros(*rows, rnn.proj_size or rnn.hidden_size)
-    if rnn.mode == "LSTM":
-        return h, like.new_zeros(*rows, rnn.hidden_size) if rnn.proj_size else h
-    return h
+    rows = rnn.num_layers * (2 if rnn.bidirectional else 1)
+    h = like.new_zeros(rows, batch, rnn.proj_size or rnn.hidden_size)
+    if rnn.mode != "LSTM":
+        return h
+    return h, like.new_zeros(rows, batch, rnn.hidden_size) if rnn.proj_size else h
 
 
-def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tuple[Tensor, State]:
-    """Runs all layers in turn. If `chained` is True, each layer passes its rectangles on without padding them."""
-    rnn, x, n, hx, source, width, padding_value, weights = batch
-    states = _zeros(rnn, weights[0], source.batch) if hx is None else hx
-    h, c = states if isinstance(states, tuple) else (states, None)
-    own = layers(rnn, weights)
-    each, rows = own[0].directions, x
-    between = None if chained else Padded(source.batch, max(n), False)
+def _through(batch: _Batch, run_layer: Callable[..., Any]) -> tuple[Tensor, State]:
+    """Runs all layers in turn."""
+    rnn = batch.rnn
+    states = batch.states or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    directions = 2 if rnn.bidirectional else 1
+    source = batch.source
+    out = batch.x
     finals = []
-    for i, layer in enumerate(own):
-        last = layer is own[-1]
-        h_0, c_0 = (s if s is None else s[i * each : (i + 1) * each] for s in (h, c))
-        how: Any = {
-            "source": between if i else source,
-            "target": source._replace(steps=width) if last else between,
-        }
-        rows, *final = layer_run(layer, rows, h_0, c_0, **how, padding_value=padding_value)
+    for i, layer in enumerate(layers(rnn, batch.weights)):
+        is_last = i == rnn.num_layers - 1
+        target = batch.source._replace(steps=batch.width if is_last else max(batch.n))
+        h, c = (*(s[i * directions : (i + 1) * directions] for s in states), None)[:2]
+        out, *final = run_layer(
+            layer, out, h, c, source=source, target=target, padding_value=batch.padding_value
+        )
         finals.append(final)
-        if rnn.dropout and not last:
-            drop = functools.partial(nn.functional.dropout, p=rnn.dropout, training=rnn.training)
-            rows = [*map(drop, rows)] if chained else drop(rows)  # type: ignore[assignment]
-    h_n, c_n = (
-        s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True)
-    )
-    return rows, h_n if c_n is None else (h_n, c_n)
+        if rnn.dropout and not is_last:
+            out = nn.functional.dropout(out, rnn.dropout, rnn.training)
+        source = target
+    h_n, c_n = zip(*finals, strict=True)
+    results = [torch.cat(h_n)] if c_n[0] is None else [torch.cat(h_n), torch.cat(c_n)]
+    return out, _as_state(results)
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     """Runs sequences of equal length with torch's kernel for padded data."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
-    time, steps = 1 if source.batch_first else 0, max(n)
+    time = 1 if source.batch_first else 0
+    steps = max(n)
     x = x.narrow(time, 0, steps)
     if _is_direct(rnn, weights):
         hx = _zeros(rnn, x, source.batch) if hx is None else hx
         out, final = _kernel(rnn, weights, x, hx, source.batch_first)
-    elif source.batch_first == rnn.batch_first:
-        out, final = getattr(rnn, "_plain", rnn)(x, hx)
     else:
-        out, final = rnn(x.transpose(0, 1), hx)
-        out = out.transpose(0, 1)
+        is_other = source.batch_first != rnn.batch_first
+        out, final = getattr(rnn, "_plain", rnn)(x.transpose(0, 1) if is_other else x, hx)
+        out = out.transpose(0, 1) if is_other else out
     if width > steps:
         out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
-    return out.contiguous(), final
+    # The kernel keeps its output for the backward pass, so the caller may change only a copy.
+    return out.clone(memory_format=torch.contiguous_format), final
 
 
 @functools.lru_cache(maxsize=4)
-def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> Grid:
-    return Grid(n, cuts, device)
+def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> stairs.Grid:
+    return stairs.Grid(n, cuts, device)
 
 
 @functools.lru_cache(maxsize=4)
@@ -548,9 +550,8 @@ def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
 
 def forget() -> None:
     """Clears the caches for earlier lengths, so that a measurement includes the cost of new lengths."""
-    _grid.cache_clear()
-    _steps.cache_clear()
-    costs.weighed.cache_clear()
+    for cached in (_grid, _steps, choose):
+        cached.cache_clear()
 
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
@@ -567,7 +568,7 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
 
 def is_plain(rnn: nn.RNNBase) -> bool:
     """Returns whether calling the module runs only torch's own `forward`."""
-    if hasattr(rnn, "from_torch"):
+    if hasattr(rnn, "from_torch"):  # one of packviz's own classes, whose `forward` calls `run`
         return True
     own = (
         type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
@@ -609,7 +610,10 @@ def _checked(
         require_values("x", x)
     shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
     require_features(rnn, shape, batch_first)
-    n = _whole_numbers(lengths, x, batch_first)
+    whole = lengths_tensor(lengths)
+    if whole.device.type != "cpu":
+        original.pack_padded_sequence(x, whole, batch_first, enforce_sorted=False)  # torch's error
+    n = tuple(whole.tolist())
     if not n:
         raise ValueError("lengths is empty; give at least one length")
     batch, steps, _ = source = Padded.fitting(len(n), shape, batch_first, features=", I")
@@ -626,17 +630,3 @@ def _checked(
     if hx is not None:
         require_states(rnn, hx, x, batch)
     return n, source
-
-
-def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
-    usual = (
-        type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.layout == torch.strided
-    )
-    if usual and lengths.is_cpu and lengths.ndim == 1:
-        return tuple(lengths.tolist())  # the most common case
-    if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
-        return tuple(lengths)
-    n = lengths_tensor(lengths)
-    if n.device.type != "cpu":
-        original.pack_padded_sequence(x, n, batch_first, enforce_sorted=False)  # torch's error
-    return tuple(n.tolist())

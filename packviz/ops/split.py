@@ -23,10 +23,12 @@ from torch import Tensor
 
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
-from packviz.ops.grid import MOST_SHAPES
 from packviz.ops.index import Route, packed_rows, placed
-from packviz.ops.kernels import Layer, Result, gradients_again
-from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
+from packviz.ops.torch_kernels import Layer, Result, gradients_again
+from packviz.ops.private import kernel, is_batched, sigmoid_backward, tanh_backward
+
+MOST_SHAPES = 8
+"""The largest number of padded shapes for which the indices of one batch are kept."""
 
 BLOCK = 1 << 16
 """The approximate number of state elements whose factors are computed at once on a CPU, so that they stay in cache."""
@@ -107,7 +109,7 @@ def run(
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
+def packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
     """Runs a layer with torch's kernel for packed data. On a CPU, this can be differentiated any number of times."""
     layer, steps, target, padding_value = how
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
@@ -160,8 +162,8 @@ def _backward(
 ) -> Any:
     layer, steps, target, _ = how
     inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
-    if torch.is_grad_enabled():
-        return None, *gradients_again(partial(_packed, how), inputs, gradients)
+    if torch.is_grad_enabled() or any(map(is_batched, gradients)):
+        return None, *gradients_again(partial(packed, how), inputs, gradients)
     data, h, c, *weights = inputs
     directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
     d_data: Tensor | None = None

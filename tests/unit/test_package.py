@@ -1,6 +1,7 @@
-"""Tests the package as a whole: the time to import it, its names, its requirements and its files."""
+"""Tests the package as a whole: its import, its names, its requirements and its files."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -13,193 +14,202 @@ import packviz as pv
 from packviz.core.machine import own_version
 
 ROOT = Path(__file__).parents[2]
-HOUSE = ROOT / "packviz"
+PACKAGE = ROOT / "packviz"
+SOURCES = {
+    path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
 HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
-# What `show`, `flops` and `align` stand on, and all that can be drawn or counted without a tensor.
-CHARTS = "draw/figures.py"  # but for this one
-PURE = ("core", "draw", "count/flops.py", "check/findings.py")
+CHARTS = "draw/figures.py"
+SUBMODULES = ["batches", "draw", "lengths", "panels"]
+ONLY_LENGTHS = """
+import packviz as pv
+
+pv.Layout([1])
+for drawing in (pv.show([3, 2]), pv.draw.Scores([3, 2]), pv.flops(pv.Spec("GRU", 3, 7), [3, 2])):
+    drawing.to_svg()
+"""
+ONLY_TENSORS = """
+import sys
+import torch
+import packviz as pv
+
+x = torch.ones(3, 2, 4)
+pv.align(x, [3, 2])
+pv.run(torch.nn.GRU(4, 5), x, [3, 2])
+pv.real_mask([3, 2])
+print(*sys.modules)
+"""
+WITHOUT_WIDGETS = """
+import importlib, sys
+
+sys.modules["anywidget"] = None  # as Python records a module that cannot be imported
+for package in ("panels", "lessons"):
+    try:
+        importlib.import_module(f"packviz.{package}")
+    except ModuleNotFoundError as error:
+        print(error)
+"""
 
 
-def fresh(code):
+def output_of(code):
     """Returns what a new interpreter prints."""
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def imported_by(code):
-    return set(fresh(f"{code}\nimport sys; print(*sys.modules)").split())
+    return set(output_of(f"{code}\nimport sys; print(*sys.modules)").split())
 
 
-def test_import_brings_nothing_along():
-    modules = imported_by("import packviz")
+def subpackages(modules):
+    return {name.split(".")[1] for name in modules if name.startswith("packviz.")}
+
+
+# What an import brings
+
+
+def test_importing_packviz_imports_nothing_else():
+    modules = imported_by("import packviz; packviz.__version__")
     assert not (HEAVY | {"numpy"}) & modules
-    assert {name for name in modules if name.startswith("packviz")} == {"packviz"}
+    assert subpackages(modules) == {"core"}
 
 
-def files_of(*places):
-    """Returns the Python files in these subpackages, and these files."""
-    found = [
-        file
-        for place in places
-        for file in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))
-    ]
-    assert all(map(Path.exists, found)), places
-    return sorted({*found} - {HOUSE / CHARTS})
+def test_core_and_draw_need_only_numpy():
+    paths = [path for path in SOURCES if path.startswith(("core/", "draw/")) and path != CHARTS]
+    modules = [f"packviz.{path.removesuffix('.py').replace('/', '.')}" for path in paths]
+    imports = "\n".join(f"import {module.removesuffix('.__init__')}" for module in modules)
+    assert not HEAVY & imported_by(imports)
 
 
-def module_of(path):
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def test_pure_modules_bring_only_numpy():
-    modules = [module_of(path) for path in files_of(*PURE)]
-    code = f"""import importlib, sys
-for module in {modules}:
-    importlib.import_module(module)
-    if brought := {HEAVY} & set(sys.modules):
-        sys.exit(f"{{module}} brings {{brought}}")"""
-    fresh(code)
-
-
-def test_what_only_needs_lengths_stays_on_the_lowest_floors():
-    verbs = (
-        "pv.show([3, 2], flat=True), pv.draw.Scores([3, 2]), pv.flops(pv.Spec('GRU', 3, 7), [3, 2])"
-    )
-    modules = imported_by(
-        f"import packviz as pv; pv.Layout([1]); [drawing.to_svg() for drawing in ({verbs})]"
-    )
+def test_what_has_only_lengths_needs_only_numpy():
+    modules = imported_by(ONLY_LENGTHS)
     assert not HEAVY & modules
-    assert {name.split(".")[1] for name in modules if name.startswith("packviz.")} <= {
-        "core",
-        "draw",
-        "count",
-    }
+    assert subpackages(modules) <= {"core", "draw", "count"}
 
 
-def test_what_needs_tensors_stands_on_core_and_ops_alone(fork):
-    verbs = "pv.align(x, [3, 2]); pv.run(torch.nn.GRU(4, 5), x, [3, 2]); pv.real_mask([3, 2])"
-    done = fork(
-        f"import sys, torch, packviz as pv; x = torch.ones(3, 2, 4); {verbs}; print(*sys.modules)"
-    )
-    brought = {name.split(".")[1] for name in done.stdout.split() if name.startswith("packviz.")}
-    assert brought == {"core", "ops"}
+def test_what_has_only_tensors_needs_core_and_ops(fork):
+    assert subpackages(fork(ONLY_TENSORS).stdout.split()) == {"core", "ops"}
 
 
-def test_the_command_brings_only_numpy():
+def test_the_command_needs_only_numpy():
     assert not HEAVY & imported_by("from packviz.cli import main; main(['show', '3', '2'])")
 
 
-def test_panels_wait_with_torch_until_it_is_needed():
-    assert "torch" not in imported_by("from packviz.panels import PaddingPanel; PaddingPanel()")
+def test_without_widgets_panels_and_lessons_say_what_to_install():
+    advice = "panels and lessons need anywidget: python -m pip install anywidget\n"
+    assert output_of(WITHOUT_WIDGETS) == 2 * advice
 
 
-MODULES = ["batches", "draw", "panels", "lengths"]
+def users_of(libraries):
+    """Returns the files that import one of some libraries, at any place."""
+    importing = re.compile(rf"^ *(?:from|import) (?:{libraries})\b", re.MULTILINE)
+    return {path for path, source in SOURCES.items() if importing.search(source)}
 
 
-def stub():
-    """Returns the names that a type checker and an editor see, as `{name: (module, name there)}`."""
-    tree = ast.parse((HOUSE / "__init__.pyi").read_text(encoding="utf-8"))
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname: (node.module, alias.name) for node in imports for alias in node.names}
-
-
-def test_every_public_name_is_there():
-    """`__init__.py` reads the stub line by line; Python's own parser must find the same."""
-    for name, (module, original) in stub().items():
-        assert name == original
-        exec(f"from {module} import {name}", found := {})
-        assert getattr(pv, name) is found[name]
-        assert name in dir(pv)
-    assert sorted([*pv.__all__, *MODULES]) == sorted(stub())
-    assert list(pv.__all__) == sorted(pv.__all__)
-
-
-def test_version():
-    """A checkout that is not installed has a version that sorts before all others."""
-    assert pv.__version__ == (own_version() or "0+unknown")
-    assert "__version__" in dir(pv)
-    brought = imported_by("import packviz; packviz.__version__")
-    assert not (HEAVY | {"numpy"}) & brought
-
-
-def test_a_name_that_is_not_there_gets_help():
-    offered = ", ".join([*pv.__all__, *MODULES])
-    with pytest.raises(
-        AttributeError, match=f"'packviz' has no attribute 'Layuot'; it offers {offered}$"
-    ):
-        _ = pv.Layuot
-
-
-def test_what_only_draws_lives_in_one_module():
-    assert len([name for name in dir(pv) if name[0].islower()]) <= 26
-    assert {"Aligned", "Attention", "Scores", "Stairs", "Strips"} <= set(dir(pv.draw))
-    for name in dir(pv.draw):
-        assert getattr(pv.draw, name).__module__.startswith("packviz.draw.")
-    with pytest.raises(
-        AttributeError, match=r"'packviz.draw' has no attribute 'Stair'; it offers Aligned"
-    ):
-        _ = pv.draw.Stair
-
-
-def test_panels_without_widgets_say_what_to_install():
-    said = fresh("""import importlib, sys
-for missing in ("ipywidgets", "anywidget"):
-    sys.modules[missing] = None  # as Python has it: what cannot be imported
-    for package in ("panels", "lessons"):
-        try:
-            importlib.import_module(f"packviz.{package}")
-        except ModuleNotFoundError as error:
-            print(error)""")
-    one, both = (f"panels and lessons need {' and '.join(names)}: python -m pip install {' '.join(names)}\n"
-                 for names in (["ipywidgets"], ["anywidget", "ipywidgets"]))  # fmt: skip
-    assert said == one + one + both + both
-
-
-# Who imports what.
-
-
-def users_of(*libraries, at="^ *"):
-    """Returns the files that import one of these libraries in a line with this beginning."""
-    importing = re.compile(rf"{at}(?:from|import) (?:{'|'.join(libraries)})\b", re.M)
-    files = [
-        path for path in HOUSE.rglob("*.py") if importing.search(path.read_text(encoding="utf-8"))
-    ]
-    return {path.relative_to(HOUSE).as_posix() for path in files}
-
-
-def test_only_panels_and_lessons_know_widgets():
-    at_once = users_of("ipywidgets", "anywidget", "traitlets", at="^")
-    assert {path.split("/")[0] for path in at_once} == {"panels", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", at="^ +") == {"draw/drawing.py"}
-
-
-def test_one_file_knows_plotly():
+def test_only_panels_and_lessons_know_widgets_and_one_file_knows_plotly():
+    users = users_of("ipywidgets|anywidget|traitlets")
+    assert {path.split("/")[0] for path in users} == {"panels", "lessons"}
     assert users_of("plotly") == {CHARTS}
 
 
-# The files.
+# Names
+
+
+def stub(path):
+    """Returns the names that a type checker and an editor see, with their modules."""
+    tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname: node.module for node in imports for alias in node.names}
+
+
+def test_every_public_name_is_there():
+    names = stub("__init__.pyi")
+    assert [*pv.__all__, *SUBMODULES] == sorted(pv.__all__) + sorted(SUBMODULES)
+    assert {*names} == {*pv.__all__, *SUBMODULES}
+    for name in pv.__all__:
+        assert getattr(pv, name).__module__ == names[name], name
+    assert {*names, "__version__"} <= {*dir(pv)}
+    for name, module in stub("draw/__init__.pyi").items():
+        assert getattr(pv.draw, name).__module__ == module
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert pv.__version__ == (own_version() or "0+unknown")
+
+
+def test_a_misspelt_name_gets_a_suggestion():
+    with pytest.raises(AttributeError, match="no attribute 'Layuot'; did you mean 'Layout'"):
+        _ = pv.Layuot
+    with pytest.raises(AttributeError, match=r"no attribute 'something_else'$"):
+        _ = pv.something_else
+
+
+OTHER_SPELLINGS = {
+    "lengths": {"lens", "seq_lens", "sizes"},
+    "max_len": {"max_length", "maxlen", "padded_length", "width"},
+    "total_length": {"to_length", "target_length"},
+    "batch_first": {"first", "time_major"},
+    "padding_value": {"pad_value", "fill_value"},
+    "budget": {"seconds", "timeout", "time_limit"},
+    "threads": {"num_threads", "n_threads"},
+    "seed": {"random_state", "rng"},
+    "theme": {"mode_of_colour", "dark"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(pv.__all__))
+def test_an_argument_has_one_spelling_everywhere(name):
+    names = {*inspect.signature(getattr(pv, name)).parameters}
+    for concept, others in OTHER_SPELLINGS.items():
+        assert not names & others, f"call it {concept}"
+
+
+# Files
 
 
 def test_everything_that_is_not_python_is_shipped():
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
-        "package-data"
-    ]["packviz"]
-    shipped = {path for pattern in patterns for path in HOUSE.glob(pattern)}
-    other = {
-        p
-        for p in HOUSE.rglob("*")
-        if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["packviz"]
+    shipped = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    data = {
+        path
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
     }
-    assert other <= shipped
-    # find_packages passes over a folder without __init__.py, and so do its data.
-    assert [
-        path for path in HOUSE.rglob("*.py") if not (path.parent / "__init__.py").exists()
-    ] == []
-    used = {pattern for pattern in patterns if not any(HOUSE.glob(pattern))}
-    assert not used, "patterns that match nothing"
+    assert data == shipped
+    assert all(any(PACKAGE.glob(pattern)) for pattern in patterns)
+    # setuptools leaves out a folder without __init__.py, and its data.
+    assert all((PACKAGE / path).with_name("__init__.py").exists() for path in SOURCES)
 
 
-def test_what_runs_in_the_page_asks_nobody_else():
-    for script in HOUSE.rglob("*.js"):
-        assert not re.search(r"https?://|\bimport\b|\bfetch\b", script.read_text(encoding="utf-8"))
+def test_what_runs_in_a_page_asks_nobody_else():
+    for script in PACKAGE.rglob("*.js"):
+        source = script.read_text(encoding="utf-8")
+        assert not re.search(r"https?://|\bimport\b|\bfetch\b", source)
+
+
+def nodes_of(path, kind):
+    return [node for node in ast.walk(ast.parse(SOURCES[path])) if isinstance(node, kind)]
+
+
+def test_no_file_that_is_read_can_run_code():
+    """NumPy refuses pickled objects by itself, unless `allow_pickle` is given."""
+    for path, source in SOURCES.items():
+        # The processes of page 12 hand each other what they found in a folder only they know.
+        if not path.startswith("studies/"):
+            assert not re.search(r"^ *(?:import|from) (?:pickle|joblib)\b", source, re.MULTILINE)
+        for call in map(ast.unparse, nodes_of(path, ast.Call)):
+            assert "allow_pickle=True" not in call, path
+            assert not call.startswith("torch.load(") or "weights_only=True" in call, path
+
+
+def test_torchs_packing_functions_are_reached_in_one_place():
+    """`pv.patch_torch` may have replaced them elsewhere, and an oracle must be torch's own."""
+    for path in {*SOURCES} - {"ops/original.py", "ops/patching.py"}:
+        for node in nodes_of(path, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            assert node.module != "torch.nn.utils.rnn" or names == {"PackedSequence"}, path
+            assert node.module != "torch.nn.utils" or "rnn" not in names, path
+        for node in nodes_of(path, ast.Attribute):
+            assert not ast.unparse(node).startswith(("nn.utils.rnn.", "torch.nn.utils.rnn.")), path

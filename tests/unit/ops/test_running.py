@@ -1,6 +1,7 @@
 """Compares `run`, by every method, with packing, the RNN and padding: values, gradients and errors."""
 
 import copy
+import math
 import re
 from collections import Counter
 from functools import partial
@@ -10,7 +11,7 @@ import gpus
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from specs import modules
 from torch import nn
@@ -21,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import packviz as pv
 from packviz.ops import running
+from packviz.ops.agreement import relative_difference
 from packviz.ops.running import METHODS
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
@@ -295,6 +297,99 @@ def test_frozen_weights_and_inputs(cell, method):
     assert not some.run(method)[0].requires_grad
 
 
+# Extreme weights, bfloat16, batched gradients.
+
+HUGE = st.sampled_from([1.0, -1.0, 1e4, -1e4, -4e4, 1e5, 1e13, 1e30, -1e30, math.inf, math.nan])
+
+
+@given(
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    st.fixed_dictionaries({name: HUGE for name in ("weight_ih", "weight_hh", "bias_ih")}),
+    st.sampled_from([1.0, 1e4]),
+    st.integers(1, 2),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+@example(torch.float32, {"bias_ih": -4e4}, 1.0, 1, False, 0)
+@example(torch.float32, {"weight_hh": math.nan}, 1.0, 1, False, 0)
+def test_any_weights_give_the_same_states(dtype, factors, largest_input, layers, both, seed):
+    """A state must stay frozen, however large the weights of the gates are."""
+    if dtype == torch.bfloat16:  # large weights of the state would amplify rounding at every step
+        factors = factors | {"weight_hh": 1.0}
+    torch.manual_seed(seed)
+    lstm = nn.LSTM(3, 4, layers, bidirectional=both).to(dtype)
+    with torch.no_grad():
+        for name, weight in lstm.named_parameters():
+            factor = factors.get(name.partition("_l")[0], 1.0)
+            if factor == -4e4:
+                weight[4:8] = factor  # only the forget gate
+            elif math.isfinite(factor):
+                weight *= factor
+            else:
+                weight[5] = factor
+    some = Case(lstm, [9, 2, 1, 7, 5], hx=True, seed=seed)
+    some.x = (some.x * largest_input).detach()
+    tolerance = {torch.bfloat16: 5e-2}.get(dtype)
+    for training in (False, True):
+        with torch.set_grad_enabled(training):
+            expected = [t.nan_to_num(nan=7.0) for t in flat(some.expected())]
+            for method in some.methods():
+                found = [t.nan_to_num(nan=7.0) for t in flat(some.run(method))]
+                same(found, expected, tolerance)
+
+
+@pytest.mark.parametrize("bias", [-4e4, 4e4, 1e9])
+def test_gradients_with_a_large_forget_bias(bias):
+    some = case(nn.LSTM, hx=True)
+    with torch.no_grad():
+        some.rnn.bias_hh_l0[4:8] = bias
+    expected = some.gradients(some.expected())
+    for method in some.methods():
+        same(some.gradients(some.run(method)), expected)
+
+
+@given(
+    st.integers(1, 3), st.booleans(), st.lists(st.integers(1, 9), min_size=1), st.integers(0, 99)
+)
+def test_bfloat16_is_as_near_to_double_precision_as_torch(layers, both, lengths, seed):
+    torch.manual_seed(seed)
+    some = Case(nn.LSTM(3, 8, layers, bidirectional=both).bfloat16(), lengths, seed=seed)
+    exact = Case(copy.deepcopy(some.rnn).double(), lengths, seed=seed)
+    exact.x.data = some.x.detach().double()
+    right = [*flat(exact.expected()), *exact.gradients(exact.expected())]
+
+    def distance(result):
+        pairs = zip([*flat(result), *some.gradients(result)], right, strict=True)
+        return max(relative_difference(ours, theirs) for ours, theirs in pairs)
+
+    allowed = 0.1 + 2 * distance(some.expected())
+    for method in some.methods():
+        found = some.run(method)
+        same(flat(found), flat(some.expected()), 5e-2)
+        assert distance(found) <= allowed
+
+
+@given(cases(dtypes=(torch.float64, torch.float32)))
+def test_batched_gradients(case):
+    """`jacobian(vectorize=True)` passes many gradients at once."""
+
+    def gradients(result, batched):
+        out, *_ = flat(result)
+        rows = torch.stack(
+            [torch.ones_like(out), torch.linspace(0, 1, out.numel()).to(out).view_as(out)]
+        )
+        if batched:
+            return torch.autograd.grad(
+                out, case.inputs, rows, allow_unused=True, is_grads_batched=True
+            )
+        each = [torch.autograd.grad(out, case.inputs, row, True, allow_unused=True) for row in rows]
+        return [None if g[0] is None else torch.stack(g) for g in zip(*each, strict=True)]
+
+    expected = gradients(case.expected(), False)
+    for method in case.methods():
+        same(gradients(case.run(method), True), expected)
+
+
 # Dropout, autocast.
 
 
@@ -380,7 +475,7 @@ def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
     monkeypatch.setattr(running, "_is_direct", lambda *given: False)
     some = Case(nn.GRU(3, 4).requires_grad_(False), lengths, **options)
     with torch.no_grad():
-        for method in ("packed", "padded"):
+        for method in ("packed", "frozen"):
             same(flat(some.run(method)), flat(some.expected()))
         traced = torch.jit.trace(
             lambda x: pv.run(some.rnn, x, some.lengths, **options)[0], some.x, check_trace=False
@@ -438,41 +533,40 @@ def test_what_torch_does_otherwise_is_torchs(method, monkeypatch):
 
 
 def test_a_plan_in_words():
-    stairs = pv.plan(pv.Spec("LSTM", 128, 256), range(128, 0, -1))
-    *times, taken, why = repr(stairs).splitlines()
-    assert [line.split()[0] for line in times] == sorted(stairs.seconds, key=stairs.seconds.get)
-    assert taken == f"auto takes: staircase, {len(stairs.cuts) - 1} rectangles"
-    assert why == f"reason: {stairs.reason}"
-    assert pv.draw.Stairs(range(128, 0, -1), stairs.cuts).wasted
+    lengths = range(128, 0, -1)
+    stairs = pv.plan(pv.Spec("LSTM", 128, 256), lengths)
+    calls = len(stairs.cuts) - 1
+    assert f"{stairs}" == f"auto takes: staircase, {calls} rectangles\nreason: {stairs.reason}"
+    assert pv.draw.Stairs(lengths, stairs.cuts).wasted
     hooked = nn.GRU(2, 3)
     hooked.register_forward_hook(lambda *given: None)
-    assert repr(pv.plan(hooked, [3, 2])).startswith(
-        "auto takes: packed\nreason: only this method calls the module"
-    )
+    assert "auto takes: packed\nreason: only this method calls" in repr(pv.plan(hooked, [3, 2]))
     with pytest.raises(TypeError, match=r"rnn is a Linear: give an nn\.RNN, nn\.GRU or"):
         pv.plan(nn.Linear(1, 1), [1])
     with pytest.raises(ValueError, match=r"lengths\[1\] is -1"):
         pv.plan(LSTM, [1, -1])
 
 
+@given(cases(), st.booleans())
+def test_run_takes_what_plan_names(case, training):
+    plan = pv.plan(case.rnn, case.lengths, training=training)
+    method = plan.cuts if plan.method == "staircase" else plan.method
+    with torch.set_grad_enabled(training):
+        assert all(map(torch.equal, flat(case.run()), flat(case.run(method))))
+
+
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("lengths", [[9, 8, 8], [9] * 3, range(64, 0, -1)])
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_plan_for_another_device(cell, lengths, dtype, training, monkeypatch):
+def test_a_plan_for_another_device(cell, lengths, training, monkeypatch):
     """The plan equals that of the same module on that device. torch's meta device replaces a GPU."""
     gpus.stand_in(monkeypatch)
-    here, there = (cell(3, 16, dtype=dtype, device=device) for device in ("cpu", "meta"))
-    with gpus.in_force(gpus.constants()):
-        on_cpu, on_gpu = (pv.plan(rnn, lengths, training=training) for rnn in (here, there))
-        for rnn in (here, there):
-            assert pv.plan(rnn, lengths, training=training, device="cpu") == on_cpu
-            assert pv.plan(rnn, lengths, training=training, device=torch.device("cuda:1")) == on_gpu
-        if dtype == torch.float32:
-            spec = pv.Spec.of(here)
-            assert pv.plan(spec, lengths, training=training) == on_cpu
-            assert pv.plan(spec, lengths, training=training, device="cuda") == on_gpu
-        assert on_gpu != on_cpu or len(set(lengths)) == 1
+    here, there = (cell(3, 16, device=device) for device in ("cpu", "meta"))
+    on_cpu, on_gpu = (pv.plan(rnn, lengths, training=training) for rnn in (here, there))
+    for rnn in (here, there, pv.Spec.of(here)):
+        assert pv.plan(rnn, lengths, training=training, device="cpu") == on_cpu
+        assert pv.plan(rnn, lengths, training=training, device=torch.device("cuda:1")) == on_gpu
+    assert on_gpu.method == ("packed" if len(set(lengths)) > 1 else "frozen")
 
 
 def test_a_plan_for_a_device_that_only_torchs_kernels_support():
@@ -542,7 +636,7 @@ def test_what_does_not_fit(given_here, error, said, method):
 
 def test_methods_cuts_and_numbers_that_are_refused():
     for wrong in ("pack", (0, 3.5, 6), 3):
-        said = f"method is {wrong!r}; choose one of 'auto', 'packed', 'padded', 'split', 'staircase', or give the cuts"
+        said = f"method is {wrong!r}; choose one of 'auto', 'packed', 'frozen', 'split', 'staircase', or give the cuts"
         with pytest.raises(ValueError, match=re.escape(said)):
             pv.run(LSTM, X, [6, 2], method=wrong)
     with pytest.raises(

@@ -11,7 +11,7 @@ from torch import nn
 from waits import NoWaiting
 
 import packviz as pv
-from packviz.ops import kernels, packing, running
+from packviz.ops import packing, running, torch_kernels
 from packviz.ops.running import METHODS
 
 LENGTHS = [
@@ -26,8 +26,6 @@ LENGTHS = [
 def meta(monkeypatch):
     """Replaces a GPU by the meta device."""
     gpus.stand_in(monkeypatch)
-    with gpus.in_force(gpus.constants()):
-        yield
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
@@ -75,26 +73,17 @@ def test_what_is_captured_for_a_graph_is_left_to_torch(monkeypatch):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("proj_size", [0, 3])
-def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
-    """They fill their memory from its start, with the projection before the biases, and zeros for missing biases."""
-    given = list(nn.LSTM(5, 4, bias=bias, proj_size=proj_size).parameters())
-    laid = kernels.in_one_piece(given)
+def test_weights_lie_as_cudnn_wants_them(bias):
+    """They fill their memory from its start, with zeros for missing biases."""
+    given = list(nn.LSTM(5, 4, bias=bias).parameters())
+    laid = torch_kernels.in_one_piece(given)
     assert all(map(torch.equal, laid, given))
-    order = [0, 1, *[len(laid) - 1] * bool(proj_size), *[2, 3] * bias]
-    every = torch.cat(
-        [given[i].detach().flatten() for i in order] + [torch.zeros(0 if bias else 32)]
-    )
-    assert torch.equal(
-        torch.tensor(laid[0].untyped_storage(), dtype=torch.uint8).view(torch.float32), every
-    )
-    assert laid[0].storage_offset() == 0
-    assert kernels.in_one_piece(laid) is laid
+    together = torch.cat([weight.detach().flatten() for weight in given])
+    memory = torch.tensor(laid[0].untyped_storage(), dtype=torch.uint8).view(torch.float32)
+    assert torch.equal(memory, torch.cat([together, torch.zeros(0 if bias else 32)]))
     numbers = [torch.randn(weight.shape) for weight in given]
-    gradients = torch.autograd.grad(
-        [(w * n).sum() for w, n in zip(laid, numbers, strict=True)], given
-    )
-    assert all(map(torch.equal, gradients, numbers))
+    products = [(weight * n).sum() for weight, n in zip(laid, numbers, strict=True)]
+    assert all(map(torch.equal, torch.autograd.grad(products, given), numbers))
 
 
 @pytest.mark.parametrize("lengths", [[7, 4, 1], [5, 5, 5]])
@@ -128,7 +117,7 @@ def test_in_eval_mode_there_is_a_backward_pass_too(
             rnn,
             torch.ones(7, 3, 3, device="meta"),
             lengths,
-            method="packed" if lengths[0] > lengths[1] else "padded",
+            method="packed" if lengths[0] > lengths[1] else "frozen",
         )
     is_direct = flat or (grad and not training)
     assert len(seen) == is_direct

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import record
 
-from packviz.measure import calibration
-from packviz.ops.costs import Costs
 from packviz.studies import heuristics, parts
 
 RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded"
@@ -33,9 +31,7 @@ def copied(checkout, monkeypatch, *options):
     )
     status = record.main()
     return [
-        path.name
-        for folder in ("notebooks/recorded", "packviz/ops")
-        for path in (checkout / folder).iterdir()
+        path.name for folder in ("notebooks/recorded",) for path in (checkout / folder).iterdir()
     ], status
 
 
@@ -43,8 +39,7 @@ def test_every_step_is_a_study_and_recorded():
     for step in record.STEPS:
         _, points = record.study_of(step)
         assert points
-        if step != "calibration":
-            assert record.missing(step, RECORDED / f"{step}_cpu.json") == []
+        assert record.missing(step, RECORDED / f"{step}_cpu.json") == []
 
 
 def test_complete_results_are_copied(checkout, monkeypatch, capsys):
@@ -88,20 +83,6 @@ def test_other_results_are_not(checkout, monkeypatch, capsys, change, message):
     assert f"parts_cpu.json: {message}" in capsys.readouterr().out
     shutil.copy(FAKE, checkout / "out" / "benchmark_cuda.json")
     assert copied(checkout, monkeypatch, "--device", "cuda:1") == ([], 0)
-
-
-def test_measured_constants_become_the_librarys(checkout, monkeypatch, capsys):
-    monkeypatch.setattr(calibration, "SHAPES", ((2, 3, 4, 4, 1, 1),))
-    points = [calibration._Point(mode, calibration.SHAPES[0]) for mode in calibration.MODES]
-    path = checkout / "out" / "calibration_cpu.json"
-    calibration.STUDY.save(path, calibration.STUDY.run(points[:2]))
-    assert copied(checkout, monkeypatch) == ([], 0)
-    assert "too few points for constants" in capsys.readouterr().out
-    found = calibration.STUDY.run(points)
-    calibration.STUDY.save(path, found)
-    assert copied(checkout, monkeypatch) == (["costs_cpu_1.json"], 0)
-    costs = Costs.load(str(checkout / "packviz/ops/costs_cpu_1.json"))
-    assert costs.seconds == found.costs.seconds
 
 
 @pytest.mark.slow

@@ -1,0 +1,142 @@
+"""Reads the weights of an `nn.RNN`, `nn.GRU` or `nn.LSTM` as torch's own kernels take them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from packviz.ops import private
+
+Result = tuple[Tensor, Tensor, Tensor | None]
+"""A layer's padded output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None` without one, in the caller's order."""
+
+
+class Layer(NamedTuple):
+    """One layer of an RNN, with all of its directions.
+
+    Attributes:
+        mode: the RNN's `mode`.
+        bias: whether the layer has biases.
+        weights: for each direction, in torch's order, the weights of the input and of the state,
+            then the two biases and the weights of the projection, if there are any.
+    """
+
+    mode: str
+    bias: bool
+    weights: tuple[tuple[Tensor, ...], ...]
+
+    @property
+    def directions(self) -> int:
+        """The number of directions, `D`: 2 if the layer is bidirectional, else 1."""
+        return len(self.weights)
+
+    @property
+    def output_size(self) -> int:
+        """`P`, the number of output features of each direction: the size of the projection, if any, or `H`."""
+        return self.weights[0][1].shape[1]
+
+    @property
+    def is_projected(self) -> bool:
+        """Whether the layer has a projection."""
+        return len(self.weights[0]) % 2 == 1
+
+    @property
+    def flat(self) -> tuple[Tensor, ...]:
+        """The weights of all directions, in one tuple."""
+        return tuple(weight for direction in self.weights for weight in direction)
+
+    def holding(self, flat: Sequence[Tensor]) -> Layer:
+        """Returns the same layer with other weights, in the order of `flat`."""
+        each = len(self.weights[0])
+        return self._replace(
+            weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each))
+        )
+
+
+def flat_names(rnn: nn.RNNBase) -> tuple[str, ...]:
+    """Returns the names of the weights, by layer and direction, in torch's order."""
+    return _names(rnn.num_layers, bool(rnn.bidirectional), bool(rnn.bias), bool(rnn.proj_size))
+
+
+@functools.lru_cache(maxsize=64)
+def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) -> tuple[str, ...]:
+    kinds = ("weight_ih", "weight_hh", *("bias_ih", "bias_hh") * bias, *("weight_hr",) * projected)
+    suffixes = ("", "_reverse") if bidirectional else ("",)
+    return tuple(
+        f"{kind}_l{i}{suffix}" for i in range(num_layers) for suffix in suffixes for kind in kinds
+    )
+
+
+def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
+    """Returns a module's current weights in the order of `flat_names`. Parametrised weights are computed first."""
+    own = private.parameters(
+        rnn
+    )  # asking the module is slower, because it looks in other places first
+    return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
+
+
+def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
+    """Divides the weights of a module into layers."""
+    count = 2 if rnn.bidirectional else 1
+    each = len(flat) // (rnn.num_layers * count)
+    directions = [tuple(flat[i : i + each]) for i in range(0, len(flat), each)]
+    return [
+        Layer(rnn.mode, rnn.bias, tuple(directions[i : i + count]))
+        for i in range(0, len(directions), count)
+    ]
+
+
+def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
+    """Returns whether torch runs oneDNN's fused LSTM on padded data like `x`."""
+    if mode != "LSTM" or projected or not x.is_cpu:
+        return False
+    onednn: Any = torch.backends.mkldnn
+    takes = x.dtype == torch.float32 or (x.dtype == torch.bfloat16 and private.has_bfloat16())
+    return bool(takes and onednn.is_available() and onednn.enabled)
+
+
+def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Returns a copy of one direction's weights, one after the other in one piece of memory.
+
+    Without this layout, torch shows a warning and copies the weights at every call. cuDNN needs
+    space for biases even if there are none.
+    """
+    sizes = [weight.numel() for weight in weights]
+    missing = 0 if len(weights) > 3 else 2 * len(weights[0])
+    flat = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_zeros(missing)])
+    parts = flat.split([*sizes, missing])  # type: ignore[no-untyped-call]
+    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=False)]
+
+
+def gradients_again(
+    function: Callable[..., Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    gradients: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Computes a function's gradients inside a `backward` method, with operators that can be
+    differentiated again.
+
+    Args:
+        function: a function that recomputes the results from the inputs, using only operators that
+            can be differentiated repeatedly.
+        inputs: the inputs of the function.
+        gradients: the gradients of the function's results.
+    """
+    # One input may be computed from another, such as a state from the weights. With views of the
+    # inputs, gradients reach each input only through this function, so nothing is counted twice.
+    again = torch.is_grad_enabled()
+    device = next(x.device.type for x in inputs if x is not None)
+    with torch.enable_grad(), torch.autocast(device, enabled=False):
+        own = [x if x is None else x.view_as(x) for x in inputs]
+        results = function(*own)
+    pairs = zip(results, gradients, strict=True)
+    used = [(out, g) for out, g in pairs if out is not None and g is not None]
+    outs, given = zip(*used, strict=True)
+    sources = [x for x in own if x is not None and x.requires_grad]
+    grads = torch.autograd.grad(outs, sources, given, create_graph=again, allow_unused=True)
+    remaining = iter(grads)
+    return [next(remaining) if x is not None and x.requires_grad else None for x in own]
