@@ -18,7 +18,7 @@ _MODULES = {
     "RNN": "ops.rnn",
     "Ragged": "ops.rnn",
     "Spec": "core.spec",
-    "advise": "measure.advice",
+    "advise": "measure.advise",
     "align": "ops.masks",
     "check_static": "check.static",
     "compare": "check.states",
@@ -35,7 +35,7 @@ _MODULES = {
     "real_mask": "ops.masks",
     "run": "ops.running",
     "show": "draw.picture",
-    "time_calls": "measure.calls",
+    "time_calls": "measure.time_calls",
     "unpack_to_length": "ops.packing",
 }
 """The module of each public function and class."""

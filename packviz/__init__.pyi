@@ -18,8 +18,8 @@ from packviz.core.spec import Spec as Spec
 from packviz.count.flops import flops as flops
 from packviz.draw.picture import Picture as Picture
 from packviz.draw.picture import show as show
-from packviz.measure.advice import advise as advise
-from packviz.measure.calls import time_calls as time_calls
+from packviz.measure.advise import advise as advise
+from packviz.measure.time_calls import time_calls as time_calls
 from packviz.ops.masks import align as align
 from packviz.ops.masks import last_output as last_output
 from packviz.ops.masks import masked_loss as masked_loss

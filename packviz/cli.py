@@ -7,27 +7,17 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from pathlib import Path
 
 from packviz.check.command import add_check, add_diagnose, add_patched, patched_arguments
 from packviz.core import lengths
 from packviz.core.files import require_suffix
 from packviz.core.machine import own_version
 from packviz.draw.picture import show
-from packviz.measure.command import add_advise, add_studies
-from packviz.measure.terminal import STOPPED, writing
-from packviz.studies import command as benchmark
+from packviz.studies.command import add_bench, add_study
 
-STUDIES = {
-    "packviz.studies.savings": "time that packing saves at equal FLOPs, with few and many distinct lengths",
-    "packviz.studies.compiled": "compiling and packing, together and separately",
-    "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
-    "packviz.studies.parts": "parts of a packed training step, replaced one after another",
-    "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
-    "packviz.studies.benchmark": "the network from a forum question, padded and packed, for growing lengths",
-    "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
-}
-"""The studies that `packviz study` offers: a description of each, by the name of its module."""
+STOPPED = 130
+"""The exit status after Ctrl-C, as in a shell."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,17 +48,12 @@ def _parser() -> argparse.ArgumentParser:
         "run a program with packviz's packing and padding under torch's names",
     )
     add(
-        "advise",
-        _add_advise,
-        "measure the methods of running an RNN on batches of these lengths, and recommend one",
-    )
-    add(
         "bench",
-        benchmark.add_to,
-        "time the network from a forum question, padded and packed, on this machine",
+        add_bench,
+        "time the model from a forum question, padded and packed, on this machine",
     )
     study = "repeat an experiment from the notebooks on this machine"
-    add("study", partial(add_studies, studies=STUDIES), study)
+    add("study", add_study, study)
     return parser
 
 
@@ -135,10 +120,6 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_show)
 
 
-def _add_advise(parser: argparse.ArgumentParser) -> None:
-    add_advise(_add_lengths(parser))
-
-
 def _show(options: argparse.Namespace) -> None:
     if options.svg:
         raise ValueError(f"--svg is now --out, and the suffix sets the format: --out {options.svg}")
@@ -147,5 +128,9 @@ def _show(options: argparse.Namespace) -> None:
         print(picture)
         return
     require_suffix("--out", options.out, (".svg", ".png", ".html", ".txt"))
-    with writing(options.out):
+    try:
         picture.save(options.out)
+    except OSError as error:
+        folder = Path(options.out).parent
+        reason = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"cannot write {options.out}: {reason}") from None

@@ -197,27 +197,23 @@ for n in (2, 4, 16, 256):
 #
 # **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. A
 # ratio is computed in each round, and we show the median. Half of the rounds lie between its *quartiles*. A method is
-# *clearly* faster if the rounds leave little doubt; otherwise, tables say `?` or *not told apart*. The last line names
+# *clearly* faster if the rounds leave little doubt; otherwise, tables say `?` or *no clear difference*. The last line names
 # the machine and its *load*, the average number of busy threads.
 
 # %%
 ask("half the flops")
 
 # %%
-from dataclasses import replace
-
 from packviz.studies import savings
 
-recorded = savings.recorded()
-groups = dict(zip(["GRU(32, 32)", "LSTM(32, 32)"], recorded.picture.groups.values(), strict=True))
-title = "Each packed step takes half the FLOPs of a padded one"
-replace(recorded.picture, title=title, groups=groups)
+recorded = savings.STUDY.load()
+savings.picture(recorded, title="Each packed step takes half the FLOPs of a padded one")
 
 # %% tags=["claims"]
 counts = [pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training.packed for n in (2, 4, 16, 256)]
 assert len(set(counts)) == 1
+groups = savings.picture(recorded).groups
 assert all(0.45 < flops < 0.55 for rows in groups.values() for flops, _ in rows.values())
-assert all(name.startswith(f"{short}, ") for short, name in zip(groups, recorded.picture.groups, strict=True))
 for point in recorded.points:
     few, many = savings.name(2), savings.name(256)
     assert recorded.ratio(point, few, "padded").value > 2
@@ -235,9 +231,9 @@ for point in recorded.points:
 # Here 64 × 200 means 64 sequences of up to 200 steps:
 
 # %%
-from packviz.studies import methods_benchmark
+from packviz.studies import methods
 
-methods_benchmark.recorded().packed_faster()
+methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
 # These batches have a lot of padding, and their RNNs have larger states than the 32 numbers above, so each step is more
@@ -245,12 +241,12 @@ methods_benchmark.recorded().packed_faster()
 # packing pays off and lets you test your own lengths and model.
 
 # %% tags=["claims"]
-found = methods_benchmark.recorded()
-faster = found.packed_faster().groups
+found = methods.STUDY.load()
+faster = methods.packed_faster(found).groups
 for point in found.points:
-    if point.name in faster:
+    if str(point) in faster:
         assert point.hidden_size >= 128
-        assert sum(point.drawn()) < 0.55 * point.batch_size * point.steps
+        assert point.layout.n_real < 0.55 * point.layout.n_cells
 
 # %% [markdown]
 # ## What people get wrong

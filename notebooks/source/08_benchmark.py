@@ -15,9 +15,9 @@
 import packviz as pv
 from packviz import lengths
 from packviz.lessons import ask, checks
-from packviz.studies import benchmark, network
+from packviz.studies import forum, network
 
-print(benchmark.STUDY.without_gpu())
+print(forum.STUDY.without_gpu())
 
 # %% [markdown]
 # ## A question from the forum
@@ -38,7 +38,7 @@ pv.show(lengths.triangle(8, 5))
 
 # %%
 model = network.Network()
-b = pv.Layout(benchmark.setup_lengths("B", 512, 512))
+b = pv.Layout(forum.setup_lengths("B", 512, 512))
 print(model)
 print(f"padding in B: {100 * b.n_padding / b.n_cells:.0f} % of the cells")
 
@@ -62,25 +62,25 @@ assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packe
 ask("the price of packing")
 
 # %%
-machines = benchmark.recordings()  # every machine that was recorded
-title = next((results.finding("ratio", "A") for results in machines.values()), "")
-benchmark.by_machine(machines, "ratio", title=title).chart()
+machines = forum.recordings()  # every machine that was recorded
+title = next((forum.finding(results, "ratio", "A") for results in machines.values()), "")
+forum.chart(machines, "ratio", title=title).chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its value.
-# ([Notebook 07](07_counting_flops.ipynb) says how to read our timings. In tables, `?` marks a ratio that may be 1.)
+# ([Notebook 07](07_counting_flops.ipynb) says how to read our timings. In tables, *no clear difference* marks a ratio that may be 1.)
 #
 # On the recorded CPU, packing costs little in setup A, because torch 2.13 runs packed data of equal lengths on the same
 # fused kernel as padded data. In B, it costs more in the forward pass, and a packed training step takes many times as
 # long as a padded one, although it computes only half as much.
 
 # %% tags=["claims"]
-cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
-last = cpu.steps("B")[-1]
-assert cpu.ratio("packed", "padded", "B", last).value > 10
-forward, in_a = (cpu.ratio("packed", "padded", setup, last, "forward").value for setup in ("B", "A"))
-assert in_a < forward < 3
-assert 0.8 < cpu.ratio("packed", "padded", "A", last).value < 1.2
+cpu = forum.STUDY.load()  # what the text says of times, it says of this one
+in_a, in_b = forum.point("A", 512), forum.point("B", 512)
+assert cpu.ratio(in_b, "packed", "padded").value > 10
+assert 0.8 < cpu.ratio(in_a, "packed", "padded").value < 1.2
+forward = [cpu.ratio(point, "packed", "padded", "forward").value for point in (in_a, in_b)]
+assert forward[0] < forward[1] < 3
 assert not any(found.left_out for found in machines.values())
 
 # %% [markdown]
@@ -92,7 +92,7 @@ assert not any(found.left_out for found in machines.values())
 ask("twice the length")
 
 # %%
-benchmark.by_machine(machines, "time").chart()
+forum.chart(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines show two kinds of growth. With slope 1, twice the length takes twice the time; with slope 2, four times
@@ -104,7 +104,7 @@ benchmark.by_machine(machines, "time").chart()
 # Packing also changes the *peak memory* of a step, the most memory that it uses at any time:
 
 # %%
-benchmark.by_machine(machines, "memory").chart()
+forum.chart(machines, "memory").chart()
 
 # %% [markdown]
 # On this CPU, packed training in B needs far less memory than padded training. No padding is kept for the backward
@@ -112,7 +112,7 @@ benchmark.by_machine(machines, "memory").chart()
 # kernel. So a batch that is too large when padded may fit when packed.
 
 # %% tags=["claims"]
-short, long = (cpu.at("B", steps)["training"] for steps in (128, 512))  # four times the length
+short, long = (cpu.timing(forum.point("B", steps)) for steps in (128, 512))  # four times the length
 for method, most in (("padded", 6), ("packed", 32)):
     growth = long.median(method) / short.median(method)
     assert (8 if method == "packed" else 2) < growth < most
@@ -140,43 +140,32 @@ ask("one curve after the other")
 #
 # ## Your machine
 #
-# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU. Dashed lines show
-# recorded results. Beside your own, recorded times are drawn only if the batches are equally large; ratios always are.
+# Now run the benchmark here. *Quick* takes seconds; without it, the benchmark takes many minutes on a CPU. Dashed lines
+# show the recorded results.
 
 # %% tags=["parameters"]
 device = "cpu"
 quick = True
 setups = "A and B"
-batch_size = None  # None: the value of quick or full; the same holds for the next three
-shortest = None
-longest = None
-step = None
 methods = "padded, packed"
 
-# %%
-from packviz.panels import BenchmarkPanel
-
-sizes = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
-panel = BenchmarkPanel(device, quick=quick, setups=setups, methods=methods, **sizes)
-panel
-
-# %% [markdown]
-# Or run the benchmark without the button:
-
 # %% tags=["live-timing", "nbval-ignore-output"]
-yours = panel.measure()
-print(yours)
+names = methods.split(", ")
+small = str(quick).lower() != "false"  # papermill's -p quick false may pass a string
+steps, batch_size = (forum.QUICK_STEPS, forum.QUICK_BATCH) if small else (forum.FULL_STEPS, forum.FULL_BATCH)
+points = forum.grid(setups.split(" and "), steps, batch_size)
+yours = forum.STUDY.run(points, device=device, methods=names, progress=True)
+forum.chart({"yours": yours, **forum.recordings(names)}, "ratio", methods=names).chart()
 
 # %% tags=["claims"]
 assert not yours.left_out
 
 # %% [markdown]
-# For a few short sequences, the effect is small. Try *full*, or use a terminal, where you can stop and resume the
+# For a few short sequences, the effect is small. Set `quick = False`, or use a terminal, where you can stop and resume the
 # benchmark:
 #
 # ```
-# packviz bench --device cpu --setup A B --out mine.json
-# packviz bench plot mine.json notebooks/recorded/benchmark_cpu.json --out compared.html
+# packviz bench --device cpu --setup A B --out mine.json --plot mine.svg
 # ```
 #
 # If you save your results as `notebooks/recorded/benchmark_NAME.json`, the pictures above show them as well.
@@ -219,7 +208,7 @@ checks.fair_ratio(my_ratio)
 # %% [markdown]
 # ## You can now
 #
-# - run the benchmark on your device, in a panel, in a cell, or with `packviz bench`,
+# - run the benchmark on your device, in a cell or with `packviz bench`,
 # - time two methods fairly: warm up, take turns, compare within rounds, take the median,
 # - read a timing plot: ratios at a point, growth along a curve, and the spread before the digits.
 #

@@ -32,14 +32,16 @@ from packviz.count import profile
 from packviz.lessons import ask, checks
 from packviz.studies import parts
 
-parts.ByMachine(parts.STUDY.recordings())  # every machine that was recorded
+parts.chart(parts.STUDY.recordings())  # every machine that was recorded
 
 # %% tags=["claims"]
-shares = parts.recorded()
-for found in map(shares.shares, shares.points):
-    assert found["packed LSTM"] > found["pad"] > found["pack"]
-    assert found["pack"] < 0.1
-sums = [found["packed LSTM"] + found["pad"] for found in map(shares.shares, shares.points)]
+recorded_parts = parts.STUDY.load()
+sums = []
+for point in recorded_parts.points:
+    shares = parts.shares(recorded_parts, point)
+    assert shares["packed LSTM"] > shares["pad"] > shares["pack"]
+    assert shares["pack"] < 0.1
+    sums.append(shares["packed LSTM"] + shares["pad"])
 assert sums == sorted(sums)
 assert sums[-1] > 0.85  # at the longest
 

@@ -30,10 +30,10 @@ import packviz as pv
 from packviz import lengths as kinds
 from packviz.count import operators
 from packviz.lessons import ask, checks
-from packviz.studies import benchmark, methods_benchmark
+from packviz.studies import forum, methods
 
 torch.set_num_threads(1)  # more threads gain little on products this small, and may wait for each other
-print(benchmark.STUDY.without_gpu())
+print(forum.STUDY.without_gpu())
 
 lengths = [5, 4, 2, 2]
 numbers = torch.arange(4 * 5).view(4, 5)
@@ -260,19 +260,19 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # *run* is `pv.run`.
 
 # %%
-benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")), "ratio", "B").chart()
+forum.chart(forum.recordings(forum.METHODS), "ratio", ["B"], forum.METHODS).chart()
 
 # %% [markdown]
 # How does `auto` choose? It follows a rule, which was not made for the batches in the next chart. Left of the line at
 # 1, a method is faster than *torch padded*, whose final states are wrong.
 
 # %%
-untuned = methods_benchmark.recorded("untuned_cpu.json")
-no_gain = [p for p in untuned.points if (p.mode, p.lengths, p.directions) == ("LSTM", "nearly equal", 1)]
-frozen = {p: untuned.values[p]["training"].ratio("padded", "torch padded").value for p in no_gain}
+untuned = methods.STUDY.load("untuned_cpu.json")
+no_gain = [p for p in untuned.points if (p.mode, p.kind, p.directions) == ("LSTM", "nearly equal", 1)]
+frozen = {point: untuned.ratio(point, "frozen", "torch padded").value for point in no_gain}
 for point, ratio in frozen.items():
     print(f"{point}: with a frozen state, {ratio:.2f} times torch padded")
-untuned.chart()
+methods.chart(untuned)
 
 # %% [markdown]
 # The rule needs a single number: a call of the fused LSTM takes about as long as 200 cells. With it, `auto` cuts an
@@ -280,16 +280,16 @@ untuned.chart()
 # rectangle gains little there, and `auto` takes `split`. `pv.plan(rnn, lengths)` explains the choice.
 
 # %% tags=["claims"]
-full = benchmark.recorded("benchmark_cpu.json")
-longest = full.steps("B")[-1]
-assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
-took = {method: full.at("B", longest)["training"].median(method) for method in ("packed", "drop-in", "run")}
+full = forum.STUDY.load()
+longest = forum.point("B", 512)
+assert full.ratio(longest, "run", "padded").value < 1 < full.ratio(longest, "packed", "padded").value
+took = {method: full.timing(longest).median(method) for method in ("packed", "drop-in", "run")}
 assert took["packed"] - took["drop-in"] < took["drop-in"] - took["run"]
 for point in untuned.points:
-    if point.mode == "GRU" and point.lengths != "equal":
-        assert untuned.values[point]["training"].ratio("split", untuned.best(point)).value < 1.15
-    if point.lengths != "equal":  # usually faster
-        assert untuned.values[point]["training"].ratio("auto", "torch packed").value < 1.05
+    if point.mode == "GRU" and point.kind != "equal":
+        assert untuned.ratio(point, "split", methods.best(untuned, point)).value < 1.15
+    if point.kind != "equal":  # usually faster
+        assert untuned.ratio(point, "auto", "torch packed").value < 1.05
 assert all(ratio > 1 for ratio in frozen.values())
 assert largest < 1e-5
 

@@ -100,9 +100,9 @@ ask("mean of means")
 # by the norm of the right gradient.
 
 # %%
-from packviz.studies import workers
+from packviz.studies import processes
 
-found = workers.compare()
+found = processes.compare()
 print(found)
 found.chart()
 
@@ -138,11 +138,7 @@ print(found.times())
 # take turns, both have about the same number of tokens. But each also gets a long sequence, so both go through all 128
 # time steps. The steps follow one another, and each has a fixed cost, so half the tokens do not take half the time.
 #
-# You can run the same comparison with torchrun, PyTorch's launcher, here on 8 GPUs with your own lengths:
-#
-# ```sh
-# torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
-# ```
+# `processes.compare(my_lengths, processes=4)` compares the strategies for your own lengths and number of processes.
 #
 # ## What people get wrong
 #

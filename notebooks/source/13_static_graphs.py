@@ -157,7 +157,7 @@ ask("fastest exact way")
 # %%
 from packviz.studies import compiled
 
-recorded = compiled.recorded()
+recorded = compiled.STUDY.load()
 recorded
 
 # %% [markdown]
@@ -170,7 +170,7 @@ recorded
 assert torch.allclose(whole(larger, n), model(larger, n), atol=1e-6)
 assert torch.allclose(program(larger, n), model(larger, n), atol=1e-6)
 (point,) = recorded.points
-times = {name: recorded.ratio(point, name, "packed").value for name in recorded.values[point].seconds}
+times = {name: recorded.ratio(point, name, "packed").value for name in recorded.timing(point).seconds}
 exact = [name for name in times if "padded" not in name]
 assert min(exact, key=times.get) == "compiled, Ragged"
 assert all(0.85 < times[name] < 1.15 for name in exact if name != "compiled, Ragged")  # compiling changes little

@@ -9,7 +9,7 @@ import torch
 
 from packviz.check.states import DIRECTIONS, StatesComparison, by_direction, listed
 from packviz.core.layout import sequence_name
-from packviz.draw.curves import Trajectory
+from packviz.draw.trajectory import Trajectory
 
 
 def trajectory(

@@ -15,21 +15,28 @@ Examples:
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
-# Maps each name to its module, as read from the stub's lines `from HOME import NAME as NAME`.
-with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
-    _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
+_MODULES = {
+    "Aligned": "cells",
+    "Attention": "cells",
+    "Scores": "scores",
+    "Stairs": "stairs",
+    "Strips": "cells",
+    "length_histogram": "plots",
+    "log_log": "plots",
+    "padding_waste": "plots",
+}
+"""The module of each name. Type checkers and editors read the names in `__init__.pyi`."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(
-            f"module 'packviz.draw' has no attribute {name!r}; it offers {', '.join(_HOME)}"
-        )
-    globals()[name] = value = getattr(importlib.import_module(_HOME[name]), name)
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        offers = ", ".join(_MODULES)
+        raise AttributeError(f"module 'packviz.draw' has no attribute {name!r}; it offers {offers}")
+    module = importlib.import_module(f"packviz.draw.{_MODULES[name]}")
+    globals()[name] = value = getattr(module, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return [*_HOME]
+    return [*_MODULES]

@@ -1,4 +1,4 @@
-"""The names that `packviz.draw` offers, and their modules. `__init__.py` reads this file."""
+"""The names that `packviz.draw` offers. `__init__.py` lists their modules."""
 
 from packviz.draw.cells import Aligned as Aligned
 from packviz.draw.cells import Attention as Attention

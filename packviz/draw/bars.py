@@ -6,9 +6,10 @@ A chart is cheap to redraw when a slider moves, because bars of the same style s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -17,25 +18,32 @@ from packviz.draw import palette, text
 from packviz.draw.cellgrid import nice
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, width_of
-from packviz.draw.sheet import n as px
+
+Key = Sequence[tuple[str, str]]
+"""The fills to explain above the bars, each with its meaning, as `(fill, words)`."""
+
+Words = tuple[str, str, str]
+"""What solid bars mean, what hatched bars mean, and a word for the hatched share."""
 
 SOLID = palette.REAL
 FLOPS = ("computed if packed", "only if padded", "saved")
-"""The meanings of solid and hatched bars, and a word for the hatched share."""
+"""The meanings of bars that show FLOPs."""
 
-_WIDTH = 860.0
-_AXIS = 110.0  # px: the space for the axis, to the left of the bars
-_TALL = 120.0
+_WIDTH = 860.0  # px
+_GROUP = 26.0  # px: the height of a group's name
+_ROW = 28.0  # px: from one bar to the next
+_AXIS = 110.0  # px: the space for the axis, to the left of vertical bars
+_TALL = 120.0  # px: the height of the highest vertical bar
 _FEW = 24  # if there are more time steps than this, adjacent equal bars are drawn as one
 _THIN = 4.0  # px
 
 
 @dataclass(frozen=True, repr=False)
 class BarChart(Drawing):
-    """A bar chart and its text twin.
+    """A bar chart with its content in words.
 
     Attributes:
-        words: the text twin, which has the same content as the chart.
+        words: the content of the chart in words.
         draw: a function that draws the bars in a given theme.
     """
 
@@ -43,12 +51,14 @@ class BarChart(Drawing):
     draw: Callable[[str], Sheet]
 
     def to_text(self) -> str:
-        """Returns the text twin."""
+        """Returns the content of the chart in words."""
         return self.words
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the bars."""
-        return self.draw(theme)
+        sheet = self.draw(theme)
+        sheet.description = self.words
+        return sheet
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,8 @@ class Bar:
     @property
     def end(self) -> float:
         """The greatest length that the bar, its whisker or its diamond reaches."""
-        return max(sum(length for length, _ in self.parts), self.mark or 0, *(self.whisker or (0,)))
+        length = sum(length for length, _ in self.parts)
+        return max(length, self.mark or 0, *(self.whisker or ()))
 
 
 def rows(
@@ -82,7 +93,7 @@ def rows(
     groups: Mapping[str, Mapping[str, Bar]],
     theme: str,
     *,
-    key: Sequence[tuple[str, str]] = (),
+    key: Key = (),
     line: float | None = None,
     notes: Sequence[str] = (),
 ) -> Sheet:
@@ -93,55 +104,53 @@ def rows(
         groups: the groups, by name. Each group maps the names of bars to the bars. A group's name
             may be empty.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        key: the fills to explain above the bars, each with its meaning, as `(fill, words)`.
+        key: the fills to explain above the bars.
         line: the length at which to draw a vertical line across all bars, such as 1 for ratios;
             `None` for no line.
         notes: lines of text below the bars.
     """
-    (sheet, y), bars = (
-        _titled(title, theme, key),
-        [bar for group in groups.values() for bar in group.values()],
-    )
-    left = 24 + max((width_of(name) for group in groups.values() for name in group), default=0)
-    longest = max((bar.end for bar in bars), default=0) or 1.0
-    wide = (_WIDTH - left - 30 - max((width_of(bar.label) for bar in bars), default=0)) / longest
-    top, whiskers, marks, labels = y, "", "", []
+    sheet, top = _titled(title, theme, key)
+    over = Sheet(theme)  # painted over the bars and the line
+    ground = sheet.colours.ground
+    ink = sheet.colours.text
+    bars = [bar for group in groups.values() for bar in group.values()]
+    left = 24 + max(map(width_of, chain(*groups.values())), default=0.0)
+    labels = max((width_of(bar.label) for bar in bars), default=0.0)
+    longest = max((bar.end for bar in bars), default=0.0) or 1.0
+    scale = (_WIDTH - left - 30 - labels) / longest
+    crossing = math.nan if line is None else left + line * scale
+    y = top
     for name, group in groups.items():
-        if name:
-            labels.append((4.0, y + 17, name, True))
-            y += 26
+        over.text(4, y + 17, name, bold=True, halo=ground)
+        y += _GROUP if name else 0
         for bar_name, bar in group.items():
             sheet.text(left - 8, y + 14, bar_name, anchor="end", bold=bar.bold)
             x = left
             for length, fill in bar.parts:
                 if fill:
-                    sheet.box(x, y, length * wide, 20, fill)
-                x += length * wide
+                    sheet.box(x, y, length * scale, 20, fill)
+                x += length * scale
             if bar.whisker:
-                low, high = (px(left + value * wide) for value in bar.whisker)
-                whiskers += f"M{low} {px(y + 10)}H{high}M{low} {px(y + 5)}v10M{high} {px(y + 5)}v10"
+                low, high = (left + end * scale for end in bar.whisker)
+                whisker = f"M{low} {y + 5}v10m0-5H{high}m0-5v10"
+                over.path(whisker, stroke=ground, width=4)  # visible on any fill
+                over.path(whisker, stroke=ink, width=1.5)
             if bar.mark is not None:
-                marks += f"M{px(left + bar.mark * wide)} {px(y + 4)}l6 6l-6 6l-6-6z"
-            behind, crossing = left + bar.end * wide + 10, left + (line or 0) * wide
-            crossed = line is not None and behind - 8 < crossing < behind + width_of(bar.label)
-            labels.append((crossing + 8 if crossed else behind, y + 14, bar.label, False))
-            y += 28
+                x = left + bar.mark * scale
+                diamond = f"M{x} {y + 4}l6 6l-6 6l-6-6z"
+                over.path(diamond, fill=ground, stroke=ink, width=1.5)
+            x = left + bar.end * scale + 10
+            if x - 8 < crossing < x + width_of(bar.label):
+                x = crossing + 8
+            over.text(x, y + 14, bar.label, halo=ground)
+            y += _ROW
     sheet.layer()
     if line is not None:
-        sheet.line(
-            [(left + line * wide, top - 6), (left + line * wide, y)],
-            sheet.colours.accent,
-            dash="4 3",
-        )
-    for stroke, thick in (
-        (sheet.colours.ground, 4),
-        (sheet.colours.text, 1.5),
-    ):  # visible on any fill
-        sheet.path(whiskers, stroke=stroke, width=thick)
-    sheet.path(marks, fill=sheet.colours.ground, stroke=sheet.colours.text, width=1.5)
-    for x, foot, label, bold in labels:
-        sheet.text(x, foot, label, bold=bold, halo=sheet.colours.ground)
-    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
+        accent = sheet.colours.accent
+        sheet.line([(crossing, top - 6), (crossing, y)], accent, dash="4 3")
+    sheet.place(over, 0, 0)
+    muted = sheet.colours.muted
+    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=muted)
     sheet.size(max(_WIDTH, sheet.width), foot)
     return sheet
 
@@ -150,7 +159,7 @@ def totals(
     title: str,
     bars: Mapping[str, tuple[int, int]],
     theme: str,
-    words: tuple[str, str, str] = FLOPS,
+    words: Words = FLOPS,
 ) -> Sheet:
     """Draws a horizontal bar for each pair of counts: the first as a solid part, and the second as
     a hatched part.
@@ -160,15 +169,18 @@ def totals(
         bars: for each name, the packed count and the count that packing saves. The two counts add
             up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in
-            `FLOPS`.
+        words: the meanings of the bars.
     """
+    group = {}
+    for name, (packed, saved) in bars.items():
+        padded = packed + saved
+        counts = f"{text.short(packed)} of {text.short(padded)}"
+        share = text.percent(saved, padded)
+        label = f"{counts}: {share} {words[2]}"
+        parts = [(packed, SOLID), (saved, HATCHED)]
+        group[name] = Bar(parts, label)
     key = [(SOLID, words[0]), (HATCHED, words[1])]
-    made = {}
-    for name, (one, other) in bars.items():
-        label = f"{text.short(one)} of {text.short(one + other)}: {text.percent(other, one + other)} {words[2]}"
-        made[name] = Bar([(one, SOLID), (other, HATCHED)], label)
-    return rows(title, {"": made}, theme, key=key)
+    return rows(title, {"": group}, theme, key=key)
 
 
 def steps(
@@ -176,7 +188,7 @@ def steps(
     packed: IntArray,
     padded: IntArray,
     theme: str,
-    words: tuple[str, str, str] = FLOPS,
+    words: Words = FLOPS,
     axis: str = "t =",
     names: Sequence[str] = (),
 ) -> Sheet:
@@ -189,62 +201,59 @@ def steps(
         padded: `(T,)` the padded count at each time step, which is never less than the packed
             count.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
-        words: what solid bars mean, what hatched bars mean, and a word for the hatched share, as in
-            `FLOPS`.
+        words: the meanings of the bars.
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
     """
-    key = [(fill, what) for fill, what in ((SOLID, words[0]), (HATCHED, words[1])) if what]
-    (sheet, y), n, top = _titled(title, theme, key), len(packed), int(max(padded))
-    names = names or [str(t) for t in range(n)]
-    each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), y + 2 + _TALL
-    gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
-    runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
-    for a, b in runs:
-        line = (
-            None if (b - a) * each >= _THIN else ""
-        )  # the outline of a thin bar would hide its colour
-        x, width, low, high = (
-            _AXIS + a * each + gap / 2,
-            (b - a) * each - gap,
-            int(packed[a]),
-            int(padded[a]),
-        )
+    key = [part for part in ((SOLID, words[0]), (HATCHED, words[1])) if part[1]]
+    sheet, y = _titled(title, theme, key)
+    count = len(packed)
+    most = int(max(padded))
+    wide = (_WIDTH - 130) / count
+    scale = _TALL / max(most, 1)
+    foot = y + 2 + _TALL
+    edges: Sequence[int] = range(count + 1)
+    gap = min(3.0, wide * 0.15)
+    if count > _FEW:
+        changes = np.abs(np.diff(packed)) + np.abs(np.diff(padded))
+        edges = [0, *np.flatnonzero(changes) + 1, count]
+        gap = 0.0
+    for start, end in pairwise(edges):
+        x = _AXIS + start * wide + gap / 2
+        width = (end - start) * wide - gap
+        # The outline of a thin bar would hide its colour.
+        stroke = None if width + gap >= _THIN else ""
+        low = packed[start] * scale
+        high = padded[start] * scale
         if low:
-            sheet.box(x, foot - low * scale, width, low * scale, SOLID, stroke=line)
+            sheet.box(x, foot - low, width, low, SOLID, stroke=stroke)
         if high > low:
-            sheet.box(x, foot - high * scale, width, (high - low) * scale, HATCHED, stroke=line)
+            sheet.box(x, foot - high, width, high - low, HATCHED, stroke=stroke)
     sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
-    for value in (top, 0):
-        sheet.text(
-            _AXIS - 8,
-            foot - value * scale + 4,
-            text.short(value),
-            anchor="end",
-            ink=sheet.colours.muted,
-        )
-    sheet.text(_AXIS - 8, foot + 18, axis, anchor="end", ink=sheet.colours.muted)
-    for t in range(0, n, nice((8 + 8 * len(names[-1])) / each)):
-        sheet.text(
-            _AXIS + (t + 0.5) * each, foot + 18, names[t], anchor="middle", ink=sheet.colours.muted
-        )
+    top = foot - most * scale
+    sheet.note(_AXIS - 8, top + 4, text.short(most), "end")
+    sheet.note(_AXIS - 8, foot + 4, "0", "end")
+    sheet.note(_AXIS - 8, foot + 18, axis, "end")
+    names = names or [str(t) for t in range(count)]
+    space = 8 + 8 * len(names[-1])
+    for t in range(0, count, nice(space / wide)):
+        middle = _AXIS + (t + 0.5) * wide
+        sheet.note(middle, foot + 18, names[t], "middle")
     sheet.size(_WIDTH, foot + 28)
     return sheet
 
 
-def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
-    """Returns the runs of adjacent time steps with the same counts, each as `(first step, step after the last)`."""
-    changes = np.flatnonzero((packed[1:] != packed[:-1]) | (padded[1:] != padded[:-1])) + 1
-    return list(pairwise([0, *changes.tolist(), len(packed)]))
-
-
-def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
+def _titled(title: str, theme: str, key: Key) -> tuple[Sheet, float]:
     """Returns a sheet with a title and a key, and the y-coordinate below both.
 
-    The title and the key share a line if there is enough room.
+    The title and the key share a line if there is enough space.
     """
-    sheet, right = Sheet(theme, title), _WIDTH - sum(36 + width_of(words) for _, words in key)
-    sheet.title(title)
-    below = 20.0 if key and right < 20 + width_of(title) else 0.0
-    sheet.key(max(right, 4), 6 + below, key)
-    return sheet, 32 + below
+    sheet = Sheet(theme, title)
+    y = sheet.title(title) + 8
+    x = _WIDTH
+    for _, meaning in key:
+        x -= 36 + width_of(meaning)
+    if key and x < 20 + width_of(title):
+        y += 20
+    sheet.key(max(x, 4), y - 26, key)
+    return sheet, y

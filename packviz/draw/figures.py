@@ -1,5 +1,4 @@
-"""Draws measured numbers as interactive plotly charts with a text twin. No other module imports
-plotly.
+"""Draws measured numbers as interactive plotly charts. No other module imports plotly.
 
 `axes` returns an empty chart, and `Chart.points` adds numbers to it. The charts use the same
 typeface and colours as the SVG pictures. Pictures of counts, and pictures that a panel redraws, are
@@ -10,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
@@ -20,27 +19,23 @@ from plotly.subplots import make_subplots
 
 from packviz.core.has_text import HasText
 from packviz.draw import theme
-from packviz.draw.curves import COLOURS, doublings, heights_of
+from packviz.draw.curves import COLOURS, DASHES, SYMBOLS
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
 
 if TYPE_CHECKING:
-    from packviz.draw.curves import Sweep
+    from packviz.draw.curves import Curve, Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
-"""Options for plotly. The mode bar would cover the chart, and one of its buttons uploads the data to the cloud."""
-
-# The same markers and dashes as in the SVG pictures, in the same order.
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "star")
-DASHES = ("solid", "8px,4px", "2px,3px", "9px,3px,2px,3px")
+"""Options for plotly. The mode bar would cover the chart, and one of its buttons uploads the data
+to the cloud."""
 
 WIDTH = 860  # px, as for the SVG pictures
-_SIZE, _SMALL = 12, 11  # px: font sizes
-_ABOVE, _BELOW, _BESIDE = (
-    26,
-    50,
-    80,
-)  # px: the room for the title, the x axis and the y axis of a panel
+_SIZE = 12  # px: the font size of most text
+_SMALL = 11  # px: the font size of notes and numbers
+_ABOVE = 26  # px: the space for the title of a panel
+_BELOW = 50  # px: the space for the x axis of a panel
+_BESIDE = 80  # px: the space for the y axis of a panel
 
 _AXIS = {
     "automargin": True,
@@ -55,6 +50,8 @@ _AXIS = {
     "title": {"font": {"size": _SMALL}, "standoff": 6},
 }
 _TITLE = {
+    "font": {"size": _SIZE, "weight": "bold"},
+    "subtitle": {"font": {"size": _SMALL}},
     "xanchor": "left",
     "x": 0,
     "yanchor": "top",
@@ -62,38 +59,38 @@ _TITLE = {
     "yref": "container",
     "pad": {"l": 4, "t": 5},
 }
+_LEGEND = {
+    "traceorder": "normal",
+    "orientation": "h",
+    "xref": "container",
+    "yref": "container",
+    "y": 0,
+}
 TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": LIGHT.ground,
         "plot_bgcolor": LIGHT.ground,
         "font": {"family": FONT, "size": _SIZE, "color": LIGHT.text},
-        "title": {"font": {"size": _SIZE, "weight": "bold"}, "subtitle": {"font": {"size": _SMALL}}}
-        | _TITLE,
+        "title": _TITLE,
         "margin": {"l": 8, "r": 20, "b": 8},
         "colorway": list(SEQUENCES),
         "xaxis": _AXIS,
         "yaxis": _AXIS,
-        "legend": {
-            "traceorder": "normal",
-            "orientation": "h",
-            "xref": "container",
-            "yref": "container",
-            "y": 0,
-        },
+        "legend": _LEGEND,
     },
 )
-"""The look of every chart. Plotly makes room for the axes, and for the keys below them."""
+"""The look of every chart. Plotly makes space for the axes, and for the keys below them."""
 
-_DARKER = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
+_DARKER: dict[str, str] = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
 
 
 class Chart(HasText):
-    """A plotly figure with a text twin.
+    """A plotly figure with its content in words.
 
     A notebook shows the chart in the colours of the notebook's theme, and redraws it when the theme
     changes. Only the panels and quizzes of packviz report the theme, so the chart stays light in a
-    notebook without them. The output stored in a notebook contains plotly's JSON and the text twin
-    and, in packviz's own notebooks, also an image.
+    notebook without them. The output stored in a notebook contains plotly's JSON and the words and,
+    in packviz's own notebooks, also an image.
 
     Attributes:
         figure: the `plotly.graph_objects.Figure`. Its methods can change the chart and write it to
@@ -101,21 +98,23 @@ class Chart(HasText):
     """
 
     def __init__(self, figure: go.Figure, words: str) -> None:
-        """Takes a figure made by `axes`, and its text twin."""
-        self.figure, self._words = figure, words
+        """Takes a figure made by `axes`, and its content in words."""
+        self.figure = figure
+        self._words = words
 
     def to_text(self) -> str:
-        """Returns the text twin."""
+        """Returns the content of the chart in words."""
         return self._words
 
     def points(
         self,
-        x: Sequence[Any],
-        y: Sequence[Any],
+        x: Iterable[float],
+        y: Iterable[float | str],
         name: str,
         look: int = 0,
         *,
         panel: int = 0,
+        marker: dict[str, Any] | None = None,
         **more: Any,
     ) -> Chart:
         """Adds points to a panel, and returns the chart.
@@ -127,23 +126,18 @@ class Chart(HasText):
                 name.
             look: the number of the marker, which sets its shape and its colour.
             panel: the number of the panel, counted from 0.
+            marker: changes to the look of the markers, as in `plotly.graph_objects.Scatter`.
             more: further arguments for `plotly.graph_objects.Scatter`.
         """
-        mark = {
-            "symbol": SYMBOLS[look % len(SYMBOLS)],
-            "size": 8,
-            "color": COLOURS[look % len(COLOURS)],
-        }
-        mark |= {"line": {"color": LIGHT.line, "width": 1}} | more.pop("marker", {})
-        new = name not in {"", *(trace.name for trace in self.figure.data)}
-        looks = {
-            "mode": "markers",
-            "marker": mark,
-            "name": name,
-            "legendgroup": name,
-            "showlegend": new,
-        } | more
-        self.figure.add_trace(go.Scatter(x=_short(x), y=_short(y), **looks), **self.place(panel))
+        named = {"", *(trace.name for trace in self.figure.data)}
+        symbol = SYMBOLS[look % len(SYMBOLS)]
+        colour = COLOURS[look % len(COLOURS)]
+        outline = {"color": LIGHT.line, "width": 1}
+        default = {"symbol": symbol, "size": 8, "color": colour, "line": outline}
+        points = go.Scatter(x=_rounded(x), y=_rounded(y), mode="markers")
+        points.update(name=name, legendgroup=name, showlegend=name not in named)
+        points.update(marker=default | (marker or {}), **more)
+        self.figure.add_trace(points, **self.place(panel))
         return self
 
     def place(self, panel: int) -> dict[str, int]:
@@ -151,14 +145,12 @@ class Chart(HasText):
         row, column = divmod(panel, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
-    def _shown(self, dark: bool) -> dict[str, Any]:
-        """Returns the chart as plotly's JSON, in the colours of the dark or the light theme."""
-        figure = cast(dict[str, Any], json.loads(self.figure.to_json()))
-        return (_darker(figure) if dark else figure) | {"config": CONFIG}
-
     def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        written = self.figure.to_json()
+        if theme.is_dark():
+            written = re.sub('(?<=")#[0-9a-f]{6}(?=")', _darker, written)
         return {
-            "application/vnd.plotly.v1+json": self._shown(theme.is_dark()),
+            "application/vnd.plotly.v1+json": json.loads(written) | {"config": CONFIG},
             "text/plain": self.to_text(),
         }
 
@@ -189,13 +181,13 @@ def axes(
     panels: Sequence[str] = ("",),
     across: int = 0,
     tall: float = 200,
-    below: Sequence[str] = (),
+    below: Iterable[str] = (),
 ) -> Chart:
     """Returns an empty chart.
 
     Args:
         title: the title above the chart, which states the finding.
-        words: the text twin, which has the same content as the chart.
+        words: the content of the chart in words.
         x: the title of the x axes.
         y: the title of the y axes.
         rows: the names of the rows from top to bottom, if the chart has rows instead of a y axis.
@@ -205,108 +197,118 @@ def axes(
         below: lines of text below the title.
     """
     across = across or len(panels)
-    down = -(-len(panels) // across)
-    notes = [
-        part
-        for line in below
-        for part in textwrap.wrap(line, int((WIDTH - 8) / width_of("x", _SMALL)))
-    ]
-    top, gap = 36 + 17 * len(notes) + _ABOVE * any(panels), _BELOW + _ABOVE * any(panels)
+    down = math.ceil(len(panels) / across)
+    columns = int((WIDTH - 8) / width_of("x", _SMALL))
+    notes: list[str] = []
+    for line in below:
+        notes += textwrap.wrap(line, columns)
+    above = _ABOVE if any(panels) else 0
+    top = 36 + 17 * len(notes) + above
+    gap = _BELOW + above
     inner = tall * down + gap * (down - 1)
+    height = round(top + inner + _BELOW + _ABOVE)
     figure = make_subplots(
         down,
         across,
         shared_yaxes=bool(rows),
-        subplot_titles=list(panels) if any(panels) else None,
+        subplot_titles=list(panels) if above else None,
         horizontal_spacing=(20 if rows else _BESIDE) / WIDTH,
         vertical_spacing=gap / inner if down > 1 else 0,
     )
     figure.update_annotations(font_size=_SIZE, yshift=4)
-    titles = {"text": title, "subtitle": {"text": "<br>".join(notes)}}
-    height = round(top + inner + _BELOW + _ABOVE)
-    figure.update_layout(template=TEMPLATE, title=titles, margin_t=top, height=height, width=WIDTH)
+    figure.update_layout(template=TEMPLATE, margin_t=top, height=height, width=WIDTH)
+    figure.update_layout(title_text=title, title_subtitle_text="<br>".join(notes))
     figure.update_xaxes(title_text=x, showline=not rows)
     figure.update_yaxes(title_text=y, showgrid=not rows)
     if rows:
-        names = {"categoryarray": list(rows), "tickfont": {"size": _SIZE, "color": LIGHT.text}}
-        figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.5], **names)
+        names = {"size": _SIZE, "color": LIGHT.text}
+        figure.update_yaxes(type="category", categoryarray=list(rows), tickfont=names)
+        figure.update_yaxes(range=[len(rows) - 0.5, -0.5])
     return Chart(figure, words)
 
 
 def times_by_size(sweep: Sweep) -> Chart:
     """Draws the plots of a sweep as an interactive chart, with quartiles as whiskers."""
-    plots = [plot for row in sweep.rows for plot in row]
-    units = [plot.y for plot in plots]
-    unit = units[0] if len({*units}) == 1 else ""
+    units = [plot.y for plot in sweep.plots]
+    shared = units[0] if len(set(units)) == 1 else ""
+    titles = [plot.title for plot in sweep.plots]
+    if not shared:
+        titles = [f"{plot.title}, {plot.y}" for plot in sweep.plots]
+    below = [*sweep.sources, *sweep.notes]
+    words = sweep.to_text()
     chart = axes(
-        sweep.title,
-        sweep.to_text(),
-        x=sweep.x,
-        y=unit,
-        panels=[plot.title if unit else f"{plot.title}, {plot.y}" for plot in plots],
-        across=max(map(len, sweep.rows), default=1),
-        below=[*sweep.sources, *sweep.notes],
+        sweep.title, words, x=sweep.x, y=shared, panels=titles, across=sweep.columns, below=below
     )
-    for panel, (plot, ticks) in enumerate(zip(plots, chain(*heights_of(sweep.rows)), strict=True)):
-        for (name, ((x0, y0), (x1, y1))), dash in zip(plot.guides.items(), DASHES, strict=False):
-            line = {"color": LIGHT.muted, "width": 1, "dash": dash}
-            chart.points([x0, x1], [y0, y1], name, panel=panel, mode="lines", line=line)
+    figure = chart.figure
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    machines = [source.partition(":")[0] for source in sweep.sources]
+    for panel, plot in enumerate(sweep.plots):
+        for (name, ends), dash in zip(plot.guides.items(), DASHES, strict=False):
+            line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
+            x, y = zip(*ends, strict=True)
+            chart.points(x, y, name, panel=panel, mode="lines", line=line)
         for curve in reversed(plot.curves):
-            source = (
-                f", {sweep.sources[curve.source].partition(':')[0]}"
-                if len(sweep.sources) > 1
-                else ""
-            )
-            look: dict[str, Any] = {"marker": {"color": LIGHT.ground}} if curve.hollow else {}
-            line = {"dash": DASHES[curve.source % len(DASHES)]}
-            # The outline comes first. It is needed because some colours are pale.
-            outline = line | {"color": LIGHT.line, "width": 4}
-            chart.points(
-                curve.x, curve.y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip"
-            )
-            line |= {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6}
-            up, down = (
-                _short(abs(end - value) for value, end in zip(curve.y, ends, strict=False))
-                for ends in (curve.high, curve.low)
-            )
-            whiskers = {
-                "array": up,
-                "arrayminus": down,
-                "color": LIGHT.line,
-                "thickness": 1,
-                "width": 4,
-            }
-            look |= {"mode": "lines+markers", "line": line, "error_y": whiskers}
-            chart.points(
-                curve.x, curve.y, f"{curve.name}{source}", curve.method, panel=panel, **look
-            )
-        look = {
-            "type": "log" if plot.log else "linear",
-            "rangemode": "tozero",
-            **chart.place(panel),
-        }
-        same = units.index(plot.y)  # plots with the same unit share their y axis
-        chart.figure.update_yaxes(
-            matches=f"y{same + 1 if same else ''}" if same < panel else None, **look
-        )
-        chart.figure.update_xaxes(tickvals=doublings(plot.sizes) if plot.log else None, **look)
-        if plot.log:  # with the ticks of the SVG picture, because plotly's labels 10, 9, 8, … would touch each other
-            low, high = math.log10(ticks[0]), math.log10(ticks[-1])
-            room = 0.04 * (high - low)  # for half a marker
-            span = _short([low - room, high + room])
-            chart.figure.update_yaxes(tickvals=ticks, range=span, **chart.place(panel))
+            name = curve.name
+            if len(machines) > 1:
+                name += f", {machines[curve.source]}"
+            _draw_curve(chart, panel, curve, name)
+        place = chart.place(panel)
+        first = units.index(plot.y)
+        if first < panel:  # plots with the same unit share their y axis
+            figure.update_yaxes(matches=f"y{first + 1 if first else ''}", **place)
+        if plot.log:
+            # Without ticks of our own, plotly's labels 10, 9, 8, … would touch each other.
+            up = sweep.up(plot)
+            low = math.log10(up.first)
+            high = math.log10(up.last)
+            margin = 0.04 * (high - low)  # for half a marker
+            span = _rounded([low - margin, high + margin])
+            figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
+        if plot.across.log:
+            figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
     return chart
 
 
-def _short(values: Iterable[Any]) -> list[Any]:
-    """Rounds numbers to three significant digits, so that a stored chart is the same on every machine."""
-    return [value if isinstance(value, (str, int)) else float(f"{value:.3g}") for value in values]
+def _draw_curve(chart: Chart, panel: int, curve: Curve, name: str) -> None:
+    """Adds a curve with its quartiles to a panel."""
+    x = curve.x
+    y = curve.y
+    line = {"dash": _dashes(curve.dash), "color": curve.colour, "width": 2.6}
+    # The outline comes first. It is needed because some colours are pale.
+    outline = line | {"color": LIGHT.line, "width": 4}
+    chart.points(x, y, "", panel=panel, mode="lines", line=outline, hoverinfo="skip")
+    up = _distances(y, curve.high)
+    down = _distances(y, curve.low)
+    whiskers = {"array": up, "arrayminus": down, "color": LIGHT.line, "thickness": 1, "width": 4}
+    look: dict[str, Any] = {"mode": "lines+markers", "line": line, "error_y": whiskers}
+    if curve.hollow:
+        look["marker"] = {"color": LIGHT.ground}
+    chart.points(x, y, name, curve.method, panel=panel, **look)
 
 
-def _darker(value: Any) -> Any:
-    """Returns plotly's JSON with all colours of the light theme replaced by those of the dark theme."""
-    if isinstance(value, dict):
-        return {key: _darker(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_darker(part) for part in value]
-    return _DARKER.get(value, value) if isinstance(value, str) else value
+def _dashes(dash: str) -> str:
+    """Returns the dashes of a line as plotly writes them."""
+    return ",".join(f"{length}px" for length in dash.split()) or "solid"
+
+
+def _distances(values: Iterable[float], ends: Iterable[float]) -> list[Any]:
+    pairs = zip(values, ends, strict=False)
+    return _rounded(abs(end - value) for value, end in pairs)
+
+
+def _rounded(values: Iterable[Any]) -> list[Any]:
+    """Rounds numbers to three significant digits, so that a stored chart is the same on every
+    machine.
+    """
+    rounded = []
+    for value in values:
+        is_exact = isinstance(value, (str, int))
+        rounded.append(value if is_exact else float(f"{value:.3g}"))
+    return rounded
+
+
+def _darker(colour: re.Match[str]) -> str:
+    """Returns a colour of the dark theme for one of the light theme."""
+    light: str = colour[0]
+    return _DARKER.get(light, light)

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
-"""The fills of sequences 0, 1, and so on. If there are more sequences than fills, the fills repeat."""
+"""The fills of sequences 0, 1, and so on. If there are more sequences than fills, they repeat."""
 
 METHODS = {
-    name: SEQUENCES[i]
-    for name, i in {
-        "padded": 4,
-        "packed": 5,
-        "drop-in": 2,
-        "run": 6,
-        "staircase": 0,
-        "split": 1,
-    }.items()
+    "padded": SEQUENCES[4],
+    "packed": SEQUENCES[5],
+    "drop-in": SEQUENCES[2],
+    "run": SEQUENCES[6],
+    "staircase": SEQUENCES[0],
+    "split": SEQUENCES[1],
+    "frozen": SEQUENCES[4],
 }
-"""The colour of each method of running an RNN, in all charts that compare methods."""
+"""The colour of each method of running an RNN, in all charts that compare methods. *frozen* is
+exact, and runs on padded data; a chart shows it or torch's padded run as a bar or a curve, but not
+both."""
 
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
 """The fills for numbers from small to large."""
@@ -35,7 +35,8 @@ SIGNED = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14
 """The fills for numbers from the most negative to the most positive."""
 
 SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
-"""The fills of cells that differ by up to 1 % of the largest value, by up to 10 %, by more, and by NaN or infinity."""
+"""The fills of cells that differ by up to 1 % of the largest value, by up to 10 %, by more, and by
+NaN or infinity."""
 
 REAL = "#6C8EAD"
 """The fill of real cells and useful work that do not belong to a single sequence or method."""
@@ -48,7 +49,7 @@ FONT = "ui-monospace,Menlo,Consolas,monospace"
 
 
 @dataclass(frozen=True)
-class _Theme:
+class Theme:
     """The colours that differ between the light and the dark theme."""
 
     ground: str
@@ -61,28 +62,35 @@ class _Theme:
     wrong: str
 
 
-_LIGHT_AND_DARK = {
-    "ground": ("#ffffff", "#111111"),
-    "text": ("#1f1f1f", "#f2f2f2"),
-    "muted": ("#5c5c5c", "#b8b8b8"),
-    "line": ("#4a4a4a", "#cfcfcf"),
-    "padding": ("#f2f2f2", "#242424"),
-    "hatch": ("#8f8f8f", "#707070"),
-    "accent": ("#b3003c", "#ff7fa5"),
-    "wrong": ("#b00020", "#ff8a80"),
-}
-LIGHT, DARK = (
-    _Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2)
+LIGHT = Theme(
+    ground="#ffffff",
+    text="#1f1f1f",
+    muted="#5c5c5c",
+    line="#4a4a4a",
+    padding="#f2f2f2",
+    hatch="#8f8f8f",
+    accent="#b3003c",
+    wrong="#b00020",
+)
+DARK = Theme(
+    ground="#111111",
+    text="#f2f2f2",
+    muted="#b8b8b8",
+    line="#cfcfcf",
+    padding="#242424",
+    hatch="#707070",
+    accent="#ff7fa5",
+    wrong="#ff8a80",
 )
 # The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the
 # light theme.
-LIVE = _Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
+LIVE = Theme(*(f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()))
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
-STYLE = "body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{}}}".format(
-    ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
-)
-"""A CSS rule that gives elements of the class `packviz` the dark colours if JupyterLab, Notebook or VS Code is dark."""
+_DARK = ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
+STYLE = f"body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{_DARK}}}"
+"""A CSS rule that gives elements of the class `packviz` the dark colours if JupyterLab, Notebook or
+VS Code is dark."""
 
 
 def sequence_colour(index: int) -> str:
@@ -96,13 +104,19 @@ def ink_on(fill: str) -> str:
     return max("#000000", "#ffffff", key=lambda ink: contrast(ink, fill))
 
 
-def contrast(one: str, other: str) -> float:
-    """Returns the contrast ratio of two `#rrggbb` colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
-    dark, light = sorted((_luminance(one), _luminance(other)))
+def contrast(colour: str, other: str) -> float:
+    """Returns the contrast ratio of two `#rrggbb` colours, from 1 to 21 (WCAG 2.2, relative
+    luminance).
+    """
+    dark, light = sorted([_luminance(colour), _luminance(other)])
     return (light + 0.05) / (dark + 0.05)
 
 
 def _luminance(colour: str) -> float:
-    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    linear = []
+    for channel in bytes.fromhex(colour[1:]):
+        share = channel / 255
+        curved = ((share + 0.055) / 1.055) ** 2.4
+        linear.append(share / 12.92 if share <= 0.04045 else curved)
+    red, green, blue = linear
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -12,6 +12,9 @@ from packviz.core.validation import one_of
 from packviz.draw import bars, palette, quantities, text
 from packviz.draw.curves import Curve, Plot, Sweep
 
+_BARS = 20  # the largest number of bars in a histogram
+_CURVES = 4  # the largest number of curves that can be told apart
+
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
     """Draws a bar for each group of batches, with a part for the real cells and a part for the
@@ -27,21 +30,25 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
         raise ValueError(
             "groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}"
         )
-    cells, shares, lines = {}, [], []
+    cells = {}
+    shares = []
+    lines = []
     for name, layouts in groups.items():
         batches = list(layouts)
-        real, padding = (
-            sum(getattr(one, kind) for one in batches) for kind in ("n_real", "n_padding")
-        )
+        real = sum(layout.n_real for layout in batches)
+        padding = sum(layout.n_padding for layout in batches)
         cells[name] = real, padding
-        shares.append((padding / max(real + padding, 1), name))
-        lines.append(
-            f"{name}: {text.count(len(batches), 'batch', 'batches')}, {text.count(real, 'real cell')},"
-            f" {padding:,} padding ({text.percent(padding, real + padding)} wasted)"
-        )
-    (least, best), (most, worst) = min(shares), max(shares)
+        share = padding / max(real + padding, 1)
+        shares.append((share, name))
+        size = text.count(len(batches), "batch", "batches")
+        filled = text.count(real, "real cell")
+        wasted = f"{padding:,} padding ({text.percent(share)} wasted)"
+        lines.append(f"{name}: {size}, {filled}, {wasted}")
+    least, best = min(shares)
+    most, worst = max(shares)
     title = f"Padding takes {text.percent(most)} of the cells ({worst})"
-    title += f" or {text.percent(least)} ({best})" if least < most else ""
+    if least < most:
+        title += f" or {text.percent(least)} ({best})"
     parts = ("real cells", "padding", "wasted")
     return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, parts))
 
@@ -53,18 +60,19 @@ def length_histogram(layout: Layout) -> bars.BarChart:
     Raises:
         ValueError: a sequence is empty.
     """
-    n = require_steps(layout).lengths
-    each = -(-layout.max_len // 20)  # at most 20 bars
-    counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
-    spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
-    words = f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}"
-    title = (
-        f"Half of the sequences have up to {np.median(n):g} steps, and the longest has {n.max()}"
-    )
-    names = [
-        f"{first}" if each == 1 else f"{first}–{first + each - 1}"
-        for first in range(1, layout.max_len + 1, each)
-    ]
+    lengths = require_steps(layout).lengths
+    width = -(-layout.max_len // _BARS)
+    starts = range(1, layout.max_len + 1, width)
+    counts = np.bincount((lengths - 1) // width, minlength=len(starts))
+    names = [f"{start}" for start in starts]
+    if width > 1:
+        names = [f"{start}–{start + width - 1}" for start in starts]
+    median = f"{np.median(lengths):g}"
+    longest = lengths.max()
+    words = f"{lengths.size:,} sequences: shortest {lengths.min()}, median {median},"
+    words += f" mean {lengths.mean():.3g}, longest {longest}\n"
+    words += f"sequences per {width} lengths, from 1 up: {text.numbers(counts)}"
+    title = f"Half of the sequences have up to {median} steps, and the longest has {longest}"
     parts = ("number of sequences", "", "")
     return bars.BarChart(
         words, lambda theme: bars.steps(title, counts, counts, theme, parts, "length", names)
@@ -97,29 +105,33 @@ def log_log(
             one number for each `x`; `panels` is empty; a panel has no curves or more than four; or
             `methods` names an unknown method.
     """
-    if not panels or not all(panels.values()):
-        raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")
-    if (most := max(map(len, panels.values()))) > 4:
+    sizes = [len(curves) for curves in panels.values()] or [0]
+    if min(sizes) < 1 or max(sizes) > _CURVES:
         raise ValueError(
-            f"panels has a panel with {most} curves; give at most 4, so that they can be told apart"
+            f"panels has panels with {sizes} curves; give each panel 1 to {_CURVES} curves, so that"
+            " they can be told apart"
         )
-    lines, plots, looks = [f"{title}. time steps T: {_numbers(x)}"], [], list(palette.METHODS)
-    for what, curves in panels.items():
-        drawn = []
-        for i, (curve, values) in enumerate(curves.items()):
-            slope = f"slope {round(fit.exponent(x, values), 2) + 0:.2f}"
-            lines.append(f"{what}, {curve}: {_numbers(values)}; {slope}")
-            look = (
-                looks.index(one_of(f"methods[{curve!r}]", methods.get(curve, ""), looks))
-                if methods
-                else i
-            )
-            drawn.append(Curve(f"{curve}: {slope}", look, i, x, values, hollow=i % 2 > 0))
-        plots.append(Plot(what, drawn, y=y, log=True))
+    looks = list(palette.METHODS)
+    lines = [f"{title}. time steps T: {_numbers(x)}"]
+    plots = []
+    for panel, curves in panels.items():
+        plot = []
+        for i, (name, values) in enumerate(curves.items()):
+            exponent = round(fit.exponent(x, values), 2) + 0  # so that -0.0 becomes 0.0
+            slope = f"slope {exponent:.2f}"
+            lines.append(f"{panel}, {name}: {_numbers(values)}; {slope}")
+            look = i
+            if methods:
+                method = one_of(f"methods[{name!r}]", methods.get(name, ""), looks)
+                look = looks.index(method)
+            is_hollow = i % 2 > 0
+            curve = Curve(f"{name}: {slope}", look, i, x, values, hollow=is_hollow)
+            plot.append(curve)
+        plots.append(Plot(panel, plot, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")
 
 
-def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(
-        f"{value:,}" if isinstance(value, int) else quantities.plain(value) for value in values
-    )
+def _numbers(values: Iterable[float]) -> str:
+    """Returns counts exactly, and other numbers with three significant digits."""
+    written = [f"{v:,}" if isinstance(v, int) else quantities.plain(v) for v in values]
+    return ", ".join(written)

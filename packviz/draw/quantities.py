@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 
 def whole_percent(share: float) -> str:
     """Returns a measured share as a whole percentage, such as `91 %`."""
     return f"{100 * share:.0f} %"
+
+
+def milliseconds(seconds: float) -> str:
+    """Converts seconds to milliseconds, and returns the number as text without the unit."""
+    return plain(1e3 * seconds)
 
 
 def plain(value: float) -> str:
@@ -27,11 +33,12 @@ def known(value: float, interval: tuple[float, float]) -> str:
     digit is no larger than the width of the interval. If the width is 0, the number is written as
     in `plain`.
     """
-    width = interval[1] - interval[0]
-    if not width:
+    low, high = interval
+    if low == high:
         return plain(value)
-    coarsest = math.floor(math.log10(width)) if math.isfinite(width) else _digit(value)
-    return _to_digit(value, max(coarsest, _digit(value) - 2))
+    width = high - low if math.isfinite(high - low) else value
+    last = max(_digit(width), _digit(value) - 2)
+    return _rounded(value, last, ROUND_HALF_UP)
 
 
 def between(interval: tuple[float, float]) -> str:
@@ -45,12 +52,9 @@ def between(interval: tuple[float, float]) -> str:
         return "–"
     if low == high:
         return f"{plain(low)} to {plain(high)}"
-    last = max(math.floor(math.log10(high - low)) - 1, _digit(max(abs(low), abs(high))) - 2)
-    ends = []
-    for end, outwards, slack in ((low, math.floor, 1e-9), (high, math.ceil, -1e-9)):
-        unit = 10.0 ** min(last, _digit(end) if end else last)
-        ends.append(_to_digit(outwards(end / unit + slack) * unit, last))
-    return " to ".join(ends)
+    largest = max(abs(low), abs(high))
+    last = max(_digit(high - low) - 1, _digit(largest) - 2)
+    return f"{_rounded(low, last, ROUND_FLOOR)} to {_rounded(high, last, ROUND_CEILING)}"
 
 
 def _digit(value: float) -> int:
@@ -58,12 +62,11 @@ def _digit(value: float) -> int:
     return math.floor(math.log10(abs(value))) if value else 0
 
 
-def _to_digit(value: float, last: int) -> str:
-    """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns it as text."""
-    last = min(last, _digit(value)) if value else last
-    return f"{round(value, -last):,.{max(-last, 0)}f}"
-
-
-def milliseconds(seconds: float) -> str:
-    """Converts seconds to milliseconds, and returns the number as text without the unit."""
-    return plain(1e3 * seconds)
+def _rounded(value: float, last: int, rounding: str) -> str:
+    """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns
+    it as text.
+    """
+    if value:
+        last = min(last, _digit(value))
+    unit = Decimal(1).scaleb(last)
+    return f"{Decimal(f'{value:.12g}').quantize(unit, rounding):,f}"

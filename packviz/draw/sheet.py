@@ -11,13 +11,10 @@ import html
 import math
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import groupby
 from textwrap import wrap
-from typing import Any
-
-import numpy as np
 
 from packviz.core.validation import one_of
 from packviz.draw import palette
@@ -29,10 +26,14 @@ HATCHED = "hatched"
 """The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
 
 Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+Parts = dict[str, list[str]]
 
 _THIN = 4.0  # px
 _APART = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NUMBER = re.compile(r"-?(?<![.\d])\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_RIGHT_OF_ANCHOR = {"": 1.0, "middle": 0.5, "end": 0.0}  # the share of a line's width
 
 
 class Sheet:
@@ -58,15 +59,16 @@ class Sheet:
         Raises:
             ValueError: the theme is unknown.
         """
-        self.theme, self.description = one_of("theme", theme, palette.THEMES), description
+        self.theme = one_of("theme", theme, palette.THEMES)
+        self.description = description
         self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
-        self._paths: dict[str, list[str]] = {}
-        self._words: dict[str, list[str]] = {}
-        self._hatched: dict[
-            str, list[tuple[float, float, float, float]]
-        ] = {}  # boxes, by their SVG attributes
-        self._right = self._foot = 0.0
+        # The shapes, words and hatched boxes of the current layer, by their SVG attributes.
+        self._paths: Parts = defaultdict(list)
+        self._words: Parts = defaultdict(list)
+        self._hatched: dict[str, list[Box]] = defaultdict(list)
+        self._right = 0.0
+        self._foot = 0.0
         self._size: tuple[float, float] | None = None
 
     # Shapes.
@@ -79,15 +81,18 @@ class Sheet:
         stroke: str = "",
         width: float = 1,
         dash: str = "",
-        joined: str = "",
+        rounded: bool = False,
     ) -> str:
-        """Draws an SVG path without enlarging the sheet (see `reach`), and returns the path's SVG attributes."""
-        look = f'fill="{fill}"'
+        """Draws an SVG path without enlarging the sheet (see `reach`).
+
+        The numbers of the path `d` may have any number of digits. Returns the path's SVG
+        attributes.
+        """
+        look = _attributes(fill=fill, stroke=stroke)
         if stroke:
-            look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
-            look += f' stroke-dasharray="{dash}"' if dash else ""
-            look += f' stroke-linejoin="{joined}"' if joined else ""
-        self._paths.setdefault(look, []).append(d)
+            join = "round" if rounded else ""
+            look += _attributes(stroke_width=n(width), stroke_dasharray=dash, stroke_linejoin=join)
+        self._paths[look].append(d)
         return look
 
     def box(
@@ -115,12 +120,13 @@ class Sheet:
             thick: the width of the outline in px.
             dash: the dashes of the outline as in SVG; may be empty.
         """
-        stroke = self.colours.line if stroke is None else stroke
+        if stroke is None:
+            stroke = self.colours.line
         ground = self.colours.padding if fill == HATCHED else fill
-        d = f"M{n(x)} {n(y)}h{n(width)}v{n(height)}h-{n(width)}z"
+        d = f"M{x} {y}h{width}v{height}h-{width}z"
         look = self.path(d, fill=ground, stroke=stroke, width=thick, dash=dash)
         if fill == HATCHED:
-            self._hatched.setdefault(look, []).append((x, y, width, height))
+            self._hatched[look].append((x, y, width, height))
         self.reach(x + width, y + height)
 
     def cell(
@@ -131,20 +137,25 @@ class Sheet:
         height: float,
         fill: str,
         label: str = "",
-        **look: Any,
+        *,
+        size: int = 12,
+        bold: bool = False,
     ) -> None:
-        """Draws a box with a label in it. `look` contains options of `text` for the label.
+        """Draws a box with a label in it, in a colour that contrasts with the fill.
 
-        By default, the label's colour contrasts with the fill. A thin box has no outline, because
-        the outline would hide its colour.
+        A thin box has no outline, because the outline would hide its colour.
         """
-        self.box(x, y, width, height, fill, stroke=None if min(width, height) >= _THIN else "")
-        if label:
-            if fill == HATCHED:
-                look = {"ink": self.colours.muted, "halo": self.colours.padding} | look
-            elif fill in palette.FILLS:
-                look = {"ink": palette.ink_on(fill)} | look
-            self.text(x + width / 2, y + height / 2 + 4, label, anchor="middle", **look)
+        is_thin = min(width, height) < _THIN
+        self.box(x, y, width, height, fill, stroke="" if is_thin else None)
+        ink = halo = ""
+        if fill == HATCHED:
+            ink = self.colours.muted
+            halo = self.colours.padding
+        elif label and fill in palette.FILLS:
+            ink = palette.ink_on(fill)
+        x += width / 2
+        y += height / 2 + 4
+        self.text(x, y, label, anchor="middle", size=size, bold=bold, ink=ink, halo=halo)
 
     def line(
         self,
@@ -166,27 +177,26 @@ class Sheet:
             outlined: whether to add an outline, which makes pale colours visible on white.
         """
         d = ""
-        for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
-            if whole:
-                places = [f"{n(x)} {n(y)}" for x, y in run]
-                d += "M" + "L".join(places) + ("h.1" if len(places) == 1 else "")
-        joined = "round" if outlined else ""
+        for is_finite, run in groupby(points, _is_finite):
+            if is_finite:
+                places = [f"{x} {y}" for x, y in run]
+                d += "M" + "L".join(places)
+                if len(places) == 1:
+                    d += "h.1"
+        line = self.colours.line
         if outlined:
-            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined=joined)
-        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined=joined)
+            self.path(d, stroke=line, width=width + 1.6, dash=dash, rounded=True)
+        self.path(d, stroke=stroke or line, width=width, dash=dash, rounded=outlined)
 
     def curve(
         self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False
     ) -> None:
-        """Draws an outlined curve that is horizontal at both ends, or vertical if `down` is true."""
-        (x0, y0), (x1, y1) = start, end
-        middle = n((y0 + y1) / 2 if down else (x0 + x1) / 2)
-        near, far = (
-            (f"{n(x0)} {middle}", f"{n(x1)} {middle}")
-            if down
-            else (f"{middle} {n(y0)}", f"{middle} {n(y1)}")
-        )
-        d = f"M{n(x0)} {n(y0)}C{near} {far} {n(x1)} {n(y1)}"
+        """Draws an outlined curve that is horizontal at its ends, or vertical if `down` is true."""
+        x0, y0 = start
+        x1, y1 = end
+        middle = (y0 + y1) / 2 if down else (x0 + x1) / 2
+        bends = f"{x0} {middle} {x1} {middle}" if down else f"{middle} {y0} {middle} {y1}"
+        d = f"M{x0} {y0}C{bends} {x1} {y1}"
         self.path(d, stroke=self.colours.line, width=width + 1)
         self.path(d, stroke=stroke, width=width)
 
@@ -219,9 +229,20 @@ class Sheet:
         """
         if not text:
             return
-        look = _look(anchor, size, bool(bold), ink, halo)
-        self._words.setdefault(look, []).append(f'x="{n(x)}" y="{n(y)}">{escape(text)}</text>')
-        self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(text, size), y + 4)
+        weight = "bold" if bold else ""
+        look = _attributes(
+            text_anchor=anchor, font_size=size, font_weight=weight, fill=ink, stroke=halo
+        )
+        if halo:
+            look += ' stroke-width="4" paint-order="stroke"'
+        words = _escaped(text)
+        self._words[look].append(f'x="{n(x)}" y="{n(y)}">{words}</text>')
+        right = x + _RIGHT_OF_ANCHOR[anchor] * width_of(text, size)
+        self.reach(right, y + 4)
+
+    def note(self, x: float, y: float, text: str, anchor: str = "") -> None:
+        """Writes a line of small, muted text, such as a number at an axis."""
+        self.text(x, y, text, anchor=anchor, size=11, ink=self.colours.muted)
 
     def title(self, text: str) -> float:
         """Writes the title at the top left, and returns the y-coordinate below it."""
@@ -231,19 +252,14 @@ class Sheet:
     def paragraph(
         self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = ""
     ) -> float:
-        """Writes lines of text with their indentation from `y` downwards, and returns the y-coordinate below them."""
+        """Writes lines of text with their indentation from `y` downwards, and returns the
+        y-coordinate below them.
+        """
         for line in lines:
             words = line.lstrip(" ")
-            columns = words.replace(
-                "  ", "\xa0\xa0"
-            )  # because a browser draws several blanks as one
-            self.text(
-                x + CHAR * size / 12 * (len(line) - len(words)),
-                y + size,
-                columns,
-                size=size,
-                ink=ink,
-            )
+            indent = width_of(" ", size) * (len(line) - len(words))
+            columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
+            self.text(x + indent, y + size, columns, size=size, ink=ink)
             y += size + 5
         return y
 
@@ -265,30 +281,34 @@ class Sheet:
 
     def layer(self) -> None:
         """Starts a new layer, which is painted over the earlier ones."""
-        for look, d in self._paths.items():
-            self._layers.append(f'<path d="{"".join(d)}" {look}/>')
+        for look, shapes in self._paths.items():
+            d = _NUMBER.sub(_shortened, "".join(shapes))
+            self._layers.append(f'<path d="{d}"{look}/>')
             if look in self._hatched:
-                self._layers.append(
-                    f'<path d="{_diagonals(self._hatched[look])}" stroke="{self.colours.hatch}"/>'
-                )
+                hatch = _diagonals(self._hatched[look])
+                self._layers.append(f'<path d="{hatch}" stroke="{self.colours.hatch}"/>')
         for look, words in self._words.items():
             if len(words) == 1:
                 self._layers.append(f"<text{look} {words[0]}")
             else:
-                self._layers.append(f"<g{look}>{''.join(f'<text {one}' for one in words)}</g>")
-        self._paths, self._words, self._hatched = {}, {}, {}
+                self._layers.append(f"<g{look}><text {'<text '.join(words)}</g>")
+        for parts in (self._paths, self._words, self._hatched):
+            parts.clear()
 
     def place(self, other: Sheet, x: float, y: float) -> None:
-        """Paints another sheet over this one, with the top left corner of the other sheet at `(x, y)`."""
+        """Paints another sheet over this one, with its top left corner at `(x, y)`."""
         self.layer()
         other.layer()
-        self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{"".join(other._layers)}</g>')
+        layers = "".join(other._layers)
+        place = f"translate({n(x)} {n(y)})"
+        self._layers.append(f'<g transform="{place}">{layers}</g>')
         self.reach(x + other.width, y + other.height)
-        self.description = "\n".join(filter(None, (self.description, other.description)))
+        self.description = f"{self.description}\n{other.description}".strip("\n")
 
     def reach(self, x: float, y: float) -> None:
         """Enlarges the sheet to include the point `(x, y)`."""
-        self._right, self._foot = max(self._right, x), max(self._foot, y)
+        self._right = max(self._right, x)
+        self._foot = max(self._foot, y)
 
     def size(self, width: float, height: float) -> None:
         """Sets the size of the sheet in px. By default, the sheet is as large as its contents."""
@@ -307,15 +327,20 @@ class Sheet:
     def svg(self) -> str:
         """Returns the drawing as a complete `<svg>` element with the theme's background."""
         self.layer()
-        width, height = n(self.width), n(self.height)
-        style = f"<style>{palette.STYLE}</style>" if self.theme == "live" else ""
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}" style="max-width:100%;height:auto"'
-            f' font-family="{palette.FONT}" font-size="12" fill="{self.colours.text}"'
-            f' aria-label="{escape(self.description)}">{style}'
-            f'<path d="M0 0h{width}v{height}h-{width}z" fill="{self.colours.ground}"/>{"".join(self._layers)}</svg>'
-        )
+        width = n(self.width)
+        height = n(self.height)
+        label = _escaped(self.description)
+        colours = self.colours
+        parts = [
+            '<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img"',
+            f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"',
+            ' style="max-width:100%;height:auto" font-size="12"',
+            f' font-family="{palette.FONT}" fill="{colours.text}" aria-label="{label}">',
+        ]
+        if self.theme == "live":
+            parts.append(f"<style>{palette.STYLE}</style>")
+        parts.append(f'<path d="M0 0h{width}v{height}h-{width}z" fill="{colours.ground}"/>')
+        return "".join([*parts, *self._layers, "</svg>"])
 
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
@@ -330,32 +355,31 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
 
 
 def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math.inf) -> Sheet:
-    """Places sheets side by side, `gap` px apart, in as many rows as needed to stay within `space` px."""
-    whole, x, y = Sheet(theme), 0.0, 0.0
-    width = height = 0.0
+    """Places sheets side by side, `gap` px apart, in as many rows as needed to stay within `space`
+    px.
+    """
+    whole = Sheet(theme)
+    x = y = width = height = 0.0
     for sheet in sheets:
         if x and x + sheet.width > space:
-            x, y = 0.0, height
+            x = 0.0
+            y = height
         whole.place(sheet, x, y)
-        x, height = x + sheet.width + gap, max(height, y + sheet.height)
+        x += sheet.width + gap
         width = max(width, x)
+        height = max(height, y + sheet.height)
     whole.size(width, height)
     return whole
 
 
 def width_of(text: str, size: float = 12) -> float:
-    """Returns an upper bound, in px, for the width of text. A wide character, such as a Chinese one, counts as two."""
-    columns = (
-        len(text)
-        if text.isascii()
-        else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
-    )
+    """Returns an upper bound, in px, for the width of text. A wide character, such as a Chinese
+    one, counts as two.
+    """
+    columns = len(text)
+    if not text.isascii():
+        columns += sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return CHAR * size / 12 * columns
-
-
-def escape(text: str) -> str:
-    """Escapes text for an XML element or attribute, and replaces characters that XML does not allow."""
-    return html.escape(_NOT_XML.sub("\ufffd", text))
 
 
 def n(value: float) -> str:
@@ -363,51 +387,64 @@ def n(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-@lru_cache
-def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
-    """Returns the SVG attributes of a line of text."""
-    parts = {
-        f'text-anchor="{anchor}"': anchor,
-        f'font-size="{size}"': size != 12,
-        'font-weight="bold"': bold,
-        f'fill="{ink}"': ink,
-        f'stroke="{halo}" stroke-width="4" paint-order="stroke"': halo,
-    }
-    return "".join(f" {part}" for part, value in parts.items() if value)
+def _is_finite(point: Point) -> bool:
+    return math.isfinite(point[1])
 
 
-def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
-    """Returns the diagonal lines that hatch boxes `(x, y, width, height)`, as an SVG path.
+def _shortened(number: re.Match[str]) -> str:
+    return n(float(number[0]))
+
+
+def _escaped(text: str) -> str:
+    """Escapes text for XML, and replaces characters that XML does not allow."""
+    return html.escape(_NOT_XML.sub("\ufffd", text))
+
+
+def _attributes(**values: object) -> str:
+    """Returns SVG attributes, without those whose values are empty."""
+    look = ""
+    for name, value in values.items():
+        if value:
+            look += f' {name.replace("_", "-")}="{value}"'
+    return look
+
+
+def _diagonals(boxes: Iterable[Box]) -> str:
+    """Returns the diagonal lines that hatch boxes, as an SVG path.
 
     An SVG pattern would need a name. If two pictures on a page used the same name, a browser might
     take the pattern from the wrong picture, which might be hidden. All lines belong to one evenly
     spaced set for the whole sheet, so they continue through boxes that touch.
     """
-    x, y, width, height = np.array(boxes).T
-    right, foot = x + width, y + height
-    first = np.ceil((x + y) / _APART).astype(int)
-    counts = np.maximum(np.floor((right + foot) / _APART).astype(int) - first + 1, 0)
-    box = np.repeat(np.arange(len(boxes)), counts)
-    line = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
     # On line i, x + y = i * _APART. In a box, the line runs from the left or lower side to the top
     # or right side.
-    starts = np.maximum(x[box], line * _APART - foot[box])
-    ends = np.minimum(right[box], line * _APART - y[box])
-    inside = np.flatnonzero(ends > starts)
-    inside = inside[np.lexsort((starts[inside], line[inside]))]
-    if not inside.size:
-        return ""
-    line, starts, ends = line[inside], starts[inside], ends[inside]
-    new = np.flatnonzero(np.r_[True, (line[1:] != line[:-1]) | (starts[1:] > ends[:-1] + 0.05)])
-    starts, tops, ends = (
-        starts[new],
-        line[new] * _APART - starts[new],
-        np.maximum.reduceat(ends, new),
-    )
-    return "".join(
-        f"M{a:g} {b:g}l{d:g}-{d:g}"
-        for a, b, d in zip(
-            *(np.round(v, 1).tolist() for v in (starts, tops, ends - starts)), strict=True
-        )
-        if d
-    )
+    lines: dict[int, list[Point]] = defaultdict(list)
+    for x, y, width, height in boxes:
+        right = x + width
+        foot = y + height
+        i = math.ceil((x + y) / _APART)
+        while i * _APART < right + foot:
+            start = max(x, i * _APART - foot)
+            end = min(right, i * _APART - y)
+            if end > start:
+                lines[i].append((start, end))
+            i += 1
+    d = ""
+    for i, stretches in sorted(lines.items()):
+        for start, end in _joined(stretches):
+            low = i * _APART - start
+            length = round(end - start, 1)
+            if length:
+                d += f"M{start:.1f} {low:.1f}l{length}-{length}"
+    return d.replace(".0", "")
+
+
+def _joined(stretches: Iterable[Point]) -> list[Point]:
+    """Joins stretches `(start, end)` that overlap or touch."""
+    joined: list[Point] = []
+    for start, end in sorted(stretches):
+        if joined and start <= joined[-1][1] + 0.05:
+            start, last = joined.pop()
+            end = max(end, last)
+        joined.append((start, end))
+    return joined

@@ -1,4 +1,4 @@
-"""Writes tables as HTML in the font, width and colours of a notebook's page, and as plain text for everywhere else."""
+"""Writes tables as text, and as HTML in the font, width and colours of a notebook's page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOKS = {
     f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # keeps adjacent cells apart
     "–": "opacity:.75",
 }
-"""The CSS of cells that begin with one of these signs. The colour only repeats the meaning of the sign."""
+"""The CSS of cells that begin with one of these signs. It only repeats what the sign means."""
 
 _SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
@@ -39,7 +39,7 @@ class Tabled(HasText):
         return self.table.to_text()
 
     def to_html(self) -> str:
-        """Returns the table, with links, as a `<div>` that needs no style sheet and takes the colours of the page."""
+        """Returns the table as a `<div>` that needs no style sheet and has the page's colours."""
         return self.table.to_html()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -50,10 +50,11 @@ class Tabled(HasText):
             OSError: the file cannot be written.
         """
         page = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
-        files.write(
-            path,
-            {".html": lambda: page.format(self.to_html()), ".txt": lambda: f"{self.to_text()}\n"},
-        )
+        forms = {
+            ".html": lambda: page.format(self.to_html()),
+            ".txt": lambda: self.to_text() + "\n",
+        }
+        files.write(path, forms)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
@@ -89,43 +90,58 @@ class Table(Tabled):
 
     def to_text(self) -> str:
         """Returns the table as lines of text, with the notes below it."""
-        lines = [self.title] if self.title else []
-        lines += text.table([self.head, *self.rows] if self.head else self.rows, self.form)
-        notes = [*self.notes, *self.folded]
-        return "\n".join([*lines, "", *notes] if notes else lines)
+        head = [self.head] if self.head else []
+        lines = text.table([*head, *self.rows], self.form)
+        if self.title:
+            lines.insert(0, self.title)
+        if self.notes or self.folded:
+            lines += ["", *self.notes, *self.folded]
+        return "\n".join(lines)
 
     def to_html(self) -> str:
-        """Returns the table as a `<div>` with a caption, headers that a screen reader recognises, and notes."""
+        """Returns the table as a `<div>` with headers that a screen reader recognises."""
         signs = re.findall("[<>^]", self.form)
-        signs += signs[-1:] * max(map(len, self.rows), default=0)
+        columns = max(map(len, self.rows), default=0)
+        signs += signs[-1:] * columns
         sides = [_SIDES[sign] for sign in signs]
-        parts = [f'<caption style="{_CAPTION}">{_html(self.title)}</caption>'] if self.title else []
+        parts = []
+        if self.title:
+            parts.append(f'<caption style="{_CAPTION}">{_html(self.title)}</caption>')
         if self.head:
-            heads = (
-                _cell(_COLUMN if head else "td", head, side)
-                for head, side in zip(self.head, sides, strict=False)
-            )
+            heads = map(_head, self.head, sides)
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
         for name, *rest in self.rows:
-            cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
-            parts.append(f"<tr>{_cell(_ROW, name, sides[0])}{''.join(cells)}</tr>")
-        notes = "".join(map(_note, self.notes))
+            cells = [_cell(_ROW, name, sides[0])]
+            for words, side in zip(rest, sides[1:], strict=False):
+                cells.append(_cell("td", words, side))
+            parts.append(f"<tr>{''.join(cells)}</tr>")
+        notes = [_note(words) for words in self.notes]
         if self.folded:
             what, *more = self.folded
             summary = f'<summary style="cursor:pointer">{_html(what)}</summary>'
-            notes += f'<details style="{_NOTE}">{summary}{"".join(map(_note, more))}</details>'
-        return f'<div class="packviz-table"><table>{"".join(parts)}</table>{notes}</div>'
+            lines = "".join(map(_note, more))
+            notes.append(f'<details style="{_NOTE}">{summary}{lines}</details>')
+        table = "".join(parts)
+        return f'<div class="packviz-table"><table>{table}</table>{"".join(notes)}</div>'
 
 
-_COLUMN, _ROW = 'th scope="col"', 'th scope="row"'
+_COLUMN = 'th scope="col"'
+_ROW = 'th scope="row"'
 _CELL = "vertical-align:top;padding:.25em .75em;font-variant-numeric:tabular-nums"
 _CAPTION = "caption-side:top;text-align:left;padding:.25em .75em;font-weight:bold;color:inherit"
 _NOTE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
 
 
+def _head(words: str, side: str) -> str:
+    return _cell(_COLUMN if words else "td", words, side)
+
+
 def _cell(tag: str, words: str, side: str) -> str:
-    look = next((f";{look}" for sign, look in LOOKS.items() if words.startswith(sign)), "")
-    return f'<{tag} style="text-align:{side};{_CELL}{look}">{_html(words)}</{tag.split()[0]}>'
+    style = f"text-align:{side};{_CELL}"
+    if words[:1] in LOOKS:
+        style += f";{LOOKS[words[:1]]}"
+    end = tag.split()[0]
+    return f'<{tag} style="{style}">{_html(words)}</{end}>'
 
 
 def _note(words: str) -> str:
@@ -134,5 +150,6 @@ def _note(words: str) -> str:
 
 def _html(words: str) -> str:
     """Returns words as HTML, with web addresses as links."""
-    link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit;text-decoration:underline">\g<0></a>'
+    style = "color:inherit;text-decoration:underline"
+    link = rf'<a href="\g<0>" target="_blank" rel="noopener" style="{style}">\g<0></a>'
     return _LINK.sub(link, escape(words))

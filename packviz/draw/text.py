@@ -12,7 +12,11 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, sequence_name
 
 Labels = Sequence[Sequence[str]]
-"""The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing labels are blank."""
+"""The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing
+labels are blank."""
+
+Names = Sequence[str] | None
+"""The names of the sequences. By default, sequences have letters."""
 
 EXPLAINED = {
     "padding": "hatched: padding",
@@ -25,59 +29,142 @@ EXPLAINED = {
 
 WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
 PARTS = (WHOLE, PADDED, PACKED, DATA)
-"""The parts of a batch to show: all, or only the padded grid, the packed steps or the packed data."""
+"""The parts of a batch to show: all, or only the padded grid, packed steps or packed data."""
 
 FEW = 16
 """The largest number of sequences, and of time steps, for which every cell is written out."""
 
 
 def summary(layout: Layout) -> str:
-    """Returns a sentence with the size of a batch and its numbers of cells, real cells and padding cells."""
+    """Returns a sentence with the size of a batch and its numbers of cells, real cells and padding
+    cells.
+    """
     sequences = count(layout.batch_size, "sequence")
-    return (
-        f"{sequences} padded to {count(layout.max_len, 'time step')}: {count(layout.n_cells, 'cell')},"
-        f" {layout.n_real:,} real, {layout.n_padding:,} padding ({percent(layout.n_padding, layout.n_cells)} wasted)."
-    )
+    steps = count(layout.max_len, "time step")
+    cells = count(layout.n_cells, "cell")
+    wasted = percent(layout.n_padding, layout.n_cells)
+    parts = f"{layout.n_real:,} real, {layout.n_padding:,} padding ({wasted} wasted)"
+    return f"{sequences} padded to {steps}: {cells}, {parts}."
 
 
 def describe(
     layout: Layout,
     labels: Labels | None = None,
-    names: Sequence[str] | None = None,
+    names: Names = None,
     part: str = WHOLE,
 ) -> str:
-    """Describes the padded batch and the packed data, or only one `part`. Small batches are described cell by cell."""
+    """Describes the padded batch and the packed data, or only one `part`. Small batches are
+    described cell by cell.
+    """
     if not is_few(layout):
         return "\n".join([summary(layout), "", *_outline(layout, part)])
-    lines = [summary(layout)]
+    sections = [[summary(layout)]]
     if part in (WHOLE, PADDED):
-        lines += ["", *_padded(layout, labels, names)]
+        sections.append(_padded(layout, labels, names))
     if part in (WHOLE, PACKED):
-        lines += ["", *_packed(layout, labels, names)]
+        sections.append(_packed(layout, labels, names))
     if part == DATA:
-        lines += ["", f"data: {count(layout.n_real, 'row')}, step by step"]
-        lines += table([[row[0], *row[3:]] for row in _steps(layout, labels, names)], "  <4  <12 <")
-    return "\n".join(lines)
+        steps = _steps(layout, labels, names)
+        rows = [[t, place, cells] for t, _, _, place, cells in steps]
+        head = f"data: {count(layout.n_real, 'row')}, step by step"
+        sections.append([head, *table(rows, "  <4  <12 <")])
+    return "\n\n".join(map("\n".join, sections))
+
+
+def _outline(layout: Layout, part: str) -> list[str]:
+    """Returns the lines about a large batch, or about a part of it."""
+    lengths = layout.lengths
+    lines = []
+    if part in (WHOLE, PADDED):
+        median = f"{np.median(lengths):g}"
+        spread = f"shortest {lengths.min()}, median {median}, longest {lengths.max()}"
+        lines.append(f"lengths          {spread}; {np.unique(lengths).size} distinct")
+        lines.append(f"                 {numbers(lengths)}")
+    if part != PADDED:
+        rows = count(layout.n_real, "row")
+        steps = count(layout.batch_sizes.size, "time step")
+        lines.append(f"packed           {rows} of data in {steps}, longest sequence first")
+        lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
+    return lines
+
+
+def _packed(layout: Layout, labels: Labels | None, names: Names) -> list[str]:
+    """Returns the lines of the packed data."""
+    lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
+    lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
+    lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
+    if not layout.is_sorted:
+        lines += indices(layout)
+    return lines
+
+
+def _padded(layout: Layout, labels: Labels | None, names: Names) -> list[str]:
+    """Returns the lines of the padded batch."""
+    steps = range(layout.max_len)
+    rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
+    listed = [name(names, b) for b in range(layout.batch_size)]
+    width = max(2, *map(len, listed))
+    for b, length in enumerate(layout.lengths):
+        row = [f"{listed[b]:>{width}}  length {length:>2} "]
+        for t in steps:
+            label = cell_label(labels, b, t, names)
+            if t >= length:
+                label = "·" if labels is None else f"·{label}"
+            row.append(label)
+        rows.append(row)
+    return table(rows)
+
+
+def _steps(layout: Layout, labels: Labels | None, names: Names) -> list[list[str]]:
+    """Returns a row for each time step, with its batch size, its rows of data and its cells."""
+    rows = []
+    for t, size in enumerate(layout.batch_sizes):
+        running = layout.sorted_indices[:size]
+        cells = " ".join(cell_label(labels, b, t, names) for b in running)
+        place = _rows(layout.offsets[t], size)
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", place, cells])
+    return rows
+
+
+def _rows(first: int, size: int) -> str:
+    if size == 1:
+        return f"row  {first}"
+    return f"rows {first}–{first + size - 1}"
+
+
+def indices(layout: Layout) -> list[str]:
+    """Returns a line with `sorted_indices`, and another with `unsorted_indices`."""
+    return [
+        f"sorted_indices   {numbers(layout.sorted_indices)}",
+        f"unsorted_indices {numbers(layout.unsorted_indices)}",
+    ]
 
 
 def at_step(layout: Layout, t: int) -> str:
     """Describes the rows that the RNN reads at time step `t`, and their place in `data`."""
-    size, start = layout.batch_sizes[t], layout.offsets[t]
-    line = f"At step {t}, the RNN reads {size} of {count(layout.batch_size, 'sequence')}, so batch_sizes[{t}] = {size}."
-    where = f"data[{start}:{start + size}]"
+    size = layout.batch_sizes[t]
+    start = layout.offsets[t]
+    sequences = count(layout.batch_size, "sequence")
+    line = f"At step {t}, the RNN reads {size} of {sequences}, so batch_sizes[{t}] = {size}."
+    place = f"data[{start}:{start + size}]"
     if not is_few(layout):
-        return f"{line} The step fills {where}."
-    cells = " ".join(cell_label(None, b, t) for b in layout.sorted_indices[:size])
-    return f"{line} {where} contains {cells}."
+        return f"{line} The step fills {place}."
+    cells = [cell_label(None, b, t) for b in layout.sorted_indices[:size]]
+    return f"{line} {place} contains {' '.join(cells)}."
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
-    """Describes the order that people often expect in `data`, and where the rows of time step `t` would be in it."""
-    rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
-    message = f"data does not hold one sequence after another. If it did, step {t} would have rows {rows}."
-    if not is_few(layout):
-        return message
-    return f"{message}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
+    """Describes the order that people often expect in `data`, and where the rows of time step `t`
+    would be in it.
+    """
+    starts = layout.starts[:-1]
+    rows = numbers(starts[layout.lengths > t] + t)
+    message = "data does not hold one sequence after another."
+    message += f" If it did, step {t} would have rows {rows}."
+    if is_few(layout):
+        cells = np.argwhere(layout.mask).tolist()
+        message += "\n  " + " ".join(cell_label(None, b, step) for b, step in cells)
+    return message
 
 
 def flat(layout: Layout) -> str:
@@ -85,31 +172,63 @@ def flat(layout: Layout) -> str:
     return f"flat: {count(layout.n_real, 'row')}, one sequence after another"
 
 
-def describe_flat(
-    layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None
-) -> str:
+def describe_flat(layout: Layout, labels: Labels | None = None, names: Names = None) -> str:
     """Describes the flat rows. A small batch is described cell by cell."""
     rows = []
-    for b, (start, length) in enumerate(
-        zip(layout.starts, layout.lengths, strict=False) if is_few(layout) else ()
-    ):
+    for b, length in enumerate(layout.lengths if is_few(layout) else ()):
         cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
-        rows.append([name(names, b), _rows(start, length), cells])
-    lists = [
-        f"starts           {numbers(layout.starts)}",
-        f"flat_rows        {numbers(layout.flat_rows)}",
-    ]
-    return "\n".join([flat(layout), *table(rows, "  <  <12 <"), *lists])
+        place = _rows(layout.starts[b], length)
+        rows.append([name(names, b), place, cells])
+    starts = f"starts           {numbers(layout.starts)}"
+    flat_rows = f"flat_rows        {numbers(layout.flat_rows)}"
+    return "\n".join([flat(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
 
 
 def is_few(layout: Layout) -> bool:
     """Returns whether a batch is small enough for each cell to be shown with its contents."""
-    return layout.batch_size <= FEW and layout.max_len <= FEW
+    return max(layout.batch_size, layout.max_len) <= FEW
+
+
+def name(names: Names, b: int) -> str:
+    """Returns the name of sequence `b`, or its letter if it has no name."""
+    return sequence_name(b) if names is None else names[b]
+
+
+def cell_label(labels: Labels | None, b: int, t: int, names: Names = None) -> str:
+    """Returns the label of the cell of sequence `b` at time step `t`."""
+    if labels is None:
+        return f"{name(names, b)}{t}"
+    row = labels[b]
+    return row[t] if t < len(row) else ""
+
+
+def value(value: Any) -> str:
+    """Returns the contents of a cell as text.
+
+    Integers and printable words stay as they are. Other numbers have at most two significant
+    digits, except that whole numbers below a million keep all their digits. Lists and vectors
+    become `…`.
+    """
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if number.is_integer() and abs(number) < 1e6:
+            return str(int(number))
+        return f"{number:.2g}"
+    if isinstance(value, str) and not value.isprintable():
+        return repr(value)[1:-1]  # a line break would split the text in two
+    if isinstance(value, (list, tuple)) or getattr(value, "size", 1) != 1:
+        return "…"
+    return str(value)
+
+
+# Numbers.
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
     """Returns a number with its noun, such as `1 cell` or `1,024 cells`."""
-    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+    if n != 1:
+        noun = plural or f"{noun}s"
+    return f"{n:,} {noun}"
 
 
 def percent(part: float, whole: float = 1) -> str:
@@ -121,18 +240,33 @@ def percent(part: float, whole: float = 1) -> str:
 
 
 def short(n: int) -> str:
-    """Returns a count, rounded if it has more than seven digits, such as `7,654,321`, `76.5 M`, `1.2 G` or `3.02 T`."""
+    """Returns a count, rounded if it has more than seven digits, such as `7,654,321`, `76.5 M`,
+    `1.2 G` or `3.02 T`.
+    """
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
 
 
 def size(n: float) -> str:
-    """Returns a number of bytes with at most three significant digits, such as `96 B`, `1.23 kB` (1230 B) or `3 MB`."""
+    """Returns a number of bytes with at most three significant digits, such as `96 B`, `1.23 kB`
+    (1230 B) or `3 MB`.
+    """
     return f"{_scaled(n)}B"
+
+
+def _scaled(n: float) -> str:
+    """Returns a number with at most three significant digits, and the prefix for a power of 1000,
+    such as `1.23 k`.
+    """
+    for prefix in ("", "k", "M", "G", "T"):
+        if abs(float(f"{n:.3g}")) < 1000:
+            return f"{n:.3g} {prefix}"
+        n /= 1000
+    return f"{n:.3g} P"
 
 
 def difference(value: float) -> str:
     """Returns a difference with at most two significant digits, such as `0.038`, `1.7` or `NaN`."""
-    return "NaN" if math.isnan(value) else f"{value:.2g}"
+    return f"{value:.2g}".replace("nan", "NaN")
 
 
 def share(value: float) -> str:
@@ -140,22 +274,36 @@ def share(value: float) -> str:
 
     The percentage has at most two significant digits or, from 99.5 % upwards, at most three.
     """
-    return (
-        "NaN"
-        if math.isnan(value)
-        else f"{100 * value:.2g}%"
-        if 100 * value < 99.5
-        else f"{100 * value:.3g}%"
-    )
+    if math.isnan(value):
+        return "NaN"
+    percentage = 100 * value
+    return f"{percentage:.2g}%" if percentage < 99.5 else f"{percentage:.3g}%"
 
 
 def short_share(value: float) -> str:
-    """Returns a share as a percentage in at most five characters, such as `0.43%`, `17%`, `<.1%` or `3e12%`."""
+    """Returns a share as a percentage in at most five characters, such as `0.43%`, `17%`, `<.1%` or
+    `3e12%`.
+    """
     if 100 * value < 0.095:
         return "<.1%"
-    return (
-        f"{100 * value:.0e}%".replace("+0", "").replace("+", "") if value >= 9.995 else share(value)
-    )
+    if value >= 9.995:
+        return f"{100 * value:.0e}%".replace("+0", "").replace("+", "")
+    return share(value)
+
+
+def numbers(values: IntArray, limit: int = 24) -> str:
+    """Returns a list of numbers as Python writes it. A list of more than `limit` numbers is
+    shortened in the middle.
+    """
+    listed = values.tolist()
+    if len(listed) <= limit:
+        return str(listed)
+    head = str(listed[: limit - 4]).removesuffix("]")
+    tail = str(listed[-3:]).removeprefix("[")
+    return f"{head}, …, {tail} ({len(listed)} in all)"
+
+
+# Tables.
 
 
 def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
@@ -170,146 +318,45 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             like its last column.
     """
     columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
-    many = max(map(len, rows), default=0)
-    columns += columns[-1:] * (many - len(columns))
-    rows = _decimals(rows, [side for _, side, _ in columns])
-    widths = [int(least or 0) for _, _, least in columns]
-    for row in rows:
-        for i, cell in enumerate(row if len(row) == many else row[:-1]):
-            widths[i] = max(widths[i], len(cell))
-    lines = []
-    for row in rows:
-        parts = [
-            f"{before}{cell:{side.replace('.', '>')}{widths[i]}}"
-            for i, (cell, (before, side, _)) in enumerate(zip(row, columns, strict=False))
-        ]
-        if 0 < len(row) < many:
-            parts[-1] = columns[len(row) - 1][0] + row[-1]
-        lines.append("".join(parts).rstrip())
-    return lines
+    most = max(map(len, rows), default=0)
+    columns += columns[-1:] * (most - len(columns))
+    cells = [[*row] for row in rows]
+    lines = [""] * len(rows)
+    for i, (before, side, least) in enumerate(columns[:most]):
+        if side == ".":
+            _align_points(cells, i)
+            side = ">"
+        # The last cell of a row that ends early spans the remaining columns.
+        aligned = [row for row in cells if len(row) > i + 1]
+        if i + 1 == most:
+            aligned = [row for row in cells if len(row) == most]
+        width = int(least or 0)
+        for row in aligned:
+            width = max(width, len(row[i]))
+        for row in aligned:
+            row[i] = f"{row[i]:{side}{width}}"
+        for r, row in enumerate(cells):
+            if i < len(row):
+                lines[r] += before + row[i]
+    return [line.rstrip() for line in lines]
 
 
-def _decimals(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[list[str]]:
-    """Returns the cells, padded so that decimal points are aligned in columns whose alignment is
-    `.`.
+_NUMBER = re.compile(r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL)
+"""A number: its whole part, its decimals, and what follows."""
+
+
+def _align_points(rows: list[list[str]], column: int) -> None:
+    """Pads the numbers of a column so that their decimal points are aligned.
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
-    aligned = [[*row] for row in rows]
-    for i, side in enumerate(sides):
-        found = {
-            r: _NUMBER.fullmatch(row[i])
-            for r, row in enumerate(rows)
-            if side == "." and i < len(row)
-        }
-        most = max((len(match[2]) for match in found.values() if match), default=0)
-        for r, match in found.items():
-            if match:
-                aligned[r][i] = match[1] + match[2].ljust(most) + match[3]
-    return aligned
-
-
-_NUMBER = re.compile(
-    r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL
-)  # whole part, decimals, and what follows
-
-
-def name(names: Sequence[str] | None, b: int) -> str:
-    """Returns the name of sequence `b`, or its letter if it has no name."""
-    return sequence_name(b) if names is None else names[b]
-
-
-def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | None = None) -> str:
-    """Returns the label of the cell of sequence `b` at time step `t`."""
-    if labels is None:
-        return f"{name(names, b)}{t}"
-    return labels[b][t] if t < len(labels[b]) else ""
-
-
-def value(value: Any) -> str:
-    """Returns the contents of a cell as text.
-
-    Integers and printable words stay as they are. Other numbers have at most two significant
-    digits, except that whole numbers below a million keep all their digits. Lists and vectors
-    become `…`.
-    """
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
-    if isinstance(value, str) and not value.isprintable():
-        return repr(value)[1:-1]  # a line break would split the text in two
-    if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
-        return "…"
-    return str(value)
-
-
-def numbers(values: IntArray, limit: int = 24) -> str:
-    """Returns a list of numbers as Python writes it. A list of more than `limit` numbers is shortened in the middle."""
-    if values.size <= limit:
-        return str(values.tolist())
-    head, tail = values[: limit - 4].tolist(), values[-3:].tolist()
-    return f"{str(head)[:-1]}, …, {str(tail)[1:]} ({values.size} in all)"
-
-
-def _scaled(n: float) -> str:
-    """Returns a number with at most three significant digits, and the prefix for a power of 1000, such as `1.23 k`."""
-    value, signs = float(n), ["", "k", "M", "G", "T", "P"]
-    while abs(float(f"{value:.3g}")) >= 1000 and len(signs) > 1:
-        value, signs = value / 1000, signs[1:]
-    return f"{value:.3g} {signs[0]}"
-
-
-def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
-    steps = range(layout.max_len)
-    rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
-    wide = max(2, *(len(name(names, b)) for b in range(layout.batch_size)))
-    for b, length in enumerate(layout.lengths):
-        real = [cell_label(labels, b, t, names) for t in range(length)]
-        padding = [
-            "·" + ("" if labels is None else cell_label(labels, b, t))
-            for t in range(length, layout.max_len)
-        ]
-        rows.append([f"{name(names, b):>{wide}}  length {length:>2} ", *real, *padding])
-    return table(rows)
-
-
-def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
-    lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
-    lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
-    return [
-        *lines,
-        f"batch_sizes      {numbers(layout.batch_sizes)}",
-        *([] if layout.is_sorted else indices(layout)),
-    ]
-
-
-def indices(layout: Layout) -> list[str]:
-    """Returns a line with `sorted_indices`, and another with `unsorted_indices`."""
-    names = "sorted_indices", "unsorted_indices"
-    return [f"{name:<16} {numbers(getattr(layout, name))}" for name in names]
-
-
-def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:
-    """Returns a row for each time step, with its batch size, its rows of data and its cells."""
-    rows = []
-    for t, size in enumerate(layout.batch_sizes):
-        cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
-        rows.append(
-            [f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(layout.offsets[t], size), cells]
-        )
-    return rows
-
-
-def _rows(first: int, size: int) -> str:
-    return f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
-
-
-def _outline(layout: Layout, part: str) -> list[str]:
-    n, steps = layout.lengths, count(layout.batch_sizes.size, "time step")
-    spread = f"shortest {n.min()}, median {np.median(n):g}, longest {n.max()}; {np.unique(n).size} distinct"
-    padded = [f"lengths          {spread}", f"                 {numbers(n)}"]
-    packed = [
-        f"packed           {count(layout.n_real, 'row')} of data in {steps}, longest sequence first",
-        f"batch_sizes      {numbers(layout.batch_sizes)}",
-    ]
-    return {WHOLE: padded + packed, PADDED: padded, PACKED: packed, DATA: packed}[part]
+    matches = {}
+    for r, row in enumerate(rows):
+        cell = row[column] if column < len(row) else ""
+        match = _NUMBER.fullmatch(cell)
+        if match:
+            matches[r] = match
+    decimals = max((len(match[2]) for match in matches.values()), default=0)
+    for r, match in matches.items():
+        whole, fraction, rest = match.groups()
+        rows[r][column] = whole + fraction.ljust(decimals) + rest

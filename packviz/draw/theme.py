@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable
 
 _dark = False
-_followers: deque[Callable[[bool], None]] = deque(
-    maxlen=64
-)  # only the latest: a cell that runs again makes new ones
+# Only the latest functions are kept, because a cell that runs again registers new ones.
+_followers: deque[Callable[[bool], None]] = deque(maxlen=64)
 
 
 def is_dark() -> bool:
@@ -25,8 +24,8 @@ def announce(dark: bool) -> None:
     global _dark
     if dark != _dark:
         _dark = dark
-        for follow in tuple(_followers):
-            follow(dark)
+        for notify in tuple(_followers):
+            notify(dark)
 
 
 def follow(notify: Callable[[bool], None]) -> None:

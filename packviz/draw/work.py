@@ -11,6 +11,8 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import table
 
+_KEY = "◇ marks the FLOPs. Bars show the median time with quartiles. The dashed line is padded."
+
 
 @dataclass(frozen=True, repr=False)
 class WorkAndTime(Drawing):
@@ -20,7 +22,7 @@ class WorkAndTime(Drawing):
         title: the title, which states the finding.
         groups: the rows of each group, by the name of the group. A group maps the name of each row
             to a pair: the FLOPs as a multiple of the padded batch's FLOPs, and the time as a
-                `packviz.measure.timing.Ratio`.
+            `packviz.measure.timing.Ratio`.
         notes: lines of text below the bars.
     """
 
@@ -34,13 +36,13 @@ class WorkAndTime(Drawing):
         for name, group in self.groups.items():
             rows.append([name])
             for row, (work, time) in group.items():
-                quartiles = (
-                    f"{time.low:.2f} to {time.high:.2f}{'' if time.is_clear else ' (not clear)'}"
-                )
-                rows.append([f"  {row}", f"{work:.2f}", f"{time.value:.2f}", quartiles])
-        return "\n".join(
-            [self.title, "multiples of the padded batch", *table(rows, "<  >7  >7  <"), *self.notes]
-        )
+                quartiles = f"{time.low:.2f} to {time.high:.2f}"
+                if not time.is_clear:
+                    quartiles += " (not clear)"
+                multiples = [f"{work:.2f}", f"{time.value:.2f}"]
+                rows.append([f"  {row}", *multiples, quartiles])
+        lines = table(rows, "<  >7  >7  <")
+        return "\n".join([self.title, "multiples of the padded batch", *lines, *self.notes])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a bar with quartiles for each time, a diamond at its FLOPs, and a line at 1."""
@@ -48,12 +50,12 @@ class WorkAndTime(Drawing):
         for name, group in self.groups.items():
             groups[name] = {}
             for row, (work, time) in group.items():
-                label = f"{time.value:.2f} × the time{'' if time.is_clear else ', not clear'}; {work:.2f} × the FLOPs"
+                doubt = "" if time.is_clear else ", not clear"
+                label = f"{time.value:.2f} × the time{doubt}; {work:.2f} × the FLOPs"
                 parts = [(time.value, palette.METHODS["packed"])]
-                groups[name][row] = bars.Bar(parts, label, (time.low, time.high), mark=work)
-        notes = [
-            "◇ marks the FLOPs. Bars show the median time with quartiles. The dashed line is padded."
-        ]
-        sheet = bars.rows(self.title, groups, theme, line=1, notes=[*notes, *self.notes])
+                whisker = time.low, time.high
+                groups[name][row] = bars.Bar(parts, label, whisker, mark=work)
+        notes = [_KEY, *self.notes]
+        sheet = bars.rows(self.title, groups, theme, line=1, notes=notes)
         sheet.description = self.to_text()
         return sheet

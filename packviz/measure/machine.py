@@ -1,15 +1,14 @@
-"""Records the provenance of a measurement, makes the allocator keep its pages, and measures a call's peak memory."""
+"""Records the provenance of a measurement, counts page faults, and measures a call's peak memory."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import platform
+import re
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
@@ -18,79 +17,24 @@ from packviz.core.machine import cpu_name, output, own_version
 from packviz.core.quiet import closed
 from packviz.draw.text import count
 
-_ENVIRONMENT = (
+ENVIRONMENT = (
+    "MALLOC_MMAP_MAX_",
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_MMAP_MAX_",
     "MALLOC_ARENA_MAX",
+    "MALLOC_CONF",
     "GLIBC_TUNABLES",
     "LD_PRELOAD",
+    "THP_MEM_ALLOC_ENABLE",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
 )
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-# These numbers are from glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
-_MOST = 2**31 - 1
+"""The environment variables that change how memory is allocated, or how many threads compute."""
 
-_set: dict[str, int] = {}
-
-
-def calm_allocator() -> dict[str, Any]:
-    """Makes the CPU allocator keep the pages of large blocks for the rest of this process.
-
-    When a large block (32 MiB or more) is freed, glibc returns it to the system. The next call gets
-    fresh pages, each of which causes a page fault on first use, and these faults take so long that
-    they hide the time of the kernels. `calm_allocator` makes all blocks come from the heap, which
-    is no longer trimmed. The first dozen measured calls may still cause faults until the heap has
-    grown, so warm up first. From then on, freed memory stays with the process.
-
-    You can get the same effect by setting `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_`
-    before the process starts. If one of these variables or `MALLOC_MMAP_MAX_` is set, or if the C
-    library is not glibc, nothing is changed.
-
-    Returns:
-        The settings that are in force now (see `allocator`).
-    """
-    ours = not any(os.environ.get(name) for name in _ENVIRONMENT[:3])
-    if ours and not _set and platform.libc_ver()[0] == "glibc":
-        mallopt = ctypes.CDLL(None).mallopt
-        # M_MMAP_MAX is 0, because glibc before 2.37 rejects an M_MMAP_THRESHOLD above 32 MiB.
-        for name, parameter, value in (
-            ("M_MMAP_MAX", _M_MMAP_MAX, 0),
-            ("M_TRIM_THRESHOLD", _M_TRIM_THRESHOLD, _MOST),
-        ):
-            if mallopt(parameter, value):
-                _set[name] = value
-    return allocator()
-
-
-@contextmanager
-def own_pages() -> Iterator[None]:
-    """Undoes the effect of `calm_allocator` within a `with` block.
-
-    Large blocks get their own pages again, and these go back to the system when the blocks are
-    freed. A profiler keeps many small blocks between the large ones. On the heap, these small
-    blocks would make every gap too short for the next large block, and the heap would grow by
-    gigabytes.
-    """
-    if not _set:
-        yield
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    mallopt(_M_MMAP_THRESHOLD, 2**18)
-    mallopt(_M_MMAP_MAX, 2**16)
-    try:
-        yield
-    finally:
-        mallopt(_M_MMAP_MAX, 0)
-
-
-def allocator() -> dict[str, Any]:
-    """Returns the C library, and the allocator settings made by environment variables and by `calm_allocator`."""
-    library = " ".join(platform.libc_ver()).strip() or sys.platform
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
-    return {"library": library, "environment": environment, "mallopt": dict(_set)}
+CHANGING = ("date", "load_average", "cores", "driver")
+"""The fields of the provenance that may differ between the points of a result file."""
 
 
 def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
@@ -127,7 +71,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu":
         return None
-    with own_pages(), closed(2):
+    with closed(2):
         changes = memory_changes(call)
     return None if changes is None else max(accumulate(changes), default=0)
 
@@ -156,14 +100,14 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         "cores": os.cpu_count(),
         "load_average": load_average(),
         "threads": torch.get_num_threads(),
-        "interop_threads": torch.get_num_interop_threads(),
-        "environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name)},
+        "environment": {name: os.environ[name] for name in ENVIRONMENT if os.environ.get(name)},
+        "allocator": " ".join(platform.libc_ver()).strip() or sys.platform,
+        "blas": blas(),
         "torch": torch.__version__,
         "onednn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
         "python": platform.python_version(),
         "packviz": own_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "allocator": allocator(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "parameters": dict(parameters or {}),
     }
@@ -179,6 +123,14 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
     return record
 
 
+def blas() -> str:
+    """Returns the library with which torch multiplies matrices on the CPU, such as `mkl`, as torch's build names it."""
+    import torch
+
+    settings = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    return settings[1] if settings else "unknown"
+
+
 def load_average() -> list[float]:
     """Returns the average numbers of runnable processes over the last 1, 5 and 15 minutes."""
     return [round(load, 2) for load in os.getloadavg()]
@@ -191,12 +143,9 @@ def overload(place: Mapping[str, Any]) -> str:
     Args:
         place: the provenance of a measurement (see `provenance`).
     """
-    load, cores = place.get("load_average"), place.get("cores")
-    return (
-        f"a load of {load[0]:.1f} on {count(cores, 'core')}"
-        if load and cores and load[0] > cores
-        else ""
-    )
+    load = place.get("load_average", [0.0])[0]
+    cores = place.get("cores")
+    return f"a load of {load:.1f} on {count(cores, 'core')}" if cores and load > cores else ""
 
 
 def caption(
@@ -214,36 +163,34 @@ def caption(
         rounds: the numbers of rounds, one number for each point.
         each: the provenance of each point, with its load and date, if there are several points.
     """
-    kind = (
-        f"GPU, CUDA {place.get('cuda')}"
-        if str(place.get("device", "")).startswith("cuda")
-        else "CPU"
-    )
-    own = [*each]
-
-    def known(name: str) -> list[Any]:
-        return [one[name] for one in own if one.get(name)] or [
-            one[name] for one in (place,) if one.get(name)
-        ]
-
-    loads = [load for load, *_ in known("load_average")] if place.get("cores") else []
-    taken = sorted(set(rounds))
-    parts = [
-        f"{place.get('device_name')} ({kind})",
-        f"torch {place.get('torch')}",
-        count(int(place["threads"]), "thread") if place.get("threads") else "",
-        f"load {_span(loads)} on {count(place['cores'], 'core')}" if loads else "",
-        f"{_span(taken)} round{'' if taken == [1] else 's'}" if taken else "",
-        _span(date[:10] for date in known("date")),
-    ]
+    on_gpu = str(place.get("device", "")).startswith("cuda")
+    kind = f"GPU, CUDA {place.get('cuda')}" if on_gpu else "CPU"
+    points = [*each] or [place]
+    loads = [point["load_average"][0] for point in points if "load_average" in point]
+    dates = [point["date"][:10] for point in points if "date" in point]
+    parts = [f"{place.get('device_name')} ({kind})", f"torch {place.get('torch')}"]
+    if "blas" in place:
+        parts.append(f"BLAS {place['blas']}")
+    if "threads" in place:
+        parts.append(count(place["threads"], "thread"))
+    if "allocator" in place:
+        parts.append(f"allocator {place['allocator']}")
+    parts += [f"{name}={value}" for name, value in place.get("environment", {}).items()]
+    if loads and "cores" in place:
+        parts.append(f"load {_span(loads)} on {count(place['cores'], 'core')}")
+    if taken := _span(rounds):
+        parts.append(f"{taken} round{'' if taken == '1' else 's'}")
+    if dates:
+        parts.append(_span(dates))
     made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
-    return made_up + ", ".join(filter(None, parts))
+    return made_up + ", ".join(parts)
 
 
 def _span(values: Iterable[Any]) -> str:
     """Returns the smallest and the largest value as text, or a single value if the two are equal."""
-    some = [f"{value:.1f}" if isinstance(value, float) else f"{value}" for value in sorted(values)]
-    return " to ".join(dict.fromkeys([*some[:1], *some[-1:]]))
+    ordered = sorted(values)
+    ends = [f"{end:.1f}" if isinstance(end, float) else str(end) for end in ordered]
+    return " to ".join(dict.fromkeys(ends[:1] + ends[-1:]))
 
 
 @functools.cache
@@ -259,31 +206,26 @@ def check_device(device: Any) -> str:
     """
     import torch
 
-    chosen = None
-    with suppress(RuntimeError):  # its message lists twenty types of device
+    unknown = f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1"
+    try:
         chosen = torch.device(device)
-    if (
-        chosen is None
-        or chosen.type not in ("cpu", "cuda")
-        or (chosen.type == "cpu" and chosen.index)
-    ):
-        raise ValueError(
-            f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1"
-        )
-    if chosen.type == "cuda":
-        if why := no_cuda():
-            raise ValueError(f"device is {device!r}, but {why}; or use the device cpu")
-        if (chosen.index or 0) >= (gpus := torch.cuda.device_count()):
-            raise ValueError(f"device is {device!r}, but the last GPU here is cuda:{gpus - 1}")
+    except RuntimeError:  # its message lists twenty types of device
+        raise ValueError(unknown) from None
+    if chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
+        raise ValueError(unknown)
+    if chosen.type == "cpu":
+        return str(chosen)
+    version = torch.version.cuda
+    gpus = torch.cuda.device_count()
+    reason = ""
+    if version is None:
+        build = "is built without CUDA: install a build with it (https://pytorch.org)"
+        reason = f"torch {torch.__version__} {build}"
+    elif not torch.cuda.is_available():
+        check = "finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+        reason = f"torch for CUDA {version} {check}"
+    elif (chosen.index or 0) >= gpus:
+        reason = f"the last GPU here is cuda:{gpus - 1}"
+    if reason:
+        raise ValueError(f"device is {device!r}, but {reason}; or use the device cpu")
     return str(chosen)
-
-
-def no_cuda() -> str:
-    """Returns the reason why CUDA cannot be used here, with advice, or an empty string if it can be used."""
-    import torch
-
-    if torch.cuda.is_available():
-        return ""
-    if torch.version.cuda is None:
-        return f"torch {torch.__version__} is built without CUDA: install a build with it (https://pytorch.org)"
-    return f"torch for CUDA {torch.version.cuda} finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES"

@@ -1,17 +1,9 @@
 """Runs experiments whose results are saved to a file and shown in a notebook.
 
-A `Study` defines its points, the measurement at each point, and the presentation of the results.
-This module does the rest. It sets the threads and the allocator, records the provenance, and
-measures for a number of rounds or within a time budget. It checks that the results of all calls
-agree before it times them. It reports progress, can be stopped, resumes from existing results, and
-writes the file.
-
-A result file is JSON. Its kind is the name of the study:
-
-    {"packviz": "methods", "version": 1,
-     "provenance": {…},   the machine (see `machine.provenance`), with the settings under
-     "parameters" "points": [{…}]}     for each point, its fields and what was measured there (see
-     `Study.write`)
+A `Study` defines its points and the measurement at each point. This module does the rest. It sets
+the threads, records the provenance, checks that the results of all calls agree before it times
+them, shows the progress, and appends each point to a result file (see `rows`). Points that the file
+already has are not measured again.
 """
 
 from __future__ import annotations
@@ -20,98 +12,169 @@ import dataclasses
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from packviz.core import results
+import numpy as np
+
 from packviz.core.has_text import HasText, first_line
-from packviz.measure.machine import calm_allocator, caption, check_device, provenance
-from packviz.measure.timing import Ratio, StoppedError, Timing, measure
+from packviz.core.layout import Layout
+from packviz.core.lengths import DISTRIBUTIONS, log_normal
+from packviz.core.spec import Spec
+from packviz.draw.text import table
+from packviz.measure import rows
+from packviz.measure.machine import CHANGING, caption, check_device, provenance
+from packviz.measure.timing import RATIOS, Ratio, Timing, measure
 
 P = TypeVar("P")
 V = TypeVar("V")
 R = TypeVar("R", bound="Results[Any, Any]")
 
-CHANGING = ("date", "load_average", "page_faults_per_round")
-"""The fields of the provenance that can differ from point to point."""
-
-_NOT_COMPARED = (*CHANGING, "device", "fake")  # the device's name is compared, but not `device`
-# These fields must be equal if GPU results are resumed on a different machine. On a CPU, all others
-# must be, too.
-_OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
-_OF_A_HOST = ("driver", "cores")  # also kept for each point measured on a GPU
-
-_LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_MOST_ROUNDS = 25  # the most rounds within a budget, which always allows enough for an interval (see `measure`)
-_EFFORT = "rounds", "budget"
-
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
 """The two passes, which are timed separately. The forward pass alone builds no graph for autograd."""
+
+KINDS = DISTRIBUTIONS | {"log-normal around 20": partial(log_normal, median=math.exp(3))}
+"""The distributions of lengths by name, as functions of `(batch_size, longest, seed)`."""
+
+_MOST_ROUNDS = 25  # the most rounds within a budget, which always allows enough for an interval (see `measure`)
+_NOT_COMPARED = (*CHANGING, "device", "fake", "parameters")  # the device's name is compared, and
+# so is each of the parameters
+
+
+@dataclass(frozen=True)
+class Point:
+    """An RNN and a batch.
+
+    Attributes:
+        mode: the kind of RNN, `"LSTM"`, `"GRU"` or `"RNN"`.
+        kind: the distribution of the lengths, one of `KINDS`.
+        batch_size: number of sequences, `B`.
+        steps: the largest length that may be drawn. The padded batch is as wide as the longest
+            length that was drawn.
+        input_size: number of features per time step, `I`.
+        hidden_size: number of hidden units, `H`.
+        directions: number of directions, 1 or 2.
+    """
+
+    mode: str
+    kind: str
+    batch_size: int
+    steps: int
+    input_size: int
+    hidden_size: int
+    directions: int = 1
+
+    def __str__(self) -> str:
+        two = ", two directions" if self.directions == 2 else ""
+        rnn = f"{self.mode}({self.input_size}, {self.hidden_size}{two})"
+        return f"{rnn}, {self.kind}, {self.batch_size} × {self.steps}"
+
+    @property
+    def spec(self) -> Spec:
+        """The kind and the sizes of the RNN."""
+        two = self.directions == 2
+        return Spec(self.mode, self.input_size, self.hidden_size, bidirectional=two)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The lengths of the batch, in random order."""
+        drawn = KINDS[self.kind](self.batch_size, self.steps, 0)
+        return Layout(np.random.default_rng(1).permutation(drawn))
 
 
 @dataclass(frozen=True, repr=False)
 class Results(HasText, Generic[P, V]):
-    """The results of a study so far.
+    """The results of a study.
 
     Attributes:
         provenance: a description of the machine, as plain data, with the settings under
             `"parameters"`.
-        values: the value measured at each point, in the order of measurement.
+        values: the value measured at each point, in the order of measurement. In most studies, this
+            is a dict of timings by pass.
     """
 
     provenance: Mapping[str, Any]
     values: Mapping[P, V]
 
     @property
-    def points(self) -> Sequence[Any]:
+    def points(self) -> list[P]:
         """The points that were measured."""
         return [*self.values]
 
-    @property
-    def timings(self) -> Iterable[Timing]:
-        """The timings of all points. A study that keeps only summaries has none."""
-        return [timing for point in self.values for timing in self.timed(point).values()]
-
-    def timed(self, point: P) -> Mapping[str, Timing]:
-        """Returns the timings at a point, by pass. If passes are not timed separately, the only key is `""`."""
+    def timings(self, point: P) -> dict[str, Timing]:
+        """Returns the timings at a point, by pass. A study that keeps only summaries has none."""
         value: Any = self.values[point]
-        some = value if isinstance(value, dict) else {"": value}
-        return {which: timing for which, timing in some.items() if isinstance(timing, Timing)}
+        if not isinstance(value, Mapping):
+            return {}
+        return {which: timing for which, timing in value.items() if isinstance(timing, Timing)}
 
-    def ratio(self, point: P, name: str, to: str, which: str = "") -> Ratio:
+    def timing(self, point: P, which: str = "training") -> Timing:
+        """Returns the timing of a pass at a point.
+
+        Raises:
+            ValueError: the point was not measured.
+        """
+        if point not in self.values:
+            raise ValueError(
+                f"{point} was not measured; measured: {'; '.join(map(str, self.values))}"
+            )
+        return self.timings(point)[which]
+
+    def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:
         """Returns the time of `name` at a point as a multiple of the time of `to`.
-
-        If the study times two passes, `which` names the pass.
 
         Raises:
             ValueError: one of the calls was not timed.
         """
-        return self.timed(point)[which].ratio(name, to)
+        return self.timing(point, which).ratio(name, to)
 
     @property
     def left_out(self) -> list[str]:
-        """A line for each call that was not timed, with the point and the reason."""
-        return [
-            ", ".join(filter(None, (str(point), which, f"{name}: {why}")))
-            for point in self.values
-            for which, timing in self.timed(point).items()
-            for name, why in timing.missing.items()
-        ]
+        """A line for each call that was not timed, with the point, the pass and the reason."""
+        lines = []
+        for point in self.values:
+            for which, timing in self.timings(point).items():
+                for name, why in timing.missing.items():
+                    lines.append(f"{point}, {which}, {name}: {why}")
+        return lines
 
     @property
     def caption(self) -> str:
         """The machine, the number of rounds and the date, as one line for charts and tables."""
-        timed = [timing for timing in self.timings if timing.rounds]
-        planned = self.provenance.get("parameters", {}).get("rounds")
-        rounds = [timing.rounds for timing in timed] or ([planned] if planned else [])
+        timings = [timing for point in self.values for timing in self.timings(point).values()]
+        timed = [timing for timing in timings if timing.rounds]
+        rounds = [timing.rounds for timing in timed]
+        if not rounds and "rounds" in self.provenance.get("parameters", {}):
+            rounds = [self.provenance["parameters"]["rounds"]]
         return caption(self.provenance, rounds, [timing.provenance for timing in timed])
+
+    def to_text(self) -> str:
+        """Returns, for each point and pass, a table of the times and of their ratios to the first call's."""
+        lines = []
+        for point in self.values:
+            for which, timing in self.timings(point).items():
+                first = next(iter(timing.seconds), "")
+                lines.append(f"{point}, {which}")
+                head = ["", "ms", f"times as long as {first} (quartiles)"]
+                lines += table([head, *timing.against(first)], "<  >  <")
+        lines += ["", RATIOS, *(f"✗ {line}." for line in self.left_out)]
+        return "\n".join([*lines, f"Measured on {self.caption}."])
+
+
+TimedPoints: TypeAlias = Results[Point, dict[str, Timing]]
+"""The results of a study whose points are an RNN and a batch, with timings by pass."""
 
 
 def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
     """Returns one line for each machine, with the caption of its results, to place below a chart."""
-    line = "{}: {}." if len(machines) > 1 else "Measured on {1}."
-    return [line.format(name, found.caption) for name, found in machines.items()]
+    if len(machines) == 1:
+        return [f"Measured on {results.caption}." for results in machines.values()]
+    return [f"{name}: {results.caption}." for name, results in machines.items()]
 
 
 @dataclass(frozen=True)
@@ -122,22 +185,10 @@ class MeasureOptions:
         device: the device to measure on.
         parameters: the `rounds` or the `budget` in seconds for each point, and the study's own
             parameters.
-        progress: a function to call after every round. Its arguments are the number of rounds done
-            and the total number of rounds.
-        stop: a function to call before every measured call. Measuring stops if it returns True.
     """
 
     device: str
     parameters: Mapping[str, Any]
-    progress: Callable[[int, int], object] = lambda done, of: None
-    stop: Callable[[], bool] = lambda: False
-
-    def part(self, i: int, of: int) -> MeasureOptions:
-        """Returns the settings for part `i` of a point that is measured in `of` parts."""
-        report = self.progress
-        return dataclasses.replace(
-            self, progress=lambda done, all: report(i * all + done, of * all)
-        )
 
 
 class Comparison(NamedTuple):
@@ -183,38 +234,81 @@ def timed(
     Raises:
         Exception: the reference failed for a reason other than lack of memory, so nothing can be
             compared.
-        StoppedError: the measurement was stopped.
     """
-    difference, missing = _compared(comparison, how)
+    difference, missing = _compared(comparison)
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
-        return Timing({}, provenance={"difference": difference}, missing=missing)
+        return Timing({}, missing=missing)
+    budget = how.parameters.get("budget", math.inf)
     timing = measure(
         calls,
         rounds=how.parameters.get("rounds", _MOST_ROUNDS),
-        budget=how.parameters.get("budget", math.inf) * share,
+        budget=budget * share,
         warmup=warmup,
         device=how.device,
-        before=dict.fromkeys(calls, comparison.clear),
-        progress=how.progress,
-        stop=how.stop,
+        before=comparison.clear,
         parameters=comparison.parameters,
         memory=memory,
-        until_narrow=bool(how.parameters.get("until_narrow")),
     )
-    if timing.stopped:
-        raise StoppedError
-    own = without_place(timing)
-    return dataclasses.replace(
-        own, provenance={**own.provenance, "difference": difference}, missing=missing
-    )
+    place = {name: timing.provenance[name] for name in CHANGING if name in timing.provenance}
+    if comparison.parameters:
+        place["parameters"] = dict(comparison.parameters)
+    place["difference"] = difference
+    return dataclasses.replace(timing, provenance=place, missing=missing)
+
+
+def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
+    """Returns two dicts by call: the errors relative to the reference, and the reasons for leaving calls out."""
+    from packviz.ops.agreement import leaves, relative_error
+    from packviz.ops.tolerance import full_precision, of_gradients
+
+    difference: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    reference = ""
+    expected: list[Any] = []
+    with full_precision():
+        for name in comparison.alike:
+            comparison.clear()
+            try:
+                result = [*leaves(comparison.calls[name]()).values()]
+            except Exception as error:  # compilers and drivers raise errors of any kind
+                if _is_out_of_memory(error):
+                    missing[name] = "out of memory"
+                elif reference:
+                    missing[name] = f"{type(error).__name__}: {first_line(error)}"
+                else:
+                    raise
+                continue
+            if not reference:
+                reference, expected = name, result
+                continue
+            off, wrong = relative_error(result, expected, of_gradients)
+            if wrong is None:
+                difference[name] = off
+            else:
+                missing[name] = f"{off:.2g} from {reference}"
+    return difference, missing
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether an error means that the GPU, the CPU or a library has run out of memory."""
+    signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
 def by_comparison(
     calls: Callable[[P, str], Comparison], warmup: int = 3
-) -> Callable[[P, MeasureOptions], Timing]:
-    """Returns a `measure` function for a study. `calls` makes the comparison for a point and a device."""
-    return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
+) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
+    """Returns a `measure` function for a study of training steps.
+
+    `calls` makes the comparison for a point and a device.
+    """
+
+    def timed_training(point: P, how: MeasureOptions) -> dict[str, Timing]:
+        comparison = calls(point, how.device)
+        return {"training": timed(comparison, how, warmup=warmup)}
+
+    return timed_training
 
 
 def by_pass(
@@ -228,75 +322,21 @@ def by_pass(
     """
 
     def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
-        found = {}
-        for i, which in enumerate(PASSES):
-            part, share = how.part(i, len(PASSES)), 1 if which == "training" else 0.5
-            found[which] = timed(calls(point, which, how), part, warmup=1, memory=True, share=share)
-        return found
+        timings = {}
+        for which, share in (("training", 1.0), ("forward", 0.5)):
+            comparison = calls(point, which, how)
+            timings[which] = timed(comparison, how, warmup=1, memory=True, share=share)
+        return timings
 
     return timed_by_pass
 
 
-def _read(point: Any, entry: Mapping[str, Any]) -> Any:
-    """Reads a timing, or the timings of both passes, from plain data."""
-    if PASSES.keys() & entry.keys():
-        return {which: Timing.from_dict(entry[which]) for which in PASSES}
-    return Timing.from_dict(entry["timing"])
+def _read(point: Any, row: Mapping[str, Any]) -> Any:
+    return {which: Timing(**row[which]) for which in PASSES if which in row}
 
 
 def _write(value: Any) -> dict[str, Any]:
-    """Returns a timing, or the timings of both passes, as plain data."""
-    some = {"timing": value} if isinstance(value, Timing) else value
-    return {name: dataclasses.asdict(timing) for name, timing in some.items()}
-
-
-def without_place(timing: Timing) -> Timing:
-    """Returns the timing with its provenance reduced to the fields that belong to the point."""
-    kept = (*CHANGING, *_OF_A_HOST) if _on_gpu(timing.provenance) else CHANGING
-    own = {name: timing.provenance[name] for name in kept if name in timing.provenance}
-    if parameters := timing.provenance.get("parameters"):
-        own["parameters"] = parameters
-    return dataclasses.replace(timing, provenance=own)
-
-
-def _compared(
-    comparison: Comparison, how: MeasureOptions
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns two dicts by call: the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import leaves, relative_error
-    from packviz.ops.tolerance import full_precision, of_gradients
-
-    difference: dict[str, float] = {}
-    missing: dict[str, str] = {}
-    right: list[Any] = []
-    reference = ""
-    with full_precision():
-        for name in comparison.alike:
-            if how.stop():
-                raise StoppedError
-            comparison.clear()
-            try:
-                found = [*leaves(comparison.calls[name]()).values()]
-                right, reference = (right, reference) if right else (found, name)
-                error, wrong = relative_error(found, right, of_gradients)
-            except Exception as problem:  # compilers and drivers raise errors of any kind
-                missing[name] = "out of memory"
-                if not _is_out_of_memory(problem):
-                    if not right:
-                        raise
-                    missing[name] = f"{type(problem).__name__}: {first_line(problem)}"
-                continue
-            if wrong is not None:
-                missing[name] = f"{error:.2g} from {reference}"
-            elif name != reference:
-                difference[name] = error
-    return difference, missing
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether an error means that the GPU, the CPU or a library has run out of memory."""
-    signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
+    return {which: dataclasses.asdict(timing) for which, timing in value.items()}
 
 
 @dataclass(frozen=True)
@@ -307,16 +347,15 @@ class Study(Generic[P, V, R]):
         name: the name of the study, which is also the kind of its files.
         point: the class of the points, a frozen dataclass of plain data. The `str` of a point is
             its name.
-        measure: a function that returns the value at a point, or raises `StoppedError`. Torch gets
-            the same random seed before every point, and its random state is restored afterwards.
-        results: a function that makes the results from the provenance and the values. This function
-            may raise a `ValueError`.
+        measure: a function that returns the value at a point. Torch gets the same random seed
+            before every point, and its random state is restored afterwards.
+        results: a function that makes the results from the provenance and the values.
         full: the points of a recorded file.
         quick: a few small points, which take seconds on a CPU.
         others: further sets of points, by name.
         parameters: the default parameters, including `rounds` or a `budget`; empty if the study
             does no timing.
-        read: a function that reads the value at a point from plain data.
+        read: a function that reads the value at a point from its row.
         write: a function that returns a value as plain data. The names in this data must differ
             from the names of the point's fields.
         version: the version of the file format.
@@ -339,127 +378,85 @@ class Study(Generic[P, V, R]):
 
         Args:
             points: the points to measure.
-            **options: parameters that replace the study's own, such as `rounds` or `budget`, and
-                options of `steps`.
+            **options: the options of `record`. By default, there is no progress bar.
         """
-        own = {
-            name: options.pop(name)
-            for name in [*options]
-            if name in (*_EFFORT, "until_narrow", *self.parameters)
-        }
-        *_, last = self.steps(
-            points or self.quick, parameters=self.with_parameters(**own), **options
-        )
-        return last
+        return self.record(None, points or self.quick, **{"progress": False, **options})
 
-    def with_parameters(self, **changed: Any) -> dict[str, Any]:
-        """Returns the study's parameters with some of them replaced.
-
-        A new `rounds` also replaces `budget`, and vice versa.
-
-        Raises:
-            ValueError: `rounds` or `budget` is given, but the study does no timing.
-        """
-        effort = [name for name in changed if name in _EFFORT]
-        if effort and not self.parameters:
-            raise ValueError(
-                f"the study {self.name} does no timing, so --{effort[0]} does not apply"
-            )
-        return {
-            name: value
-            for name, value in self.parameters.items()
-            if not effort or name not in _EFFORT
-        } | changed
-
-    def steps(
+    def record(
         self,
-        points: Sequence[P],
+        path: str | os.PathLike[str] | None,
+        points: Sequence[P] = (),
         *,
-        parameters: Mapping[str, Any],
         device: Any = "cpu",
         threads: int = 1,
-        start: R | None = None,
-        progress: Callable[[float, str], object] = lambda share, words: None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[R]:
-        """Measures the points one after another.
+        progress: bool = True,
+        **parameters: Any,
+    ) -> R:
+        """Measures the points that a result file lacks, and appends them to it.
+
+        Several processes can record to the same file.
 
         Args:
-            points: the points to measure, in this order.
-            parameters: `rounds` or a `budget`, and the parameters of the study.
+            path: the file. If it is `None`, the results are only returned.
+            points: the points to measure, by default the full set.
             device: the device to run on.
             threads: number of torch's CPU threads during the run. With the small matrices of most
                 studies, more threads save very little time, and on a shared machine they wait for
                 each other.
-            start: results to resume from. Their points are kept and not measured again.
-            progress: a function to call after every round. Its arguments are the share of the work
-                done so far, and a progress message.
-            stop: a function to call before every measured call. If it returns True, measuring
-                stops, and an incomplete point is dropped.
+            progress: whether to show a progress bar, or a line for each point if tqdm is not
+                installed.
+            **parameters: parameters that replace the study's own, such as `rounds` or `budget`.
+                Each of these two replaces the other.
 
-        Yields:
-            The results so far, at the start and after every point.
+        Returns:
+            All results in the file.
 
         Raises:
             ValueError: the device does not exist, there are fewer cores than threads, the study
-                rejects the parameters, or `start` was measured under different conditions.
+                does no timing but `rounds` or `budget` is given, or the file was measured under
+                different conditions.
         """
-        import torch
-
         device = check_device(device)
-        if threads > (cores := os.cpu_count() or threads):
+        settings = self._settings(parameters)
+        cores = os.cpu_count() or threads
+        if threads > cores:
             raise ValueError(
                 f"threads is {threads}; this machine has {cores} cores, so give at most {cores}"
             )
-        threads_before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            if device.startswith("cpu"):
-                calm_allocator()  # before the provenance is recorded
-            place = json.loads(
-                json.dumps(provenance(device, parameters))
-            )  # the same types as in a file
-            result = start or self.results(place, {})
-            if conflicts := differences(result.provenance, place):
-                raise ValueError(
-                    "cannot resume from results that were measured under different conditions"
-                    f" ({'; '.join(conflicts)}). Use the same options on the same machine, or choose another file"
-                )
-            yield result
-            plan = [point for point in dict.fromkeys(points) if point not in result.values]
-            for i, point in enumerate(plan):
+        with _torch_threads(threads):
+            place = provenance(device, settings)
+            place = json.loads(json.dumps(place))  # the same types as in a file
+            values: dict[P, V] = {}
+            every = list(dict.fromkeys(points or self.full))
+            for point in _with_progress(every) if progress else every:
+                if path and Path(path).exists():
+                    earlier = self.load(path)  # another process may have added points
+                    _require_same(earlier.provenance, place, path)
+                    if point in earlier.values:
+                        continue
+                value = self._measured(point, MeasureOptions(device, settings))
+                values[point] = value
+                if path:
+                    head = {"packviz": self.name, "version": self.version, "provenance": place}
+                    row = {**dataclasses.asdict(point), **self.write(value)}  # type: ignore[call-overload]
+                    rows.append(path, head, row)
+        return self.load(path) if path else self.results(place, values)
 
-                def report(done: int, rounds: int, i: int = i, point: P = point) -> None:
-                    words = f"point {i + 1} of {len(plan)} ({point})"
-                    progress((i + done / rounds) / len(plan), words)
+    def _settings(self, changed: Mapping[str, Any]) -> dict[str, Any]:
+        settings = {**self.parameters, **changed}
+        for name, other in (("rounds", "budget"), ("budget", "rounds")):
+            if name in changed and not self.parameters:
+                raise ValueError(f"the study {self.name} does no timing, so --{name} does not apply")
+            if name in changed and other not in changed:
+                settings.pop(other, None)
+        return settings
 
-                report(0, 1)
-                try:
-                    with torch.random.fork_rng():  # restores the caller's random state
-                        torch.manual_seed(0)
-                        value = self.measure(
-                            point, MeasureOptions(device, parameters, report, stop)
-                        )
-                except StoppedError:
-                    return
-                result = self.results(result.provenance, {**result.values, point: value})
-                yield result
-        finally:
-            torch.set_num_threads(threads_before)
+    def _measured(self, point: P, options: MeasureOptions) -> V:
+        import torch
 
-    def save(self, path: str | os.PathLike[str], found: R) -> None:
-        """Writes a result file, completely or not at all.
-
-        Raises:
-            ValueError: the path does not end in `.json`.
-            OSError: the folder does not exist or is not writable.
-        """
-        points = [
-            dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()
-        ]
-        results.save(
-            path, self.name, self.version, {"provenance": dict(found.provenance), "points": points}
-        )
+        with torch.random.fork_rng():  # restores the caller's random state
+            torch.manual_seed(0)
+            return self.measure(point, options)
 
     def load(self, name: str | os.PathLike[str] = "") -> R:
         """Reads a result file.
@@ -471,29 +468,20 @@ class Study(Generic[P, V, R]):
         Raises:
             ValueError: the file does not exist, has a different kind or version, or is damaged.
         """
-        name = name or f"{self.name}_cpu.json"
-        data = results.load(name, self.name, self.version)
+        path = rows.find(name or f"{self.name}_cpu.json")
+        place, entries = rows.read(path, self.name, self.version)
+        fields = [each.name for each in dataclasses.fields(self.point)]  # type: ignore[arg-type]
+        values: dict[P, V] = {}
         try:
-            values: dict[P, V] = {}
-            for entry in data["points"]:
-                fixed = {
-                    name: tuple(field) if isinstance(field, list) else field
-                    for name, field in entry.items()
-                }
-                point = self.point(
-                    **{one.name: fixed[one.name] for one in dataclasses.fields(self.point)}
-                )  # type: ignore[arg-type]
-                if point in values:
-                    raise ValueError("it contains the same point twice")
-                values[point] = self.read(point, entry)
-            return self.results(data["provenance"], values)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
-            raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
-
-    def available(self) -> list[str]:
-        """Returns the names of the recorded files, all of the form `NAME_….json`. `load` accepts them."""
-        return results.available(self.name)
+            for entry in entries:
+                point = self.point(**{name: entry[name] for name in fields})
+                # If two processes measured the same point, the first measurement counts.
+                values.setdefault(point, self.read(point, entry))
+        except KeyError as error:
+            raise ValueError(f"{path} is damaged: it has no {error}") from None
+        except TypeError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        return self.results(place, values)
 
     def recordings(self) -> dict[str, R]:
         """Returns all recorded results by machine name: CPUs first, by number of threads, and then
@@ -502,65 +490,81 @@ class Study(Generic[P, V, R]):
         Raises:
             ValueError: a file cannot be loaded (see `load`).
         """
-        found = [(file, self.load(file)) for file in self.available()]
-        found.sort(key=lambda pair: (_on_gpu(pair[1].provenance), _threads(pair[1].provenance)))
-        places = [result.provenance for _, result in found]
-        short, full = ([_machine(place, in_full) for place in places] for in_full in (False, True))
-        names = next(
-            (some for some in (short, full) if len({*some}) == len(some)),
-            [file for file, _ in found],
-        )
-        return dict(zip(names, (result for _, result in found), strict=True))
+        recorded = {path: self.load(path) for path in rows.available(self.name)}
+
+        def order(path: Path) -> tuple[bool, int]:
+            place = recorded[path].provenance
+            return _on_gpu(place), place.get("threads", 1)
+
+        paths = sorted(recorded, key=order)
+        names = [_machine(recorded[path].provenance) for path in paths]
+        if len({*names}) < len(names):
+            names = [path.name for path in paths]
+        return {name: recorded[path] for name, path in zip(names, paths, strict=True)}
 
     def without_gpu(self) -> str:
         """Returns a note for a page that shows only CPU times, or an empty string if a GPU was recorded."""
-        if any(_on_gpu(found.provenance) for found in self.recordings().values()):
+        if any(_on_gpu(results.provenance) for results in self.recordings().values()):
             return ""
         return "All times on this page were measured on a CPU, because no GPU results have been recorded yet."
 
 
-def _on_gpu(provenance: Mapping[str, Any]) -> bool:
-    return str(provenance.get("device")).startswith("cuda")
+@contextmanager
+def _torch_threads(threads: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-def _threads(provenance: Mapping[str, Any]) -> int:
-    return int(provenance.get("threads") or 1)
+def _with_progress(points: Iterable[P]) -> Iterator[P]:
+    """Yields the points, and shows the progress."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        for point in points:
+            yield point
+            print(f"{point}: done", file=sys.stderr, flush=True)
+        return
+    with tqdm(points, leave=False) as bar:
+        for point in bar:
+            bar.set_description(str(point))
+            yield point
 
 
-def _machine(provenance: Mapping[str, Any], in_full: bool) -> str:
-    """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`. With `in_full`, it names the device itself."""
-    on_gpu, threads = _on_gpu(provenance), _threads(provenance)
-    name = str(provenance.get("device_name")) if in_full else "GPU" if on_gpu else "CPU"
-    return name if on_gpu or threads == 1 else f"{name}, {threads} threads"
+def _on_gpu(place: Mapping[str, Any]) -> bool:
+    return str(place.get("device")).startswith("cuda")
 
 
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Returns a line for each difference in provenance that keeps results from sharing a file, parameters first."""
-    one, other = dict(_flat(ours)), dict(_flat(theirs))
-    names = sorted(
-        dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters ")
-    )
-    if _on_gpu(ours) and _on_gpu(theirs):
-        own = "parameters ", "allocator environment PYTORCH_"
-        names = [name for name in names if name in _OF_A_GPU or name.startswith(own)]
-    found = [
-        f"{_LABELS.get(name, name.removeprefix('parameters '))} {_shown(one.get(name))}, not {_shown(other.get(name))}"
-        for name in names
-        if name not in _NOT_COMPARED and one.get(name) != other.get(name)
+def _machine(place: Mapping[str, Any]) -> str:
+    """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`."""
+    if _on_gpu(place):
+        return "GPU"
+    threads = place.get("threads", 1)
+    return "CPU" if threads == 1 else f"CPU, {threads} threads"
+
+
+def _require_same(
+    earlier: Mapping[str, Any], now: Mapping[str, Any], path: str | os.PathLike[str]
+) -> None:
+    """Checks that a file was measured under the present conditions.
+
+    Raises:
+        ValueError: it was not. The message lists the differences.
+    """
+    before = {**earlier["parameters"], **earlier}
+    after = {**now["parameters"], **now}
+    differences = [
+        f"{name} {before.get(name)}, not {after.get(name)}"
+        for name in {**before, **after}
+        if name not in _NOT_COMPARED and before.get(name) != after.get(name)
     ]
-    return list(
-        dict.fromkeys(found)
-    )  # removes repeats, because the threads may also be a parameter
-
-
-def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields every value in nested data as a pair with its full name, such as `allocator library`."""
-    for name, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", value
-
-
-def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+    if differences:
+        raise ValueError(
+            f"cannot resume {os.fspath(path)}, which was measured under different conditions"
+            f" ({'; '.join(differences)}). Use the same options on the same machine, or another file"
+        )

@@ -26,14 +26,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from packviz.core.has_text import HasText
 from packviz.draw import quantities, text
 from packviz.measure.machine import (
-    calm_allocator,
     caption,
     load_average,
     overload,
@@ -54,11 +54,22 @@ the median with probability 2 / 2ⁿ, which is at most 1 − `CONFIDENCE` if n i
 NARROW = 1.1
 """An interval is narrow if its ends differ by at most this factor. The value is then known to about 5 %."""
 
-_UNSTEADY = 1.5  # the third quartile of a call's times, divided by the first; on an idle machine, 1.02 to 1.2
-
-_FORMED = "the median of the rounds' ratios, not the ratio of two medians"
-RATIOS = f"A ratio is {_FORMED}."
+RATIOS = "A ratio is the median of the rounds' ratios, not the ratio of two medians."
 """The note below a table of ratios and medians, which explains why they may not match."""
+
+_UNSTEADY = 1.5  # the third quartile of a call's times, divided by the first; on an idle machine, 1.02 to 1.2
+_AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in which it stays awake
+_TICK = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
+
+
+class Clock(Protocol):
+    """A clock that measures one call at a time."""
+
+    def start(self) -> None:
+        """Records the start time."""
+
+    def stop(self) -> float:
+        """Returns the seconds since `start`."""
 
 
 class _CpuClock:
@@ -76,9 +87,8 @@ class _CpuClock:
 class _CudaClock:
     """A clock that uses CUDA events. The GPU records their times, so time spent in Python afterwards does not count."""
 
-    stopped: ClassVar[
-        dict[str, float]
-    ] = {}  # the time at which a clock was last stopped, by device
+    stopped: ClassVar[dict[str, float]] = {}
+    """The time at which a clock was last stopped, by device."""
 
     def __init__(self, device: Any) -> None:
         """Makes a clock and wakes the GPU, which after a pause needs up to a second to reach its usual frequency."""
@@ -88,7 +98,8 @@ class _CudaClock:
         if time.monotonic() - self.stopped.get(str(device), -math.inf) > _AWAKE:
             _keep_busy(device, _AWAKE)
         with torch.cuda.device(device):
-            self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            self._began = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            self._ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
         """Waits for the GPU and records the first event."""
@@ -103,18 +114,16 @@ class _CudaClock:
         return float(self._began.elapsed_time(self._ended)) / 1e3
 
 
-_AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in which it stays awake
-
-
 def _keep_busy(device: Any, seconds: float) -> None:
     import torch
 
-    x, until = torch.ones(1024, 1024, device=device), time.monotonic() + seconds
+    x = torch.ones(1024, 1024, device=device)
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         float((x @ x).sum())
 
 
-def clock_for(device: Any) -> _CpuClock | _CudaClock:
+def clock_for(device: Any) -> Clock:
     """Returns a clock for work on the CPU or on a GPU."""
     return _CudaClock(device) if str(device).startswith("cuda") else _CpuClock()
 
@@ -150,11 +159,6 @@ class Ratio(HasText):
         return not low <= 1 <= high
 
     @property
-    def is_narrow(self) -> bool:
-        """True if the interval is narrow enough to stop measuring (see `NARROW`), whether or not it contains 1."""
-        return _is_narrow(self.interval)
-
-    @property
     def number(self) -> str:
         """The value as text, with as many digits as are known."""
         return quantities.known(self.value, self.interval)
@@ -165,12 +169,13 @@ class Ratio(HasText):
         return quantities.between(self.interval)
 
     def to_text(self) -> str:
-        """Returns a sentence that gives the ratio, or that says that the rounds cannot tell the two calls apart."""
+        """Returns a sentence that gives the ratio, or that says that there is no clear difference."""
         if self.rounds < FEWEST_ROUNDS:
-            return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
+            rounds = text.count(self.rounds, "round")
+            return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
             return f"{self.name} takes {self.number} times as long as {self.to} (95 % interval {self.between})"
-        return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
+        return f"no clear difference between {self.name} and {self.to}: {self.name} takes {self.between} times as long"
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,23 +186,23 @@ class Timing(HasText):
         seconds: the times of each call in every complete round, by name. Times at the same index
             are from the same round.
         warmup: number of rounds that were run first and not counted.
-        stopped: True if measuring was stopped before the last round.
         provenance: the machine and the parameters, as plain data (see `machine.provenance`).
         memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was
             measured.
+        faults: the median number of page faults in a call, by name.
         missing: the reasons why calls were not timed, by name.
     """
 
     seconds: Mapping[str, Sequence[float]]
     warmup: int = 0
-    stopped: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
+    faults: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
-        """The number of complete rounds."""
+        """The number of rounds."""
         return min(map(len, self.seconds.values()), default=0)
 
     @property
@@ -209,36 +214,23 @@ class Timing(HasText):
         """Returns the median time in seconds.
 
         Raises:
-            ValueError: there is no call of this name, or no round was completed.
+            ValueError: there is no call of this name, or it was left out.
         """
-        return statistics.median(self._of(name))
+        return self.spread(name)[1]
 
     def spread(self, name: str) -> tuple[float, float, float]:
         """Returns the three quartiles in seconds; the second is the median.
 
         Raises the same errors as `median`.
         """
-        low, high = _quartiles(self._of(name))
-        return low, self.median(name), high
-
-    def interval(self, name: str) -> tuple[float, float]:
-        """Returns the confidence interval of the median in seconds. Raises the same errors as `median`."""
-        return median_interval(self._of(name))
+        return _quartiles(self._times(name))
 
     def ratio(self, name: str, to: str) -> Ratio:
         """Returns the time of `name` as a multiple of the time of `to`. Raises the same errors as `median`."""
-        # A coarse clock may measure 0.
-        ratios = [
-            max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)
-        ]
-        return Ratio(
-            name,
-            to,
-            statistics.median(ratios),
-            *_quartiles(ratios),
-            len(ratios),
-            median_interval(ratios),
-        )
+        pairs = zip(self._times(name), self._times(to), strict=True)
+        ratios = [max(dividend, _TICK) / max(divisor, _TICK) for dividend, divisor in pairs]
+        low, middle, high = _quartiles(ratios)
+        return Ratio(name, to, middle, low, high, len(ratios), median_interval(ratios))
 
     def is_narrow(self, to: str | None = None) -> bool:
         """Returns whether the ratios of all calls to `to`, by default the first call, are known to
@@ -247,8 +239,9 @@ class Timing(HasText):
         If there is only one call, the result says whether its time is known to about 5 %.
         """
         first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
-        intervals = [self.ratio(name, first).interval for name in others] or [self.interval(first)]
-        return all(map(_is_narrow, intervals))
+        intervals = [self.ratio(name, first).interval for name in others]
+        intervals = intervals or [median_interval(self._times(first))]
+        return all(low >= 0 and high <= NARROW * low for low, high in intervals)
 
     @property
     def busy(self) -> str:
@@ -257,9 +250,8 @@ class Timing(HasText):
             return load
         if self.rounds < FEWEST_ROUNDS:
             return ""
-        usual = statistics.median(
-            high / max(low, 1e-12) for low, _, high in map(self.spread, self.seconds)
-        )
+        quartiles = [self.spread(name) for name in self.seconds]
+        usual = statistics.median(high / max(low, _TICK) for low, _, high in quartiles)
         if usual <= _UNSTEADY:
             return ""
         return f"even in the middle half of the rounds, times of the same call differ by a factor of {usual:.2g}"
@@ -267,59 +259,49 @@ class Timing(HasText):
     @property
     def notes(self) -> list[str]:
         """The lines below a picture or table: the machine, and a warning if it was busy."""
-        warning = (
-            [f"The machine is busy: {self.busy}. Times and ratios may be wrong."]
-            if self.busy
-            else []
-        )
-        return [f"Measured on {self.caption}.", *warning]
+        lines = [f"Measured on {self.caption}."]
+        if self.busy:
+            lines.append(f"The machine is busy: {self.busy}. Times and ratios may be wrong.")
+        return lines
 
     def against(self, to: str) -> list[list[str]]:
         """Returns a table row for each call: its name, its median in ms, and its ratio to `to`, with quartiles."""
         rows = []
         for name in self.seconds:
             ratio = self.ratio(name, to)
-            doubt = "" if ratio.is_clear or name == to else ", not told apart"
+            doubt = "" if ratio.is_clear or name == to else ", no clear difference"
             multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
             rows.append([name, quantities.milliseconds(self.median(name)), multiple])
         return rows
 
     def to_text(self) -> str:
         """Returns the median and the quartiles of each call, and its ratio to the first call."""
-        names = list(self.seconds)
         if not self.rounds:
-            return f"stopped before the first round was complete, so there are no times for {', '.join(names)}"
+            return "no call was timed"
+        first, *others = self.seconds
         rows = []
-        for name in names:
+        for name in self.seconds:
             low, middle, high = map(quantities.milliseconds, self.spread(name))
-            most = f", peak memory {self.memory[name] / 1e6:.3g} MB" if name in self.memory else ""
-            rows.append([name, f"{middle} ms", f"(quartiles {low} to {high}){most}"])
+            remark = f"(quartiles {low} to {high})"
+            if name in self.memory:
+                remark += f", peak memory {self.memory[name] / 1e6:.3g} MB"
+            rows.append([name, f"{middle} ms", remark])
         lines = text.table(rows, "<  .12  <")
-        lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
+        lines += [self.ratio(name, first).to_text() for name in others]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
-        lines += filter(None, [self.provenance.get("results")])
-        stopped = ", then stopped" if self.stopped else ""
-        rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
-        how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
-        lines.append(f"{rounds} after {self.warmup} to warm up{stopped}{how}.")
-        return "\n".join([*lines, *(self.notes if self.provenance else [])])
+        lines.append(f"{text.count(self.rounds, 'round')} after {self.warmup} to warm up.")
+        if others:
+            lines.append(RATIOS)
+        if self.provenance:
+            lines += self.notes
+        return "\n".join(lines)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Timing:
-        """Makes a timing from the plain data that `dataclasses.asdict` returns."""
-        return cls(
-            **{**data, "seconds": {name: tuple(values) for name, values in data["seconds"].items()}}
-        )
-
-    def _of(self, name: str) -> Sequence[float]:
+    def _times(self, name: str) -> Sequence[float]:
         if name in self.missing:
             raise ValueError(f"{name} was left out: {self.missing[name]}")
         if name not in self.seconds:
-            raise ValueError(
-                f"there is no timing of {name!r}; choose one of {', '.join(map(repr, self.seconds))}"
-            )
-        if not self.rounds:
-            raise ValueError(f"no round was completed, so there is no time of {name!r}")
+            names = ", ".join(map(repr, self.seconds))
+            raise ValueError(f"there is no timing of {name!r}; choose one of {names}")
         return self.seconds[name]
 
 
@@ -329,35 +311,28 @@ def measure(
     rounds: int = 20,
     warmup: int = 3,
     device: Any = "cpu",
-    before: Mapping[str, Call] | None = None,
-    progress: Callable[[int, int], object] = lambda done, all: None,
-    stop: Callable[[], bool] = lambda: False,
-    clock: Any = None,
+    before: Call | None = None,
+    clock: Clock | None = None,
     parameters: Mapping[str, Any] | None = None,
     memory: bool = False,
     until_narrow: bool = False,
     to: str | None = None,
     budget: float = math.inf,
+    fewest: int = FEWEST_ROUNDS,
 ) -> Timing:
     """Times several functions against each other.
 
-    On the CPU, `measure` first calls `calm_allocator()`, whose effect lasts for the rest of the
-    process. Each sample is a single call. This is precise enough if a call takes far longer than
-    the resolution of the clock, which is tens of nanoseconds on a CPU and half a microsecond on a
-    GPU.
+    Each sample is a single call. This is precise enough if a call takes far longer than the
+    resolution of the clock, which is tens of nanoseconds on a CPU and half a microsecond on a GPU.
 
     Args:
         calls: the functions to time, by name.
         rounds: the largest number of rounds.
         warmup: number of rounds to run first, which are not counted.
         device: the device that does the work. The clock waits until the device has finished.
-        before: functions to run before the calls, outside the measured time, for example to clear
-            gradients. Each function is given under the name of its call.
-        progress: a function to call after every round, including the warm-up. Its arguments are the
-            number of rounds done and the total number of rounds.
-        stop: a function to call before every measured call. If it returns True, measuring stops,
-            and an incomplete round is dropped.
-        clock: a clock with `start()` and `stop()` to use in place of the device's own.
+        before: a function to run before each call, outside the measured time, for example to clear
+            gradients.
+        clock: a clock to use in place of the device's own.
         parameters: plain data to keep in the provenance.
         memory: whether to measure peak memory as well, in one more call of each function after the
             warm-up. That call is not timed.
@@ -367,82 +342,60 @@ def measure(
             intervals, because stopping as soon as two calls can be told apart would find
             differences that don't exist.
         to: the call with which `until_narrow` compares the others. Defaults to the first call.
-        budget: seconds after which no new round begins, once `FEWEST_ROUNDS` rounds are complete.
-
-    Returns:
-        A `Timing`. Its provenance also contains the page faults per round, which show whether the
-        allocator kept its pages.
+        budget: seconds after which no new round begins, once `fewest` rounds are complete.
+        fewest: number of rounds that are completed even if the budget is spent.
 
     Raises:
-        ValueError: `calls` is empty, `rounds` is below 1, `warmup` is below 0, or `before` has a
-            name that `calls` lacks.
+        ValueError: `calls` is empty, `rounds` is below 1, or `warmup` is below 0.
     """
-    before = before or {}
     if not calls:
         raise ValueError("calls is empty; give at least one function to time, by name")
     if rounds < 1 or warmup < 0:
         raise ValueError(
             f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 or more to warm up"
         )
-    if unknown := [name for name in before if name not in calls]:
-        raise ValueError(
-            f"before has {unknown[0]!r}, which is not among calls; choose from {', '.join(calls)}"
-        )
-    if clock is None:
-        if str(device).startswith("cpu"):
-            calm_allocator()
-        clock = clock_for(device)
+    clock = clock or clock_for(device)
     place = provenance(device, parameters)  # first, so that no times are lost if this fails
-    order, shuffle, end = list(calls), random.Random(0).shuffle, time.monotonic() + budget
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    found = Timing(seconds, warmup, provenance=place, memory={})
-    faults, look = None, FEWEST_ROUNDS
-    prepared = partial(_prepared, calls, before, stop)
-    try:
-        with _no_garbage_collection():
-            for done in range(warmup + rounds):
-                if found.rounds >= FEWEST_ROUNDS and time.monotonic() >= end:
+    names = list(calls)
+    shuffle = random.Random(0).shuffle
+    end = time.monotonic() + budget
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    faults: dict[str, list[int]] = {name: [] for name in names}
+    peaks: dict[str, int] = {}
+    look = FEWEST_ROUNDS
+
+    def prepare() -> None:
+        if before is not None:
+            before()
+
+    with _no_garbage_collection():
+        for done in range(warmup + rounds):
+            if done >= warmup + fewest and time.monotonic() >= end:
+                break
+            if done == warmup:
+                for name in names if memory else ():
+                    prepare()
+                    size = peak(calls[name], device)
+                    if size is not None:
+                        peaks[name] = size
+            shuffle(names)
+            for name in names:
+                prepare()
+                faults_before = page_faults()
+                clock.start()
+                calls[name]()
+                took = clock.stop()
+                if done >= warmup:
+                    seconds[name].append(took)
+                    faults[name].append(page_faults() - faults_before)
+            if until_narrow and done + 1 - warmup >= look:
+                if Timing(seconds).is_narrow(to):
                     break
-                if done == warmup:
-                    most = {name: peak(prepared(name), device) for name in order if memory}
-                    found = replace(
-                        found,
-                        memory={name: size for name, size in most.items() if size is not None},
-                    )
-                    faults = page_faults()
-                shuffle(order)
-                for name, took in {name: _seconds(prepared(name), clock) for name in order}.items():
-                    seconds[name] += [took] * (done >= warmup)
-                progress(done + 1, warmup + rounds)
-                if until_narrow and found.rounds >= look:
-                    if found.is_narrow(to):
-                        break
-                    look = found.rounds + max(1, found.rounds // 4)
-    except StoppedError:
-        found = replace(found, stopped=True)
+                look += max(1, look // 4)
     place["load_average"] = load_average()
-    if faults is not None and found.rounds:
-        place["page_faults_per_round"] = (page_faults() - faults) // found.rounds
-    return replace(found, seconds={name: tuple(times) for name, times in seconds.items()})
-
-
-class StoppedError(Exception):
-    """Raised if a measurement is stopped before it is complete."""
-
-
-def _prepared(
-    calls: Mapping[str, Call], before: Mapping[str, Call], stop: Callable[[], bool], name: str
-) -> Call:
-    if stop():
-        raise StoppedError
-    before.get(name, lambda: None)()
-    return calls[name]
-
-
-def _seconds(call: Call, clock: Any) -> float:
-    clock.start()
-    call()
-    return float(clock.stop())
+    typical_faults = {name: statistics.median_low(faults[name]) for name in calls}
+    times = {name: tuple(seconds[name]) for name in calls}
+    return Timing(times, warmup, place, peaks, typical_faults)
 
 
 @contextmanager
@@ -464,12 +417,10 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the first and the third quartile, by linear interpolation between the values."""
-    if len(values) == 1:
-        return values[0], values[0]
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, high
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the three quartiles, by linear interpolation between the values."""
+    low, middle, high = np.percentile(values, [25, 50, 75]).tolist()
+    return low, middle, high
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -480,15 +431,11 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
     """
     n = len(values)
-    outside, k = 2 / 2**n, 0
+    outside = 2 / 2**n
     if outside > 1 - CONFIDENCE:
         return -math.inf, math.inf
+    k = 0
     while (outside := outside + 2 * math.comb(n, k + 1) / 2**n) <= 1 - CONFIDENCE:
         k += 1
     ordered = sorted(values)
     return ordered[k], ordered[n - 1 - k]
-
-
-def _is_narrow(interval: tuple[float, float]) -> bool:
-    low, high = interval
-    return low >= 0 and high <= NARROW * low

@@ -16,7 +16,6 @@ if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) i
 
 from packviz.panels.align import AlignPanel as AlignPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
-from packviz.panels.benchmark import BenchmarkPanel as BenchmarkPanel
 from packviz.panels.cost import CostPanel as CostPanel
 from packviz.panels.graph import GraphPanel as GraphPanel
 from packviz.panels.museum import MuseumPanel as MuseumPanel

@@ -1,66 +1,149 @@
-"""Defines the command `packviz bench`. The command needs torch and NumPy, and plotly to write HTML."""
+"""Defines the commands `packviz bench` and `packviz study`, which need torch and NumPy."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from packviz.core.files import require_suffix
-from packviz.measure.command import add_study_options, run_study
-from packviz.measure.terminal import writing
-from packviz.studies import benchmark
-from packviz.studies.benchmark import METHODS, SETUPS
+from packviz.core.validation import one_of
+from packviz.draw.text import table
+from packviz.measure.study import Study
+
+STUDIES = {
+    "savings": "time that packing saves at equal FLOPs, with few and many distinct lengths",
+    "compiled": "compiling and packing, together and separately",
+    "methods": "torch padded, packed, and every method of pv.run (also --points untuned)",
+    "parts": "parts of a packed training step, replaced one after another",
+    "heuristics": "rules for packing, compared with a grid of measured batches",
+    "benchmark": "the model from a forum question, padded and packed, for growing lengths",
+    "compilers": "results of tracing, export, compile and ONNX on models that pack",
+}
+"""The studies that `packviz study` offers, with their descriptions."""
+
+_MODULES = {"heuristics": "rules", "benchmark": "forum"}  # where the name is another one
+
+AnyStudy = Study[Any, Any, Any]
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of `packviz bench`, and the command `packviz bench plot`."""
-    parser.set_defaults(run=_measure)
-    add_study_options(parser)
+def study_of(name: str) -> AnyStudy:
+    """Returns a study by its name in `STUDIES`."""
+    module = importlib.import_module(f"packviz.studies.{_MODULES.get(name, name)}")
+    study: AnyStudy = module.STUDY
+    return study
+
+
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """Adds a command for each study to the parser of `packviz study`."""
+    parser.set_defaults(run=lambda options: print(*table([*STUDIES.items()], "<  <"), sep="\n"))
+    named = parser.add_subparsers(title="studies", metavar="NAME")
+    for name, question in STUDIES.items():
+        own = named.add_parser(name, help=question, description=question)
+        _add_options(own, required=True)
+        own.add_argument("--points", metavar="SET", help="measure another set of points")
+        own.set_defaults(run=partial(_study, name))
+
+
+def add_bench(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `packviz bench`."""
+    _add_options(parser, required=False)
     add = parser.add_argument
-    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or more of A (no padding), B (triangle)"
-        " and evenly (evenly spread); default: A B")  # fmt: skip
-    add("--methods", default="padded,packed", help=f"comma-separated methods, the first being the reference;"
-        f" choose from {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
-    commands = parser.add_subparsers(title="commands", metavar="[plot …]")
-    plot = commands.add_parser(
-        "plot", help="draw result files side by side", description="Draw files side by side."
-    )
-    plot.add_argument(
-        "files", nargs="+", metavar="FILE", help="result files of `packviz bench --out FILE`"
-    )
-    plot.add_argument(
-        "--out",
-        required=True,
-        metavar="PICTURE",
-        help="a file name that ends in .svg, .html or .png",
-    )
-    plot.set_defaults(run=_plot)
+    setups = "A (no padding), B (triangle), evenly (evenly spread); default: A B"
+    add("--setup", nargs="+", choices=["A", "B", "evenly"], default=["A", "B"], help=setups)
+    methods = "comma-separated, from padded, packed, drop-in, run; default: padded,packed"
+    add("--methods", default="padded,packed", help=methods)
+    add("--plot", metavar="PICTURE", help="draw the ratios to a .svg or .png file")
+    parser.set_defaults(run=_bench)
 
 
-def _measure(options: argparse.Namespace) -> int:
-    size = benchmark.QUICK if options.quick else benchmark.FULL
+def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
+    add = parser.add_argument
+    out = "the file to write; if it exists, measure only what it lacks"
+    add("--out", required=required, metavar="FILE", help=out)
+    add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+    count = _positive(int)
+    add("--threads", type=count, default=1, metavar="N", help="torch's CPU threads (default: 1)")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--rounds", type=count, metavar="N", help="timed rounds for each point")
+    budget = "approximate time for each point"
+    effort.add_argument("--budget", type=_positive(float), metavar="SECONDS", help=budget)
+    add("--quick", action="store_true", help="measure a few small points")
+    add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
+
+
+def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Returns an argparse type that converts text with `kind`, and accepts only finite numbers above 0."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise ValueError
+        return value
+
+    number.__name__ = "positive number"  # argparse shows this name in its errors
+    return number
+
+
+def _study(name: str, options: argparse.Namespace) -> None:
+    study = study_of(name)
+    points = study.quick if options.quick else study.full
+    if options.points:
+        points = study.others[one_of("--points", options.points, study.others)]
+    print(_record(study, points, options))
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from packviz.studies import forum, network
+
     methods = [method.strip() for method in options.methods.split(",")]
-    parameters = {"methods": methods, "batch_size": size["batch_size"], "rounds": size["rounds"]}
-    study = replace(benchmark.STUDY, parameters=parameters)
-    steps = benchmark.sizes(size["shortest"], size["longest"], size["step"])
-    return run_study(study, benchmark.grid(options.setup or ["A", "B"], steps), options)
+    for method in methods:
+        one_of("--methods", method, network.METHODS)
+    if options.plot:
+        require_suffix("--plot", options.plot, (".svg", ".png"))
+    steps, batch_size = forum.FULL_STEPS, forum.FULL_BATCH
+    if options.quick:
+        steps, batch_size = forum.QUICK_STEPS, forum.QUICK_BATCH
+    points = forum.grid(options.setup, steps, batch_size)
+    results = _record(forum.STUDY, points, options, methods=methods)
+    print(results)
+    if options.plot:
+        forum.chart({"": results}, "ratio", options.setup, methods).save(options.plot)
 
 
-def _plot(options: argparse.Namespace) -> int:
-    suffix = require_suffix("--out", options.out, (".svg", ".html", ".png"))
-    found = {name: benchmark.recorded(name) for name in dict.fromkeys(options.files)}
-    if not any(result.points for result in found.values()):
-        raise ValueError("these files contain no points to plot")
-    names = {name: "" if len(found) == 1 else Path(name).stem for name in found}
-    if len(set(names.values())) < len(names):  # files in different folders may share a name
-        names = {name: name for name in found}
-    picture = benchmark.beside({names[name]: result for name, result in found.items()})
-    with writing(options.out):
-        if suffix == ".html":
-            from packviz.draw import figures
+def _record(
+    study: AnyStudy, every: Sequence[Any], options: argparse.Namespace, **parameters: Any
+) -> Any:
+    """Measures the points that the options select, and returns the results.
 
-            figures.times_by_size(picture).figure.write_html(options.out, config=figures.CONFIG)
-        else:
-            picture.save(options.out)
-    return 0
+    Raises:
+        ValueError: the options do not fit the study, no point matches them, or the file cannot be
+            written.
+    """
+    points = [point for point in every if options.only in str(point)]
+    if not points:
+        example = str(every[-1])
+        raise ValueError(
+            f"no point matches --only {options.only!r}; a point's name looks like {example!r}"
+        )
+    for name in ("rounds", "budget"):
+        if getattr(options, name) is not None:
+            parameters[name] = getattr(options, name)
+    if options.out:
+        require_suffix("--out", options.out, [".json"])
+        folder = Path(options.out).parent
+        if not folder.is_dir():
+            raise ValueError(f"cannot write {options.out}: there is no folder {folder}")
+    try:
+        where = {"device": options.device, "threads": options.threads}
+        return study.record(options.out, points, **where, **parameters)
+    except OSError as error:
+        raise ValueError(f"cannot write {options.out}: {error.strerror}") from None
+    except KeyboardInterrupt:
+        if options.out:
+            print("\nRun the same command again to resume.", file=sys.stderr)
+        raise

@@ -29,8 +29,8 @@ from packviz.draw.text import table
 from packviz.measure.study import Comparison, Results, Study, by_comparison
 from packviz.measure.timing import RATIOS, Timing
 from packviz.ops.masks import real_mask
-from packviz.ops.rnn import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.rnn import Ragged
 
 REFERENCE = "compiled, padded"
 """The method that the others are compared with."""
@@ -156,7 +156,7 @@ class CompiledPoint:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Drawing, Results[CompiledPoint, Timing]):
+class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
     """The times of one training step (forward and backward) with each of the `models`, by name."""
 
     def to_text(self) -> str:
@@ -164,14 +164,14 @@ class Compiled(Drawing, Results[CompiledPoint, Timing]):
         return "\n\n".join(map(self._table, self.values))
 
     def _table(self, point: CompiledPoint) -> str:
-        timing = self.values[point]
+        timing = self.timing(point)
         rows = [["", "ms", f"times {REFERENCE} (quartiles)"], *timing.against(REFERENCE)]
         title = f"One training step of an encoder–decoder LSTM: {point}."
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
-        return stack("", [self._bars(timing, theme) for timing in self.values.values()], theme)
+        return stack("", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme)
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]

@@ -1,7 +1,7 @@
 """Measures the time of each part of a packed training step, by replacing one after another with
 parts that don't copy.
 
-The step trains the network from the forum question (see `packviz.studies.network`) on a batch of
+The step trains the model from the forum question (see `packviz.studies.network`) on a batch of
 setup B. First torch's pad is replaced, then torch's pack, and then torch's packed LSTM. The results
 stay the same. The share of a part is the time that its replacement saves, divided by the time of
 the whole step.
@@ -13,25 +13,29 @@ minutes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
 import torch
 
-from packviz.draw.bars import Bar, rows
-from packviz.draw.drawing import Drawing
+from packviz.draw import bars
 from packviz.draw.palette import METHODS
 from packviz.draw.quantities import milliseconds, whole_percent
-from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import table
+from packviz.draw.sheet import HATCHED
 from packviz.measure import rnn_calls
-from packviz.measure.study import Comparison, Results, Study, by_comparison, captions
-from packviz.measure.timing import RATIOS, Timing
+from packviz.measure.study import (
+    Comparison,
+    Point,
+    Results,
+    Study,
+    TimedPoints,
+    by_comparison,
+    captions,
+)
 from packviz.ops.running import forget
-from packviz.studies import network as forum
-from packviz.studies.benchmark import setup_lengths
+from packviz.studies import forum, network
 
 TORCH = "all of torch's"
 REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
@@ -40,118 +44,87 @@ REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the L
 REST = "the rest"
 
 
-@dataclass(frozen=True)
-class PartsPoint:
-    """A batch whose lengths repeatedly count down from `steps` to 1."""
-
-    steps: int
-    batch_size: int = 512
-
-    def __str__(self) -> str:
-        return f"{self.batch_size} sequences of up to {self.steps} time steps"
-
-
-class Parts(Results[PartsPoint, Timing]):
-    """The times of a training step of the network from the forum question, with more and more parts replaced."""
-
-    def shares(self, point: PartsPoint) -> dict[str, float]:
-        """Returns the shares of the step's time that each part and the rest take. The shares add up to 1."""
-        left = [1.0, *(self.ratio(point, name, TORCH).value for name in REPLACED.values())]
-        falling = [*accumulate(left, min)]  # because of noise, a replacement may seem to cost time
-        return dict(zip(REPLACED, (a - b for a, b in pairwise(falling)), strict=True)) | {
-            REST: falling[-1]
-        }
-
-    def finding(self) -> str:
-        """Returns a line about the shares of the parts for the largest batch."""
-        point = self.points[-1]
-        return f"At {point.steps} steps, a packed step consists of {self._listed(point)}"
-
-    def _listed(self, point: PartsPoint) -> str:
-        return ", ".join(
-            f"{part} {whole_percent(share)}" for part, share in self.shares(point).items()
-        )
-
-    def to_text(self) -> str:
-        """Returns, for each batch, a table of the times in milliseconds and a line with the shares."""
-        lines = [f"{self.finding()}."]
-        for point, timing in self.values.items():
-            rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"], *timing.against(TORCH)]
-            lines += ["", *table(rows, "<8   <"), f"Shares: {self._listed(point)}."]
-        return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
-
-    def bars(self, point: PartsPoint) -> dict[str, Bar]:
-        """Returns a bar for each part of a step. Each bar begins where the previous one ends."""
-        made, start = {}, 0.0
-        for part, share in self.shares(point).items():
-            fill, ends = METHODS["run"], None
-            if part in REPLACED:
-                ratio = self.ratio(point, REPLACED[part], TORCH)
-                fill, ends = (
-                    HATCHED,
-                    (min(max(1 - ratio.high, 0.0), 1.0), min(max(1 - ratio.low, 0.0), 1.0)),
-                )
-            made[part] = Bar([(start, ""), (share, fill)], whole_percent(share), ends)
-            start += share
-        return made
+def shares(results: TimedPoints, point: Point) -> dict[str, float]:
+    """Returns the shares of the step's time that each part and the rest take. The shares add up to 1."""
+    left = [1.0]
+    for step in REPLACED.values():
+        left.append(results.ratio(point, step, TORCH).value)
+    falling = [*accumulate(left, min)]  # because of noise, a replacement may seem to cost time
+    saved = [before - after for before, after in pairwise(falling)]
+    return dict(zip([*REPLACED, REST], [*saved, falling[-1]], strict=True))
 
 
-@dataclass(frozen=True, repr=False)
-class ByMachine(Drawing):
-    """A picture of the results from several machines.
-
-    Attributes:
-        found: the results by machine name.
-    """
-
-    found: Mapping[str, Parts]
-
-    def to_text(self) -> str:
-        """Returns the texts of all results."""
-        return "\n\n".join(found.to_text() for found in self.found.values())
-
-    def sheet(self, theme: str) -> Sheet:
-        """Draws the parts of the step for each machine and batch."""
-        groups = {
-            f"{name}, " * (len(self.found) > 1)
-            + f"{point.steps} steps, {milliseconds(found.values[point].median(TORCH))} ms": found.bars(
-                point
+def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
+    """Draws the parts of the step for each machine and batch."""
+    groups = {}
+    lines = []
+    for machine, results in machines.items():
+        prefix = f"{machine}, " if len(machines) > 1 else ""
+        for point in results.points:
+            total = milliseconds(results.timing(point).median(TORCH))
+            groups[f"{prefix}{point.steps} steps, {total} ms"] = _bars(results, point)
+            lines.append(
+                f"At {point.steps} steps, a packed step consists of {_listed(results, point)}"
             )
-            for name, found in self.found.items()
-            for point in found.points
-        }
-        hatched = (
-            "Hatched: the time saved by replacing this part with one that gives the same results."
-        )
-        notes = [f"{hatched} Whiskers: quartiles of where the bar ends.", *captions(self.found)]
-        return rows(next(iter(self.found.values())).finding(), groups, theme, notes=notes)
+        lines += [f"{results}", ""]
+    notes = [
+        "Hatched: the time saved by replacing this part with one that gives the same results."
+        " Whiskers: quartiles of where the bar ends.",
+        *captions(machines),
+    ]
+    first = next(iter(machines.values()))
+    largest = first.points[-1]
+    title = f"At {largest.steps} steps, a packed step consists of {_listed(first, largest)}"
+    text = "\n".join([title, *lines])
+    return bars.BarChart(text, lambda theme: bars.rows(title, groups, theme, notes=notes))
 
 
-def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
+def _listed(results: TimedPoints, point: Point) -> str:
+    return ", ".join(
+        f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
+    )
+
+
+def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
+    """Returns a bar for each part of a step. Each bar begins where the previous one ends."""
+    drawn = {}
+    start = 0.0
+    for part, share in shares(results, point).items():
+        fill = METHODS["run"]
+        whisker = None
+        if part in REPLACED:
+            fill = HATCHED
+            ratio = results.ratio(point, REPLACED[part], TORCH)
+            low, high = np.clip([1 - ratio.high, 1 - ratio.low], 0, 1).tolist()
+            whisker = (low, high)
+        drawn[part] = bars.Bar([(start, ""), (share, fill)], whole_percent(share), whisker)
+        start += share
+    return drawn
+
+
+def replaced_steps(point: Point, device: Any) -> Comparison:
     """Returns steps with more and more parts replaced. A step returns the logits and the gradients of all weights."""
     torch.manual_seed(0)
-    network = forum.Network().to(device)
-    n = setup_lengths("B", point.batch_size, point.steps)
-    batch = forum.batch(n, point.steps, device)
-    own_pad = partial(rnn_calls.own_pad, in_order=True)
-    methods: list[forum.Method] = [
-        forum.packed,
-        own_pad,
-        forum.METHODS["drop-in"],
-        forum.METHODS["run"],
-    ]
-    steps = [forum.training_step(network, batch, method) for method in methods]
-    calls = dict(zip((TORCH, *REPLACED.values()), steps, strict=True))
+    model = network.Network().to(device)
+    n = forum.setup_lengths("B", point.batch_size, point.steps)
+    batch = network.batch(n, point.steps, device)
+    methods: dict[str, network.Method] = {
+        TORCH: network.METHODS["packed"],
+        REPLACED["pad"]: partial(rnn_calls.own_pad, in_order=True),
+        REPLACED["pack"]: network.METHODS["drop-in"],
+        REPLACED["packed LSTM"]: network.METHODS["run"],
+    }
+    calls = {name: network.training_step(model, batch, method) for name, method in methods.items()}
     return Comparison(calls, forget, alike=list(calls))
 
 
 STUDY = Study(
     "parts",
-    PartsPoint,
+    Point,
     by_comparison(replaced_steps, warmup=1),
-    Parts,
-    full=[PartsPoint(64), PartsPoint(128), PartsPoint(256)],
-    quick=[PartsPoint(32, 64), PartsPoint(64, 64)],
+    Results,
+    full=[forum.point("B", steps) for steps in (64, 128, 256)],
+    quick=[forum.point("B", 32, 64), forum.point("B", 64, 64)],
     parameters={"rounds": 15},
+    version=2,
 )
-run, recorded = STUDY.run, STUDY.load

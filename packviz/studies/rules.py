@@ -1,35 +1,135 @@
-"""Defines rules that decide whether to pack (a rule of thumb, thresholds, and a cost model), and
-evaluates them.
+"""Times padded and packed runs over a grid of batches, and tests rules that decide whether to pack.
 
-A rule uses only the lengths and the sizes, which are known before the run. The cases that
-`packviz.studies.heuristics` has measured show whether the rule is right.
+Each batch is run padded and packed (pack, RNN, pad), both in training and in the forward pass
+alone. (Padded results differ from packed ones, as notebook 03 shows, but only the time counts
+here.) A rule uses only the lengths and the sizes, which are known before the run. The measured
+cases show whether the rule is right.
+
+`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file in about four
+minutes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
 from packviz.draw import bars, quantities, text
 from packviz.draw.palette import LIGHT, METHODS, THEMES
 from packviz.draw.sheet import Sheet
-from packviz.measure.study import captions
-from packviz.ops.costs import amounts
-from packviz.studies.heuristics import PACKED, PADDED, Case, Measured
+from packviz.measure import rnn_calls
+from packviz.measure.study import (
+    PASSES,
+    Comparison,
+    MeasureOptions,
+    Point,
+    Results,
+    Study,
+    captions,
+    timed,
+)
+from packviz.studies.methods import calls_of
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
+
+PADDED, PACKED = "padded", "packed"
+_MARKS = {
+    PACKED: {"symbol": "circle", "color": METHODS["packed"]},
+    PADDED: {"symbol": "x", "color": METHODS["padded"]},
+    "": {"symbol": "diamond-open", "color": LIGHT.muted},
+}
+_WINNERS = {PACKED: "packed is faster", PADDED: "padded is faster", "": "no clear difference"}
+_PARTS = ("✓ right", "✗ wrong", "no clear difference")
+_KINDS = ("equal", "nearly equal", "uniform", "log-normal")
+
+
+def grid(
+    modes: Sequence[str], batch_sizes: Sequence[int], steps: Sequence[int], sizes: Sequence[int]
+) -> list[Point]:
+    """Returns the points for all combinations of these values. A size is both the input size and the hidden size."""
+    points = []
+    for mode, batch_size, longest, size in product(modes, batch_sizes, steps, sizes):
+        points += [Point(mode, kind, batch_size, longest, size, size) for kind in _KINDS]
+    return points
+
+
+LARGE = [
+    *grid(["LSTM"], [16, 64], [64], [256, 512, 1024]),
+    *grid(["GRU"], [16], [64], [256, 512, 1024]),
+]
+"""Points with large sizes, where matrix products take most of the time. There are few, because each takes seconds."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measured batch in one pass.
+
+    Attributes:
+        point: the RNN and the batch.
+        training: True for the forward and backward pass, False for the forward pass alone.
+        ratio: the packed time as a multiple of the padded time, as the median of the rounds.
+        low: the first quartile of the rounds.
+        high: the third quartile.
+    """
+
+    point: Point
+    training: bool
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def faster(self) -> str:
+        """The faster method, `"padded"` or `"packed"`, or an empty string if there is no clear difference.
+
+        The difference is clear if the factor between the two times is larger than the factor
+        between the ratio's quartiles.
+        """
+        if self.high / self.low >= max(self.ratio, 1 / self.ratio):
+            return ""
+        return PACKED if self.ratio < 1 else PADDED
+
+    def slowdown(self, packs: bool) -> float:
+        """Returns the time of a choice, packed or not, as a multiple of the time of the better choice."""
+        return max(self.ratio if packs else 1 / self.ratio, 1.0)
+
+    @property
+    def padding(self) -> float:
+        """The share of the padded batch's cells that are padding."""
+        return self.point.layout.n_padding / self.point.layout.n_cells
+
+    @property
+    def work(self) -> float:
+        """The average GEMM FLOPs of a time step in a packed forward pass."""
+        layout = self.point.layout
+        return layout.n_real * self.point.spec.gemm_per_cell / layout.max_len
+
+
+Measured: TypeAlias = Results[Point, Mapping[str, Any]]
 
 Packs = Callable[[Case], bool]
 """A rule: a function that returns whether to pack a case."""
 
 Fit = Callable[[Sequence[Case]], Packs]
 """A function that makes a rule from cases."""
+
+
+def cases(results: Measured, mode: str | None = None) -> list[Case]:
+    """Returns the measured cases in both passes, of one kind of RNN or of all."""
+    measured = []
+    for point, passes in results.values.items():
+        for which, summary in passes.items():
+            if mode in (None, point.mode):
+                measured.append(Case(point, which == "training", *summary["ratio"]))
+    return measured
 
 
 def rule_of_thumb(lengths: Any) -> bool:
@@ -45,149 +145,91 @@ def rule_of_thumb(lengths: Any) -> bool:
     return bool(variation > 0 and (variation > 0.1 or n.size >= 8))
 
 
-def padding_share(case: Case) -> float:
-    """Returns the share of the padded batch's cells that are padding."""
-    return case.layout.n_padding / case.layout.n_cells
-
-
-def work_per_step(case: Case) -> float:
-    """Returns the average GEMM FLOPs of a time step in a packed forward pass."""
-    return case.layout.n_real * case.spec.gemm_per_cell / case.layout.max_len
-
-
-class _Judged(NamedTuple):
+@dataclass(frozen=True)
+class Verdict:
     """The evaluation of a rule on measured cases.
 
     Attributes:
-        name: name of the rule.
         right: number of cases in which the rule chose the faster method.
-        wrong: number of cases in which the rule chose the slower method. In all other cases, the
-            two methods were not told apart.
+        wrong: number of cases in which the rule chose the slower method.
+        unclear: number of cases with no clear difference.
         slowdown: time of the chosen method as a multiple of the faster method's time, averaged over
             all cases.
-        of: total number of cases.
     """
 
-    name: str
     right: int
     wrong: int
+    unclear: int
     slowdown: float
-    of: int
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The numbers of right, wrong and unclear cases."""
+        return self.right, self.wrong, self.unclear
 
     @property
     def accuracy(self) -> float:
-        """The share of right choices among the cases in which the two methods were told apart."""
+        """The share of right choices among the cases with a clear difference."""
         return self.right / max(self.right + self.wrong, 1)
 
 
-def judge(name: str, packs: Packs, cases: Sequence[Case]) -> _Judged:
+def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
     """Evaluates a rule on measured cases."""
-    choices = [PACKED if packs(case) else PADDED for case in cases]
-    told = [
-        choice == case.faster for choice, case in zip(choices, cases, strict=True) if case.faster
-    ]
-    slowdown = np.mean(
-        [case.slowdown(choice == PACKED) for choice, case in zip(choices, cases, strict=True)]
-    )
-    return _Judged(name, sum(told), len(told) - sum(told), float(slowdown), len(cases))
+    counts = Counter[str]()
+    slowdown = 0.0
+    for case in measured:
+        choice = packs(case)
+        slowdown += case.slowdown(choice) / len(measured)
+        if not case.faster:
+            counts["unclear"] += 1
+        elif choice == (case.faster == PACKED):
+            counts["right"] += 1
+        else:
+            counts["wrong"] += 1
+    return Verdict(counts["right"], counts["wrong"], counts["unclear"], slowdown)
 
 
-def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
-    """Evaluates a fitted rule on each case, after fitting it to the cases of all other sizes.
+def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
+    """Returns a rule that decides each case by the rule that was fitted to the cases of all other
+    sizes.
 
-    A size combines a batch size, a number of time steps and a hidden size. `fit` never sees the
-    size on which its rule is evaluated. If `fit` sees no case with the same RNN and pass, there is
-    no rule, and the case is not packed.
+    A size combines a batch size, a number of time steps and a hidden size, so a rule is never
+    tested on the size that it was fitted to.
     """
 
     def size(case: Case) -> tuple[int, int, int]:
-        return case.batch_size, case.longest, case.size
+        return case.point.batch_size, case.point.steps, case.point.hidden_size
 
-    rules, known = {}, {}
-    for left_out in {size(case) for case in cases}:
-        others = [case for case in cases if size(case) != left_out]
-        rules[left_out], known[left_out] = fit(others), _by_kind(others)
-    return judge(
-        name,
-        lambda case: (case.mode, case.training) in known[size(case)] and rules[size(case)](case),
-        cases,
-    )
+    rules = {}
+    for left_out in {size(case) for case in measured}:
+        others = [case for case in measured if size(case) != left_out]
+        rules[left_out] = fit(others)
+    return lambda case: rules[size(case)](case)
 
 
 def fit_threshold(number: Callable[[Case], float]) -> Fit:
     """Returns a function that fits the rule "pack if `number` is over a threshold" to cases.
 
     Each kind of RNN has a threshold of its own for each pass. The fit chooses the threshold with
-    the smallest slowdown.
+    the smallest slowdown. A kind of RNN without any case is never packed.
     """
 
-    def fit(cases: Sequence[Case]) -> Packs:
+    def fit(measured: Sequence[Case]) -> Packs:
+        groups: dict[tuple[str, bool], list[Case]] = {}
+        for case in measured:
+            groups.setdefault((case.point.mode, case.training), []).append(case)
         thresholds = {}
-        for key, some in _by_kind(cases).items():
-            values = np.array([number(case) for case in some])
-            candidates = [-np.inf, *np.unique(values)]
-            cost = [
-                sum(case.slowdown(v > limit) for case, v in zip(some, values, strict=True))
-                for limit in candidates
-            ]
-            thresholds[key] = candidates[int(np.argmin(cost))]
-        return lambda case: number(case) > thresholds[case.mode, case.training]
+        for key, group in groups.items():
+            limits = [-np.inf, *sorted({number(case) for case in group})]
+            costs = [sum(case.slowdown(number(case) > limit) for case in group) for limit in limits]
+            thresholds[key] = limits[int(np.argmin(costs))]
+
+        def packs(case: Case) -> bool:
+            return number(case) > thresholds.get((case.point.mode, case.training), np.inf)
+
+        return packs
 
     return fit
-
-
-_SQUARE, _PAD = "cell, step, gate", "pad"  # the terms for copies in a packed RNN and in torch's pad
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """A model that predicts times in the same way as `packviz.ops.costs`, but with constants fitted
-    to cases.
-
-    The cases were measured with torch's own packing and padding functions. In the backward pass,
-    torch's pad makes a gradient of the padded size for each distinct length, so packed training has
-    one more term (see notebook 09).
-
-    The model does not cover batches without padding, where packing cannot save anything. (Besides,
-    if all lengths are equal, a packed LSTM uses the same fused kernel as a padded one in torch
-    2.13, but not in 2.11.)
-
-    Attributes:
-        seconds: the constants by term, for each RNN, pass and choice (`"padded"` or `"packed"`).
-    """
-
-    seconds: Mapping[tuple[str, bool, str], Mapping[str, float]]
-
-    @classmethod
-    def fit(cls, cases: Sequence[Case]) -> CostModel:
-        """Fits the constants with the smallest sum of squared relative errors. No constant is below 0."""
-        found = {}
-        for (mode, training), some in _by_kind(cases).items():
-            padded = [case for case in some if case.layout.n_padding]
-            for choice in (PADDED, PACKED):
-                terms = [_terms(case, choice) for case in padded]
-                measured = np.array([case.seconds[choice] for case in padded])
-                constants = nonnegative(
-                    np.array([[*one.values()] for one in terms]) / measured[:, None]
-                )
-                found[mode, training, choice] = dict(zip(terms[0], constants.tolist(), strict=True))
-        return cls(found)
-
-    def predict(self, case: Case, choice: str) -> float:
-        """Predicts the time of a case in seconds."""
-        constants = self.seconds[case.mode, case.training, choice]
-        return sum(constants[term] * amount for term, amount in _terms(case, choice).items())
-
-    def packs(self, case: Case) -> bool:
-        """Returns whether the model predicts that packing makes a case faster."""
-        return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(
-            case, PADDED
-        )
-
-
-def fit_model(cases: Sequence[Case]) -> Packs:
-    """Returns the rule of a `CostModel` fitted to these cases."""
-    return CostModel.fit(cases).packs
 
 
 def compare(
@@ -195,140 +237,134 @@ def compare(
     rules: Mapping[str, Packs],
     fits: Mapping[str, Fit] | None = None,
 ) -> bars.BarChart:
-    """Draws a bar for each rule and machine, with the numbers of right, wrong and undecided cases.
+    """Draws a bar for each rule and machine, with the numbers of right, wrong and unclear cases.
 
     Args:
         machines: the measurements, by machine name.
         rules: the rules by name.
-        fits: functions that fit further rules to cases, by the name of the rule (see
-            `judge_fitted`).
+        fits: functions that fit further rules to cases, by the name of the rule. Each rule is
+            tested on the sizes that were left out of the fit (see `held_out`).
     """
-    rows: dict[str, _Judged] = {}
-    best, below, many = [], captions(machines), len(machines) > 1
-    for machine, measured in machines.items():
-        judged = [judge(name, packs, measured.cases) for name, packs in rules.items()]
-        judged += [judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()]
-        rows |= {f"{machine}: " * many + one.name: one for one in judged}
-        top = max(judged, key=lambda one: one.accuracy)
-        best.append(
-            f"{top.name}, {quantities.whole_percent(top.accuracy)}" + f" ({machine})" * many
-        )
-    parts = ("✓ right", "✗ wrong", "not told apart")
-    counts = {
-        name: (one.right, one.wrong, one.of - one.right - one.wrong) for name, one in rows.items()
-    }
-    lines = [["cases", *parts, "times as long as the better choice"]]
-    lines += [[name, *map(str, counts[name]), f"{one.slowdown:.2f}"] for name, one in rows.items()]
-    title = f"{'These rules get' if many else 'Of the cases told apart, this rule gets'} most right: {'; '.join(best)}"
-    words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
-
-    def draw(theme: str) -> Sheet:
-        colours, drawn = THEMES[theme], {}
-        fills = (bars.SOLID, colours.wrong, colours.ground)
-        for name, one in rows.items():
-            share = f"{quantities.whole_percent(one.accuracy)} right, {one.slowdown:.2f} × the best"
-            label = f"✓ {one.right} ✗ {one.wrong}: {share}"
-            drawn[name] = bars.Bar([*zip(counts[name], fills, strict=True)], label)
-        return bars.rows(
-            title, {"": drawn}, theme, key=[*zip(fills, parts, strict=True)], notes=below
-        )
-
-    return bars.BarChart(words, draw)
+    verdicts: dict[str, Verdict] = {}
+    for machine, results in machines.items():
+        measured = cases(results)
+        every = dict(rules)
+        for name, fit in (fits or {}).items():
+            every[name] = held_out(fit, measured)
+        prefix = f"{machine}: " if len(machines) > 1 else ""
+        for name, packs in every.items():
+            verdicts[f"{prefix}{name}"] = judge(packs, measured)
+    best = max(verdicts, key=lambda name: verdicts[name].accuracy)
+    accuracy = quantities.whole_percent(verdicts[best].accuracy)
+    title = f"Where there is a clear difference, this rule is right most often: {best}, {accuracy}"
+    rows = [["cases", *_PARTS, "times as long as the better choice"]]
+    for name, verdict in verdicts.items():
+        rows.append([name, *map(str, verdict.counts), f"{verdict.slowdown:.2f}"])
+    notes = captions(machines)
+    words = "\n".join([title, *text.table(rows, "<  >  >  >  <"), *notes])
+    return bars.BarChart(words, partial(_bars, title, verdicts, notes))
 
 
-_WINNERS = {
-    PACKED: ("packed is faster", {"symbol": "circle", "color": METHODS["packed"]}),
-    PADDED: ("padded is faster", {"symbol": "x", "color": METHODS["padded"]}),
-    None: ("not told apart", {"symbol": "diamond-open", "color": LIGHT.muted}),
-}
+def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], theme: str) -> Sheet:
+    fills = (bars.SOLID, THEMES[theme].wrong, THEMES[theme].ground)
+    drawn = {}
+    for name, verdict in verdicts.items():
+        accuracy = quantities.whole_percent(verdict.accuracy)
+        counts = f"✓ {verdict.right} ✗ {verdict.wrong}"
+        label = f"{counts}: {accuracy} right, {verdict.slowdown:.2f} × the best"
+        parts = [*zip(verdict.counts, fills, strict=True)]
+        drawn[name] = bars.Bar(parts, label)
+    key = [*zip(fills, _PARTS, strict=True)]
+    return bars.rows(title, {"": drawn}, theme, key=key, notes=notes)
 
 
-def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Chart]:
+def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
     """Plots the work per packed time step of each case against its padding, by pass and number of
     time steps.
 
     Args:
-        machines: the measurements, by machine name. Each machine gets a chart of its own.
+        machine: the name of the machine.
+        results: the measurements.
         mode: the kind of RNN.
     """
-    return [
-        _where(
-            found.of(mode),
-            f"{mode}, {machine}" if len(machines) > 1 else mode,
-            captions({machine: found}),
-        )
-        for machine, found in machines.items()
-        if found.of(mode)
-    ]
-
-
-def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
     from packviz.draw.figures import axes
 
-    steps = sorted({case.longest for case in cases})
-    panels = {
-        f"{'training' if training else 'forward'}, {count} steps": [
-            case for case in cases if (case.training, case.longest) == (training, count)
-        ]
-        for training in (False, True)
-        for count in steps
-    }
-    passes = [[case.faster for case in cases if case.training == side] for side in (False, True)]
-    forward, training = (f"{some.count(PACKED)} of {len(some)}" for some in passes)
-    title = f"{name}: packing is faster on {forward} batches forward, and on {training} in training"
-    lines, marks = [title], []
-    for i, (panel, some) in enumerate(panels.items()):
-        for winner, (label, marker) in _WINNERS.items():
-            here = [case for case in some if case.faster == winner]
-            x, y = (
-                [100 * padding_share(case) for case in here],
-                [work_per_step(case) for case in here],
-            )
-            marks.append((x, y, label, marker, i))
-            extent = (
-                f"{min(x):.2g} to {max(x):.2g} % padding and {min(y):.2g} to {max(y):.2g} FLOPs"
-                if here
-                else ""
-            )
-            many = (
-                f"{text.count(len(here), 'case')} with {extent} per time step"
-                if here
-                else "no case"
-            )
-            lines.append(f"{panel}, {label}: {many}")
+    measured = cases(results, mode)
+    steps = sorted({case.point.steps for case in measured})
+    panels: dict[str, list[Case]] = {}
+    for which in ("forward", "training"):
+        panels |= {f"{which}, {t} steps": [] for t in steps}
+    faster = dict.fromkeys(PASSES, 0)
+    for case in measured:
+        which = "training" if case.training else "forward"
+        panels[f"{which}, {case.point.steps} steps"].append(case)
+        faster[which] += case.faster == PACKED
+    title = (
+        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2} batches"
+        f" forward, and on {faster['training']} in training"
+    )
+    notes = captions({machine: results})
+    lines = [title]
+    for panel, group in panels.items():
+        for winner, label in _WINNERS.items():
+            here = [case for case in group if case.faster == winner]
+            lines.append(f"{panel}, {label}: {text.count(len(here), 'case')}")
+            if here:
+                lines[-1] += f" with {_extent(here)}"
     chart = axes(
         title,
-        "\n".join([*lines, *below]),
+        "\n".join([*lines, *notes]),
         x="padding, % of the cells",
         y="FLOPs per time step",
         panels=list(panels),
         across=len(steps),
         tall=220,
-        below=below,
+        below=notes,
     )
-    for x, y, label, marker, i in marks:
-        chart.points(x, y, label, marker=marker, panel=i)
+    for i, group in enumerate(panels.values()):
+        for winner, label in _WINNERS.items():
+            here = [case for case in group if case.faster == winner]
+            x = [100 * case.padding for case in here]
+            y = [case.work for case in here]
+            chart.points(x, y, label, marker=_MARKS[winner], panel=i)
     chart.figure.update_xaxes(range=[-5, 75])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
 
 
-def _terms(case: Case, choice: str) -> dict[str, int]:
-    """Returns, by term, the factors of the constants: those from `amounts`, and the cells that torch's pad copies."""
-    layout, copies = case.layout, choice == PACKED and case.training
-    distinct = np.unique(layout.lengths).size
-    calls, cells = (distinct, layout.n_real) if choice == PACKED else (1, layout.n_cells)
-    terms = amounts(case.spec, calls, layout.max_len, cells) | {
-        _PAD: distinct * layout.n_cells * case.size
-    }
-    return {
-        term: amount if copies or term not in (_PAD, _SQUARE) else 0
-        for term, amount in terms.items()
-    }
+def _extent(measured: Sequence[Case]) -> str:
+    padding = [100 * case.padding for case in measured]
+    work = [case.work for case in measured]
+    shares = f"{min(padding):.2g} to {max(padding):.2g} % padding"
+    return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
 
 
-def _by_kind(cases: Sequence[Case]) -> dict[tuple[str, bool], list[Case]]:
-    kinds: dict[tuple[str, bool], list[Case]] = {}
-    for case in cases:
-        kinds.setdefault((case.mode, case.training), []).append(case)
-    return kinds
+def _summaries(point: Point, how: MeasureOptions) -> dict[str, Any]:
+    """Returns the median and the quartiles of the rounds' ratios for each pass."""
+    methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
+    summaries = {}
+    for which in PASSES:
+        calls = calls_of(point, methods, which, how.device)
+        ratio = timed(Comparison(calls), how, warmup=2).ratio(PACKED, PADDED)
+        values = [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)]
+        summaries[which] = {"ratio": values, "rounds": ratio.rounds}
+    return summaries
+
+
+def _digits(value: float) -> float:
+    """Rounds a number to four significant digits."""
+    return float(f"{value:.4g}")
+
+
+STUDY = Study(
+    "heuristics",
+    Point,
+    _summaries,
+    Results,
+    full=[*grid(["LSTM", "GRU", "RNN"], [4, 16, 64], [16, 64, 256], [32, 128]), *LARGE],
+    quick=grid(["LSTM", "GRU"], [4, 32], [32], [32]),
+    parameters={"rounds": 7},
+    read=lambda point, row: {which: row[which] for which in PASSES},
+    write=dict,
+    version=3,
+)

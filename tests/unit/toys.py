@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 
 from packviz.measure.study import Comparison, Results, Study, by_comparison
-from packviz.measure.timing import Timing
 
 
 @dataclass(frozen=True)
@@ -13,30 +12,27 @@ class Point:
     """A tensor of so many ones."""
 
     size: int
-    shape: tuple[int, ...] = (1, 2)
 
     def __str__(self):
         return f"size {self.size}"
 
 
-class Found(Results[Point, Timing]):
-    """What it found."""
-
-    def to_text(self):
-        """The points."""
-        return f"found: {', '.join(map(str, self.values))}"
-
-
 def calls(point, device="cpu"):
-    """Two ways to the same."""
+    """Returns two ways to compute the same."""
     x = torch.ones(point.size, device=device)
     return Comparison({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice"))
 
 
-def study(calls=calls, **options):
-    """The study."""
-    points, others, parameters = [Point(2), Point(3)], {"more": [Point(9)]}, {"rounds": 2}
-    measured = by_comparison(calls, warmup=1)
+def study(calls=calls):
+    """Returns the study."""
     return Study(
-        "toy", Point, measured, Found, points, [Point(1)], others, parameters, version=2, **options
+        "toy",
+        Point,
+        by_comparison(calls, warmup=1),
+        Results,
+        full=[Point(2), Point(3)],
+        quick=[Point(1)],
+        others={"more": [Point(9)]},
+        parameters={"rounds": 2},
+        version=2,
     )

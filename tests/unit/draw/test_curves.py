@@ -1,76 +1,174 @@
-"""Hidden states through time: what stands where, what is hatched, and where the final state is read."""
+"""Charts of curves: the axes, the picture, and the same chart drawn by plotly."""
 
-import math
+import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from drawings import ParsedSvg
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from packviz.draw import palette
-from packviz.draw.curves import MOST, READ, Trajectory
-from packviz.draw.text import difference
+from packviz.draw.curves import (
+    COLOURS,
+    DASHES,
+    Curve,
+    Plot,
+    Sweep,
+    doublings,
+    log_ticks,
+    spread_labels,
+    ticks,
+)
 
-STEPS = 6
-HEIGHTS = st.one_of(st.floats(-2, 2).map(lambda v: round(v, 3)), st.just(math.nan))
-
-
-@st.composite
-def trajectories(draw):
-    reverse, distances, many = draw(st.booleans()), draw(st.booleans()), draw(st.integers(1, 10))
-    runs = arrays(float, (many, STEPS), elements=HEIGHTS)
-    padded = np.abs(draw(runs)) if distances else draw(runs)
-    packed = np.zeros_like(padded) if distances else draw(runs)
-    lengths = draw(arrays(int, many, elements=st.integers(1, STEPS)))
-    off = np.abs(padded[:, 0 if reverse else -1])
-    return Trajectory("found", "the number", lengths, padded, packed, off, reverse, distances)
+numbers = st.floats(1e-4, 1e6)
+ranges = st.tuples(numbers, numbers).map(sorted)
 
 
-@given(trajectories(), st.sampled_from(list(palette.THEMES)))
-def test_everything_stands_within_the_picture(path, theme):
-    drawing = ParsedSvg(path.to_svg(theme))
-    assert not drawing.outside()
-    assert drawing.said().count("✗ NaN") == np.isnan(path.padded[:MOST]).any(axis=1).sum()
-    assert (f"The first {MOST} sequences are drawn." in drawing.said()) == (len(path.padded) > MOST)
-    said = [text.said for text in drawing.texts if text.x > 790 and READ not in text.said]
-    assert sorted(said) == sorted("=" if off == 0 else difference(off) for off in path.off[:MOST])
+def curve(name="padded", method=0, source=0, x=(1, 2, 4), y=(1.0, 2.0, 3.0)):
+    low = [0.9 * value for value in y]
+    high = [1.2 * value for value in y]
+    return Curve(name, method, source, x, y, low, high)
 
 
-@given(trajectories())
-def test_hatched_is_padding_and_the_dot_is_where_the_final_state_is_read(path):
-    svg = path.to_svg()
-    drawing, lengths = ParsedSvg(svg), path.lengths[:MOST].tolist()
-    boxes = [box for box in drawing.boxes if box.height == 46]
-    plain = [box for box in boxes if box.fill == palette.LIGHT.ground]
-    hatched = [box for box in boxes if box.fill == palette.LIGHT.padding]
-    width = 706 / STEPS
-    assert [round(box.width / width, 2) for box in plain] == lengths
-    assert [round(box.width / width, 2) for box in hatched] == [
-        STEPS - n for n in lengths if n < STEPS
-    ]
-    dots = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+m-5 0a5 5", svg)]
-    read = 84 + width * (0.5 if path.reverse else STEPS - 0.5)
-    assert len(dots) == np.isfinite(path.off[:MOST]).sum()
-    assert dots == pytest.approx([read] * len(dots), abs=0.01)
-    assert any("← from the last step" in said for said in drawing.said()) == path.reverse
+def sweep(*curves, sources=("here",), notes=(), log=False):
+    plots = [Plot("left", curves, log=log), Plot("right", [], log=log)]
+    return Sweep("Title", [plots], sources, notes, "the text")
 
 
-@given(trajectories())
-def test_in_words(path):
-    found, what, head, *lines, last = path.to_text().splitlines()
-    assert (found, what, last) == ("found", "the number", "[ ]: padding")
-    assert head.split()[: STEPS + 3] == [*(f"t={t}" for t in range(STEPS)), *READ.split()]
-    for b, n in enumerate(path.lengths):
-        for run in ("padded", "packed")[: 1 if path.distances else 2]:
-            name, said_run, *said = lines.pop(0).replace("][", "] [").split()
-            assert (name, said_run) == ("abcdefghij"[b], run)
-            wanted = [
-                "–" if run == "packed" and np.isnan(v) else difference(v)
-                for v in getattr(path, run)[b]
-            ]
-            wanted = [f"[{cell}]" if t >= n else cell for t, cell in enumerate(wanted)]
-            assert said == [*wanted, difference(path.off[b])] if run == "padded" else said == wanted
-    assert not lines
+def marks(svg, colour):
+    """The places of the markers with this fill."""
+    shapes = [e.get("d") for e in ParsedSvg(svg).elements if e.get("fill") == colour]
+    places = re.findall(r"M([\d.]+) ([\d.]+)m", "".join(shapes))
+    return np.array(places, float)
+
+
+# Axes.
+
+
+@given(ranges, st.sampled_from([ticks, log_ticks]))
+@example((1.0, 1.0), log_ticks)
+@example((0.001, 0.001), log_ticks)
+def test_ticks_are_round_and_enclose(ends, make):
+    low, high = ends
+    marked = make(low, high)
+    assert marked[0] <= low * (1 + 1e-6)
+    assert marked[-1] >= high * (1 - 1e-6)
+    assert 2 <= len(marked) <= 14
+    assert marked == sorted(set(marked))
+    steps = np.diff(marked)
+    if make is ticks:
+        assert np.allclose(steps, steps[0], rtol=1e-6)
+        marked = steps[:1]
+    elif len(marked) > 8:
+        assert all(f"{value:.0e}"[0] == "1" for value in marked[1:-1])
+    assert all(f"{value:.3e}"[:5] in ("1.000", "2.000", "5.000") for value in marked)
+
+
+def test_sizes_that_double_are_enough_for_an_axis():
+    assert doublings([*range(32, 513, 32)]) == [32, 64, 128, 256, 512]
+    assert doublings([5, 7, 9]) == [5, 7, 9]
+
+
+@given(st.lists(st.integers(30, 230), max_size=14))
+@example([40] * 14)
+@example([230] * 14)
+def test_labels_are_moved_apart_and_stay_beside_the_plot(heights):
+    placed = spread_labels(heights, 230)
+    assert len(placed) == len(heights)
+    assert all(b - a >= 12 for a, b in pairwise(placed))
+    assert all(30 <= height <= 230 for height in placed)
+    if all(b - a >= 12 for a, b in pairwise(sorted(heights))):
+        assert placed == sorted(heights)
+
+
+# The picture.
+
+
+@given(st.lists(numbers, min_size=2, max_size=9), st.booleans())
+def test_marks_are_in_the_order_of_the_values(y, log):
+    x = [2**i for i in range(len(y))]
+    svg = sweep(curve(x=x, y=y), log=log).to_svg()
+    across, down = marks(svg, COLOURS[0]).T
+    assert len(across) == len(y)
+    assert (np.diff(across) > 0).all()
+    rise = -np.diff(down)
+    assert (rise * np.diff(y) >= 0).all()
+    places = np.log(y) if log else np.array(y)
+    slope = np.ptp(down) / max(np.ptp(places), 1e-9)
+    assert np.allclose(down.max() - down, slope * (places - places.min()), atol=0.05)
+
+
+@pytest.mark.parametrize("theme", palette.THEMES)
+def test_every_colour_can_be_seen(theme):
+    """A line too pale for the ground has an outline that is not."""
+    drawn = ParsedSvg(sweep(*(curve(f"m{i}", i) for i in range(7))).to_svg(theme))
+    lines = [e.get("stroke") for e in drawn.elements if e.get("stroke-linejoin") == "round"]
+    assert lines.count(palette.THEMES[theme].line) == 7
+    for colours in (palette.LIGHT, palette.DARK):
+        assert palette.contrast(colours.line, colours.ground) > 4.5
+
+
+def test_names_at_the_ends_do_not_cover_each_other():
+    curves = [curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]
+    drawn = ParsedSvg(sweep(*curves).to_svg())
+    assert sum(words.startswith("method") for words in drawn.said()) == 7
+    assert drawn.covered() == []
+
+
+def test_methods_differ_by_colour_and_sources_by_dashes_and_a_name_is_written_once():
+    curves = [curve("padded", 0), curve("packed", 1), curve("packed", 1, 1)]
+    drawn = ParsedSvg(sweep(*curves, sources=("a", "b")).to_svg())
+    lines = [e for e in drawn.elements if e.get("stroke") in COLOURS]
+    looks = [(COLOURS[0], None), (COLOURS[1], None), (COLOURS[1], DASHES[1])]
+    assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == looks
+    assert drawn.said().count("packed") == 1
+
+
+def test_everything_stays_inside():
+    long = "x" * 150
+    chart = sweep(curve("staircase"), sources=(long,), notes=(long, "<&>"))
+    drawn = ParsedSvg(chart.to_svg("dark"))
+    assert drawn.text("left").x < drawn.text("right").x
+    assert not drawn.outside()
+    assert "<&>" in drawn.said()
+
+
+# The same chart by plotly.
+
+
+@pytest.mark.parametrize("sources", [("here",), ("yours: a", "theirs: b")])
+def test_the_chart_shows_the_same(sources):
+    curves = [curve("padded", 0, 0), curve("packed", 1, 1, y=(3.0, 2.0, 2.5))]
+    chart = sweep(*curves[::-1], sources=sources, notes=("a note",)).chart()
+    lines = [trace for trace in chart.figure.data if trace.name]  # the others are outlines
+    names = ["padded, yours", "packed, theirs"] if len(sources) > 1 else ["padded", "packed"]
+    assert [trace.name for trace in lines] == names
+    for trace, drawn in zip(lines, curves, strict=True):
+        assert (list(trace.x), list(trace.y)) == (list(drawn.x), list(drawn.y))
+        assert np.allclose(trace.error_y.array, np.subtract(drawn.high, drawn.y))
+        assert np.allclose(trace.error_y.arrayminus, np.subtract(drawn.y, drawn.low))
+        assert trace.line.color == trace.marker.color == drawn.colour
+        assert trace.marker.symbol == drawn.symbol
+    assert [trace.line.dash for trace in lines] == ["solid", "8px,4px"]
+    assert chart.to_text() == "the text"
+    layout = chart.figure.layout
+    assert [note.text for note in layout.annotations] == ["left", "right"]
+    assert layout.title.subtitle.text == "<br>".join([*sources, "a note"])
+    assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("time steps", "ms")
+    json.dumps(chart._repr_mimebundle_())
+
+
+@given(ranges)
+@example((0.95, 31.0))  # notebook 08: plotly would write 10, 9, 8, …
+@example((1.0, 2e6))
+def test_the_labels_of_a_logarithmic_axis_do_not_touch(ends):
+    axis = sweep(Curve("", 0, 0, [1, 2], ends), log=True).chart().figure.layout.yaxis
+    assert axis.type == "log"
+    low, high = axis.range
+    assert low < np.log10(ends[0]) <= np.log10(ends[1]) < high
+    places = 200 * np.log10(axis.tickvals) / (high - low)  # px: a panel is 200 px high
+    assert len(places) > 1
+    assert np.diff(places).min() >= 12  # px: the height of a label and a gap

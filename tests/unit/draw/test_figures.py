@@ -1,106 +1,94 @@
-"""Charts to hover over: their stored output, and that their text and colours can be read."""
+"""Charts by plotly: their stored output, and that their text and colours can be read."""
 
 import json
 
 import pytest
 
 from packviz.draw import figures, theme
-from packviz.draw.figures import CONFIG
 from packviz.draw.palette import DARK, LIGHT, contrast
 
+PLOTLY = "application/vnd.plotly.v1+json"
 
-def points():
-    chart = figures.axes("Title", "in words", x="padding", y="work", panels=["one", "two"])
-    return chart.points([1, 2], [3.0, 4.0], "packed").points(
-        [1, 2], [3.0, 4.0], "padded", 1, panel=1
-    )
+
+@pytest.fixture(autouse=True)
+def _light(monkeypatch):
+    monkeypatch.setattr(theme, "_dark", False)
+    monkeypatch.setattr(theme, "_followers", [])
+
+
+def in_panels():
+    chart = figures.axes("Title", "in words", x="padding", y="work", panels=["a", "b"])
+    chart.points([1, 2], [3.0, 4.0], "packed")
+    return chart.points([1, 2], [3.0, 4.0], "padded", 1, panel=1)
 
 
 def in_rows():
-    return figures.axes("Title", "in words", x="cells", rows=["a", "b"], tall=50).points(
-        [3, 4], ["a", "b"], "real"
-    )
+    chart = figures.axes("Title", "in words", x="cells", rows=["a", "b"], tall=50)
+    return chart.points([3, 4], ["a", "b"], "real")
 
 
-@pytest.mark.parametrize("made", [points, in_rows])
-def test_stored_output(made, monkeypatch):
-    monkeypatch.setattr(theme, "_dark", False)
+@pytest.mark.parametrize("made", [in_panels, in_rows])
+def test_stored_output(made):
     chart = made()
     bundle = chart._repr_mimebundle_()
-    assert set(bundle) == {
-        "application/vnd.plotly.v1+json",
-        "text/plain",
-    }  # plotly's HTML would ask a CDN
+    assert set(bundle) == {PLOTLY, "text/plain"}  # plotly's HTML would ask a CDN
     assert bundle["text/plain"] == repr(chart) == chart.to_text() != ""
-    figure = bundle["application/vnd.plotly.v1+json"]
-    stored = json.dumps(figure)
-    assert figure["config"] == CONFIG
-    assert CONFIG["displayModeBar"] is False
+    assert bundle[PLOTLY]["config"]["displayModeBar"] is False
+    stored = json.dumps(bundle[PLOTLY])
     assert "bdata" not in stored  # numbers in words: nbval and a diff can read them
-    assert stored == json.dumps(made()._repr_mimebundle_()["application/vnd.plotly.v1+json"])
+    assert stored == json.dumps(made()._repr_mimebundle_()[PLOTLY])
 
 
-def backgrounds(figure):
-    layout = figure["layout"]["template"]["layout"]
-    return layout["paper_bgcolor"], layout["font"]["color"]
-
-
-class Shown:
+class Handle:
     """Stands in for the handle of an output in a front end."""
 
     def __init__(self):
-        self.updates = []
+        self.grounds = []
 
-    def update(self, bundle, raw):
-        assert raw
-        self.updates.append(bundle)
+    def show(self, bundle, **_):
+        if PLOTLY in bundle:
+            self.grounds.append(bundle[PLOTLY]["layout"]["template"]["layout"]["paper_bgcolor"])
+        return self
+
+    update = show
 
 
 def test_a_chart_on_a_page_that_turns_dark_is_drawn_again(monkeypatch):
-    from IPython import display
-
-    handle, shown = Shown(), []
-    monkeypatch.setattr(
-        display, "display", lambda bundle, raw, display_id: shown.append(bundle) or handle
-    )
-    monkeypatch.setattr(theme, "_dark", False)
-    monkeypatch.setattr(theme, "_followers", [])
-    points()._ipython_display_()
-    assert backgrounds(shown[0]["application/vnd.plotly.v1+json"])[0] == LIGHT.ground
+    handle = Handle()
+    monkeypatch.setattr("IPython.display.display", handle.show)
+    in_panels()._ipython_display_()
     theme.announce(True)
-    assert backgrounds(handle.updates[-1]["application/vnd.plotly.v1+json"])[0] == DARK.ground
     theme.announce(False)
-    assert backgrounds(handle.updates[-1]["application/vnd.plotly.v1+json"])[0] == LIGHT.ground
+    assert handle.grounds == [LIGHT.ground, DARK.ground, LIGHT.ground]
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_charts_can_be_read(dark, monkeypatch):
-    monkeypatch.setattr(theme, "_dark", dark)
-    shown = points()._repr_mimebundle_()["application/vnd.plotly.v1+json"]
-    layout, outline = shown["layout"]["template"]["layout"], shown["data"][0]["marker"]["line"]
+def test_charts_can_be_read(dark):
+    theme.announce(dark)
+    shown = in_panels()._repr_mimebundle_()[PLOTLY]
+    layout = shown["layout"]["template"]["layout"]
     ground = layout["paper_bgcolor"]
     assert layout["plot_bgcolor"] == ground
     assert contrast(layout["font"]["color"], ground) >= 4.5
     assert contrast(layout["xaxis"]["tickfont"]["color"], ground) >= 4.5
     assert contrast(layout["xaxis"]["linecolor"], ground) >= 3
+    outline = shown["data"][0]["marker"]["line"]
     assert contrast(outline["color"], ground) >= 3
     assert outline["width"] > 0
 
 
-def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
-    """Hatches, outlines and whiskers carry colours of the theme too, and words that look like one stay as they are."""
-    monkeypatch.setattr(theme, "_dark", True)
-    chart = in_rows()
-    chart.points(
-        [2], ["b"], LIGHT.text.upper(), error_x={"type": "data", "array": [1], "color": LIGHT.line}
-    )
-    drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
-    assert not [
-        colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text
-    ]
-    assert LIGHT.text.upper() in drawn
+def test_no_colour_of_the_light_theme_stays_in_the_dark():
+    """Whiskers have colours of the theme too. A name that contains a colour stays as it is."""
+    theme.announce(True)
+    name = f"not {LIGHT.text}"
+    whiskers = {"type": "data", "array": [1], "color": LIGHT.line}
+    chart = in_rows().points([2], ["b"], name, error_x=whiskers)
+    drawn = json.dumps(chart._repr_mimebundle_()[PLOTLY])
+    light = set(vars(LIGHT).values()) - set(vars(DARK).values())
+    assert not [colour for colour in light if f'"{colour}"' in drawn]
+    assert name in drawn
 
 
 def test_the_key_has_each_name_once():
-    chart = points().points([1], [2], "packed", panel=1).points([1], [2], "")
+    chart = in_panels().points([1], [2], "packed", panel=1).points([1], [2], "")
     assert [trace.name for trace in chart.figure.data if trace.showlegend] == ["packed", "padded"]

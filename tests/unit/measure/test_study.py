@@ -1,22 +1,17 @@
-"""Studies and their command, with a toy study whose calls do next to nothing."""
+"""Studies and their files, with a toy study whose calls do next to nothing."""
 
-import dataclasses
-import importlib
 import json
-import re
+import multiprocessing
+import sys
 
 import pytest
 import torch
 import toys
-from toys import Found, Point
+from toys import Point
 
-from packviz import cli
 from packviz.measure import provenance, rnn_calls
-from packviz.measure import study as form
-from packviz.measure.study import Comparison
-from packviz.measure.timing import Timing
+from packviz.measure.study import Comparison, Study
 from packviz.ops.tolerance import multiplies_in_tf32
-from packviz.studies import savings
 
 seen = []
 
@@ -34,291 +29,265 @@ def fresh():
     seen.clear()
 
 
-def steps(points=STUDY.full, study=STUDY, **given):
-    return [*study.steps(points, **{"parameters": {"rounds": 2}} | given)]
-
-
 # Running.
 
 
-def test_results_grow_point_by_point():
-    assert [[*found.values] for found in steps()] == [[], [Point(2)], [Point(2), Point(3)]]
-    found = STUDY.run(rounds=3)
-    assert found.points == [Point(1)]
-    timing = found.values[Point(1)]
+def test_a_run_measures_the_quick_points():
+    results = STUDY.run(rounds=3)
+    assert results.points == [Point(1)]
+    timing = results.timing(Point(1))
     assert (timing.rounds, timing.warmup) == (3, 1)
-    assert found.provenance["parameters"] == {"rounds": 3}
-    assert (
-        {"date", "load_average", "page_faults_per_round", "difference"}
-        >= set(timing.provenance)
-        >= {"date"}
-    )
+    assert results.provenance["parameters"] == {"rounds": 3}
     assert timing.provenance["difference"] == {"twice": 0.0}
-    assert found.ratio(Point(1), "once", "twice").rounds == 3
+    assert {"date", "load_average"} <= timing.provenance.keys()
+    assert timing.faults.keys() == timing.seconds.keys()
+    assert results.ratio(Point(1), "once", "twice").rounds == 3
+    with pytest.raises(ValueError, match="size 9 was not measured; measured: size 1"):
+        results.timing(Point(9))
+
+
+def test_a_budget_replaces_the_rounds():
+    assert STUDY.run(budget=1e-9).timing(Point(1)).rounds == 6
+    assert STUDY.run(budget=60).timing(Point(1)).rounds == 25
+    silent = Study("silent", Point, lambda point, how: {}, toys.Results, quick=[Point(1)])
+    with pytest.raises(ValueError, match="the study silent does no timing, so --rounds does not"):
+        silent.run(rounds=3)
 
 
 def test_threads_and_random_numbers_are_the_callers_again(two_threads):
     state = torch.random.get_rng_state()
-    steps(threads=1)
-    first = list(seen)
-    steps(threads=1)
-    assert seen[2:] == first  # the same numbers every time
-    assert {some[1] for some in seen} == {1}
-    with pytest.raises(ZeroDivisionError):
-        steps(stop=lambda: 1 // 0)
+    STUDY.run(threads=1)
+    STUDY.run(threads=1)
+    assert seen[0] == seen[1]  # the same random numbers every time
+    assert seen[0][1] == 1
     assert torch.get_num_threads() == two_threads
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_what_does_not_agree_is_not_timed():
-    def of(**calls):
+def test_results_that_differ_are_not_timed():
+    def compared(**calls):
         return toys.study(lambda point, device: Comparison(calls, alike=tuple(calls)))
 
     def failing():
         raise RuntimeError("cuDNN is not in the mood\nand more")
 
+    def hungry():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
     right = torch.ones(2), [torch.ones(1)]
     wrong = torch.ones(2), [torch.ones(1) * 1.01]
     nothing = torch.ones(2), [torch.ones(1) * float("nan")]
-    study = of(
+    study = compared(
+        hungry=hungry,  # the others are compared with the next one
         right=lambda: right,
         same=lambda: right,
         wrong=lambda: wrong,
         nothing=lambda: nothing,
         failing=failing,
     )
-    *_, found = steps(study=study)
-    timing = found.values[Point(3)]
+    results = study.run()
+    timing = results.timing(Point(1))
     assert set(timing.seconds) == {"right", "same"}
     assert timing.missing == {
+        "hungry": "out of memory",
         "wrong": "0.01 from right",
         "nothing": "inf from right",
         "failing": "RuntimeError: cuDNN is not in the mood",
     }
     assert timing.provenance["difference"] == {"same": 0.0}
-    assert "✗ wrong was left out: 0.01 from right" in timing.to_text()
-    assert Timing.from_dict(json.loads(json.dumps(dataclasses.asdict(timing)))) == timing
+    assert "✗ size 1, training, wrong: 0.01 from right." in results.to_text()
     with pytest.raises(ValueError, match="wrong was left out"):
-        found.ratio(Point(3), "wrong", "right")
+        results.ratio(Point(1), "wrong", "right")
     with pytest.raises(RuntimeError, match="not in the mood"):  # nothing to compare the others with
-        steps(study=of(failing=failing, right=lambda: right))
+        compared(failing=failing, right=lambda: right).run()
 
 
 def test_tf32_is_off_while_results_are_compared_and_on_while_they_are_timed():
-    seen = []
+    modes = []
 
     def call():
-        seen.append(multiplies_in_tf32())
+        modes.append(multiplies_in_tf32())
         return torch.ones(1)
 
     before = multiplies_in_tf32()
-    steps(
-        [Point(1)],
-        toys.study(lambda point, device: Comparison({"a": call, "b": call}, alike=("a", "b"))),
-    )
-    assert seen == [False, False] + [before] * 6
+    toys.study(lambda point, device: Comparison({"a": call, "b": call}, alike=("a", "b"))).run()
+    assert modes == [False, False] + [before] * 6
 
 
-def test_a_budget_buys_rounds():
-    assert STUDY.run(budget=1e-9).values[Point(1)].rounds == 6
-    assert STUDY.run(budget=60).values[Point(1)].rounds == 25
-
-
-def test_it_resumes_from_what_is_there():
-    half = steps([Point(2)])[-1]
-    seen.clear()
-    told = []
-    first, *_, last = steps(
-        [Point(2), Point(3), Point(4)], start=half, progress=lambda *at: told.append(at)
-    )
-    assert first is half
-    shares = [
-        0,
-        1,
-        2,
-        3,
-        3,
-        4,
-        5,
-        6,
-    ]  # of two points, each with a round of warm-up and two that count
-    assert [round(6 * share, 6) for share, _ in told] == shares
-    assert (told[0][1], told[-1][1]) == ("point 1 of 2 (size 3)", "point 2 of 2 (size 4)")
-    assert [size for size, *_ in seen] == [3, 4]
-    assert last.values[Point(2)] is half.values[Point(2)]
-    with pytest.raises(ValueError, match=r"under different conditions \(rounds 2, not 5\)"):
-        steps(start=half, parameters={"rounds": 5})
-    elsewhere = dataclasses.replace(
-        half, provenance={**half.provenance, "device_name": "abacus", "threads": 9}
-    )
-    with pytest.raises(ValueError, match=r"device abacus, not .*; threads 9, not 1\)"):
-        steps(start=elsewhere)
-    later = {"date": "2020-01-01T00:00:00+00:00", "load_average": [9, 9, 9]}
-    assert len(steps(start=dataclasses.replace(half, provenance={**half.provenance, **later}))) == 2
-
-
-def test_results_of_different_machines_are_told_apart():
-    here = provenance()
-    assert form.differences(here, provenance()) == []
-    changes = {"torch": "another", "onednn": "off", "environment": {"OMP_NUM_THREADS": "99"}}
-    for name, value in (changes | {"allocator": {"library": "jemalloc"}}).items():
-        (first, *_) = form.differences(here | {name: value}, here)
-        assert re.match(rf"{name}.* (another|off|99|jemalloc), not ", first) or name == "allocator"
-
-
-def test_on_a_gpu_it_resumes_on_another_machine_of_the_same_kind():
-    here = {
-        "device": "cuda",
-        "device_name": "H9",
-        "cpu": "Z",
-        "tf32": True,
-        "driver": "1",
-        "cores": 8,
-        "cudnn": 9,
-    }
-    here |= {
-        "allocator": {"library": "glibc", "environment": {}, "mallopt": {}},
-        "parameters": {"rounds": 3},
-    }
-    there = here | {
-        "device": "cuda:1",
-        "driver": "2",
-        "cores": 16,
-        "environment": {"OMP_NUM_THREADS": "4"},
-    }
-    there |= {
-        "allocator": {"library": "musl", "environment": {"MALLOC_ARENA_MAX": "1"}},
-        "device_memory": 1,
-    }
-    assert form.differences(here, there) == []
-    others = {
-        "tf32": False,
-        "device_name": "H8",
-        "cudnn": 8,
-        "cpu": "Y",
-        "parameters": {"rounds": 4},
-    }
-    others["allocator"] = {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}}
-    for name, value in others.items():
-        assert len(form.differences(here, there | {name: value})) == 1
-    assert len(form.differences(here | {"device": "cpu"}, there | {"device": "cpu"})) > 4
-    kept = form.without_place(Timing({}, provenance=here | {"date": "today"})).provenance
-    assert kept == {"date": "today", "driver": "1", "cores": 8, "parameters": {"rounds": 3}}
-
-
-def test_what_cannot_be(monkeypatch):
+def test_more_threads_than_cores_are_refused(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    with pytest.raises(
-        ValueError, match="threads is 5; this machine has 4 cores, so give at most 4"
-    ):
-        steps(threads=5)
+    with pytest.raises(ValueError, match="threads is 5; this machine has 4 cores"):
+        STUDY.run(threads=5)
 
 
 def test_a_pass_is_forward_alone_or_with_the_gradients():
     rnn, x = torch.nn.GRU(2, 3), torch.randn(4, 2, 2, requires_grad=True)
     n, leaves = torch.tensor([4, 2]), [x, *rnn.parameters()]
     output = rnn_calls.packed(rnn, x, n)[0]
-    wanted = [output, *torch.autograd.grad(output.sum(), leaves)]
+    expected = [output, *torch.autograd.grad(output.sum(), leaves)]
     for method in (rnn_calls.packed, rnn_calls.own_pad, rnn_calls.drop_in, rnn_calls.run):
-        found = rnn_calls.one_pass(lambda: method(rnn, x, n), leaves)()
-        for ours, theirs in zip(found, wanted, strict=True):
+        results = rnn_calls.one_pass(lambda: method(rnn, x, n), leaves)()
+        for ours, theirs in zip(results, expected, strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
         assert x.grad is None
-        assert not rnn_calls.one_pass(lambda: method(rnn, x, n), leaves, training=False)()[
-            0
-        ].requires_grad
+        forward = rnn_calls.one_pass(lambda: method(rnn, x, n), leaves, training=False)()
+        assert not forward[0].requires_grad
     assert torch.equal(rnn_calls.packed(rnn, x, n, in_order=True)[0], output)
     with pytest.raises(RuntimeError, match="sorted"):
         rnn_calls.packed(rnn, x, n.flip(0), in_order=True)
 
 
+# Progress.
+
+
+def test_a_line_for_each_point_if_tqdm_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    STUDY.record(None)
+    assert capsys.readouterr().err == "size 2: done\nsize 3: done\n"
+
+
+def test_a_run_is_silent_unless_asked(capsys):
+    STUDY.run()
+    assert capsys.readouterr().err == ""
+    STUDY.run(progress=True)
+    assert "size 1" in capsys.readouterr().err
+
+
 # Files.
 
 
-def test_a_file_keeps_everything(tmp_path):
-    found = STUDY.run()
-    STUDY.save(tmp_path / "toy.json", found)
-    again = STUDY.load(tmp_path / "toy.json")
-    assert again == found
-    assert isinstance(again, Found)
-    data = json.loads((tmp_path / "toy.json").read_text())
-    assert (data["packviz"], data["version"]) == ("toy", 2)
-    assert list(data["points"][0]) == ["size", "shape", "timing"]
+def test_a_file_keeps_everything_and_is_resumed(tmp_path):
+    path = tmp_path / "toy.json"
+    first = STUDY.record(path, [Point(2)])
+    assert STUDY.load(path) == first
+    assert STUDY.record(path).points == [Point(2), Point(3)]
+    assert [size for size, *_ in seen] == [2, 3]
+    head, row, _ = map(json.loads, path.read_text().splitlines())
+    assert (head["packviz"], head["version"]) == ("toy", 2)
+    assert [*row] == ["size", "training"]
+
+
+def test_a_process_that_was_interrupted_leaves_complete_rows(tmp_path):
+    path = tmp_path / "toy.json"
+    STUDY.record(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-9])  # as if the process had ended while it wrote the last row
+    assert STUDY.load(path).points == [Point(2)]
+    assert STUDY.record(path).points == [Point(2), Point(3)]
+
+
+def _record(path, sizes):
+    STUDY.record(path, [Point(size) for size in sizes], progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_two_processes_write_one_file_and_lose_nothing(tmp_path):
+    path = tmp_path / "toy.json"
+    context = multiprocessing.get_context("fork")
+    sizes = [range(1, 30), range(30, 0, -1), range(20, 50)]
+    processes = [context.Process(target=_record, args=(path, own)) for own in sizes]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 3
+    results = STUDY.load(path)
+    assert sorted(point.size for point in results.points) == [*range(1, 50)]
+    assert all(results.timing(point).rounds == 2 for point in results.points)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "difference"),
     [
-        (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
+        ({"device_name": "abacus"}, "device_name abacus, not "),
+        ({"threads": 9}, "threads 9, not 1"),
+        ({"blas": "abacus"}, "blas abacus, not "),
+        ({"environment": {"MALLOC_MMAP_MAX_": "0"}}, "environment {'MALLOC_MMAP_MAX_': '0'}, not"),
+        ({"parameters": {"rounds": 5}}, "rounds 5, not 2"),
+        ({"date": "2020-01-01T00:00:00+00:00", "load_average": [9, 9, 9], "cores": 99}, ""),
+    ],
+)
+def test_a_file_from_other_conditions_is_refused(tmp_path, change, difference):
+    path = tmp_path / "toy.json"
+    STUDY.record(path, [Point(2)])
+    head, *rows = path.read_text().splitlines(keepends=True)
+    data = json.loads(head)
+    data["provenance"].update(change)
+    path.write_text("".join([json.dumps(data) + "\n", *rows]))
+    if not difference:
+        assert STUDY.record(path).points == [Point(2), Point(3)]
+        return
+    with pytest.raises(ValueError, match="which was measured under different conditions") as error:
+        STUDY.record(path)
+    assert difference in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not a result file, or is damaged"),
+        ("[1]\n", "is not a result file, or is damaged"),
         (
-            lambda data: data["points"].append(data["points"][0]),
-            "is damaged: it contains the same point twice",
+            '{"packviz": "toy", "version": 1, "provenance": {}}\n',
+            "contains 'toy', version 1; expected 'toy', version 2",
+        ),
+        (
+            '{"packviz": "other", "version": 2, "provenance": {}}\n',
+            "contains 'other', version 2; expected 'toy', version 2",
+        ),
+        (
+            '{"packviz": "toy", "version": 2, "provenance": {}}\n{"length": 3}\n',
+            "is damaged: it has no 'size'",
         ),
     ],
 )
-def test_a_damaged_file(tmp_path, change, said):
+def test_a_damaged_file(tmp_path, content, message):
     path = tmp_path / "toy.json"
-    STUDY.save(path, STUDY.run())
-    data = json.loads(path.read_text())
-    change(data)
-    path.write_text(json.dumps(data))
-    with pytest.raises(ValueError, match=re.escape(said)):
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
         STUDY.load(path)
 
 
-# The command.
-
-
-def said(arguments, capsys):
-    return cli.main(["study", *map(str, arguments)]), *capsys.readouterr()
-
-
-@pytest.fixture
-def command(monkeypatch):
-    """Has `packviz study savings` run the toy."""
-    monkeypatch.setattr(savings, "STUDY", STUDY)
-
-
-def test_the_command_writes_the_file_and_resumes(command, tmp_path, capsys):
+def test_what_json_cannot_hold_is_not_written(tmp_path):
     path = tmp_path / "toy.json"
-    status, out, error = said(["savings", "--out", path, "--only", "size 3"], capsys)
-    assert (status, out, error) == (0, "found: size 3\n", "size 3: done\n")
-    status, out, error = said(["savings", "--out", path], capsys)
-    assert (status, out) == (0, "found: size 3, size 2\n")
-    assert error == "size 2: done\n"
-    assert [*STUDY.load(path).values] == [Point(3), Point(2)]
-    status, out, error = said(["savings", "--out", path, "--rounds", "7"], capsys)
-    assert (status, out) == (2, "")
-    assert error.startswith(
-        "packviz: cannot resume from results that were measured under different conditions"
-    )
-    options = ["--points", "more", "--budget", "1e-9", "--threads", "1", "--device", "cpu"]
-    assert said(["savings", "--out", tmp_path / "more.json", *options], capsys)[0] == 0
-    found = STUDY.load(tmp_path / "more.json")
-    assert found.points == [Point(9)]
-    assert (found.provenance["threads"], found.provenance["parameters"]) == (1, {"budget": 1e-9})
-    with pytest.raises(
-        ValueError, match="the study toy does no timing, so --rounds does not apply"
-    ):
-        dataclasses.replace(STUDY, parameters={}).run(rounds=3)
+    bad = Study("toy", Point, lambda point, how: {}, toys.Results, write=lambda value: {"x": 1e999})
+    with pytest.raises(ValueError, match="JSON"):
+        bad.record(path, [Point(1)], progress=False)
+    assert not path.exists()
 
 
-@pytest.mark.parametrize("name", [module for module in cli.STUDIES if "calibration" not in module])
-def test_every_study_has_points_a_file_and_a_name_for_each(name):
-    study = importlib.import_module(name).STUDY
-    name = name.rpartition(".")[2].removesuffix("_benchmark")
-    assert study.name == name
-    for points in (study.full, study.quick):
-        assert points
-        assert len({str(point) for point in points}) == len(points)
-    found = study.load()
-    assert [*found.values] == list(study.full)
-    assert f"{name}_cpu.json" in study.available()
-    assert found.to_text()
-    assert {"cpu", "torch", "threads", "allocator", "date", "parameters", "load_average"} <= set(
-        found.provenance
-    )
-    for timing in found.timings:
-        assert timing.rounds
-        assert not timing.stopped
-        assert {"date", "load_average"} <= set(timing.provenance)
+def test_files_are_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks" / "recorded"
+    folder.mkdir(parents=True)
+    STUDY.record(folder / "toy_cpu.json", [Point(2)])
+    for here in (tmp_path, tmp_path / "notebooks", folder):
+        monkeypatch.chdir(here)
+        assert STUDY.load().points == [Point(2)]
+        assert [*STUDY.recordings()] == ["CPU"]
+    with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder"):
+        STUDY.load("b.json")
+
+
+def test_recordings_are_named_by_their_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / "recorded").mkdir()
+
+    def record(name, **place):
+        head = {"packviz": "toy", "version": 2, "provenance": place}
+        (folder / f"toy_{name}.json").write_text(json.dumps(head) + "\n")
+
+    record("b", device="cpu", threads=4, device_name="a CPU")
+    record("c", device="cpu", device_name="a CPU")
+    assert "no GPU results have been recorded" in STUDY.without_gpu()
+    record("a", device="cuda:1", device_name="a GPU")
+    assert STUDY.without_gpu() == ""
+    assert list(STUDY.recordings()) == ["CPU", "CPU, 4 threads", "GPU"]
+    record("d", device="cuda", device_name="another")
+    assert [name[:5] for name in STUDY.recordings()] == ["toy_c", "toy_b", "toy_a", "toy_d"]
+
+
+def test_the_provenance_names_what_a_time_depends_on(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
+    place = provenance()
+    assert place["environment"]["MALLOC_TRIM_THRESHOLD_"] == "7"
+    assert {"allocator", "blas", "threads", "torch", "cpu"} <= place.keys()

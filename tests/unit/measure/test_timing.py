@@ -12,9 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core import results as recorded
 from packviz.measure import Timing, machine, measure, provenance, timing
-from packviz.measure.machine import allocator
 
 
 class FakeClock:
@@ -79,7 +77,7 @@ def test_only_the_call_is_timed():
     clock = FakeClock()
     result = measure(
         {"a": clock.takes("a", [1])},
-        before={"a": clock.takes("before", [10])},
+        before=clock.takes("before", [10]),
         rounds=2,
         warmup=0,
         clock=clock,
@@ -117,24 +115,29 @@ def test_garbage_is_collected_before_and_not_meanwhile():
     assert gc.isenabled()
 
 
-@given(st.integers(0, 14))
-def test_stop_drops_the_round_that_is_not_complete(allowed):
-    """It is asked before every call: of four in the warm-up, two that count the memory, and six in the rounds."""
-    asked, told = iter(range(1000)), []
-    stop, progress = lambda: next(asked) >= allowed, lambda *at: told.append(at)
-    clock, result = quick(rounds=3, warmup=2, memory=True, stop=stop, progress=progress)
-    complete = min(max(0, (allowed - 6) // 2), 3)
-    assert result.rounds == len(result.seconds["a"]) == len(result.seconds["b"]) == complete
-    assert result.stopped == (allowed < 12)
-    assert sum(entry in "ab" for entry in clock.log) == min(allowed, 12)
-    assert told == [(i + 1, 5) for i in range(min(allowed // 2, 2) + complete)]
-    if not complete:
-        assert (
-            result.to_text()
-            == "stopped before the first round was complete, so there are no times for a, b"
-        )
-        with pytest.raises(ValueError, match="no round was completed"):
-            result.median("a")
+def test_a_budget_ends_the_rounds(monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr(timing.time, "monotonic", lambda: clock.now)
+    calls = {"a": clock.takes("a", [1]), "b": clock.takes("b", [2])}
+    for budget, rounds in ((1, 6), (30, 8), (1000, 20)):
+        assert measure(calls, clock=clock, warmup=2, budget=budget).rounds == rounds
+    assert measure(calls, clock=clock, warmup=2, budget=1, fewest=1).rounds == 1
+
+
+def test_rounds_end_when_the_ratios_are_known():
+    clock = FakeClock()
+    wild = np.random.default_rng(0).exponential(size=999).tolist()
+    calls = {"steady": clock.takes("steady", [1]), "wild": clock.takes("wild", wild)}
+    assert measure(calls, clock=clock, rounds=100, until_narrow=True).rounds == 100
+    assert quick(rounds=100, until_narrow=True)[1].rounds == 6
+
+
+def test_page_faults_are_counted_for_each_call():
+    def fresh():
+        np.ones(2**26, np.uint8)  # so large a block always has pages of its own
+
+    result = measure({"fresh": fresh, "nothing": int}, rounds=3, warmup=1)
+    assert result.faults["fresh"] > 16 * (result.faults["nothing"] + 1)
 
 
 # Peak memory.
@@ -205,19 +208,12 @@ def test_peak_memory_elsewhere(monkeypatch):
 def test_memory_is_counted_outside_of_the_time():
     clock = FakeClock()
     calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
-    result = measure(
-        calls,
-        clock=clock,
-        rounds=2,
-        warmup=1,
-        memory=True,
-        before={"a": clock.takes("before", [0])},
-    )
+    result = measure(calls, clock=clock, rounds=2, warmup=1, memory=True)
     assert result.memory == {"a": 0, "b": 5000}
     assert clock.log.count("a") == 4
     assert result.seconds["a"] == (1, 1)
     assert "peak memory 0.005 MB" in result.to_text()
-    assert Timing.from_dict(json.loads(json.dumps(asdict(result)))) == result
+    json.dumps(asdict(result))
     assert quick(rounds=1)[1].memory == {}
     with pytest.raises(ValueError, match=r"there is no timing of 'c'; choose one of 'a', 'b'"):
         result.median("c")
@@ -229,11 +225,6 @@ def test_memory_is_counted_outside_of_the_time():
         ({}, {}, "calls is empty; give at least one function"),
         ({"a": int}, {"rounds": 0}, "rounds is 0 and warmup 3; give at least 1 round"),
         ({"a": int}, {"warmup": -1}, "0 or more to warm up"),
-        (
-            {"a": int},
-            {"before": {"b": int}},
-            "before has 'b', which is not among calls; choose from a",
-        ),
     ],
 )
 def test_what_cannot_be_measured(calls, options, message):
@@ -266,15 +257,8 @@ def test_in_words():
         "packed      2,000 ms  (quartiles 1,925 to 2,075)",
         "packed takes 2.0 times as long as a (95 % interval 1.90 to 2.10)",
     ]
-    noisy = (
-        Timing({"a": [1.0, 2.0, 3.0] * 3, "b": [2.0, 3.0, 1.0] * 3}, stopped=True)
-        .to_text()
-        .splitlines()
-    )
-    assert noisy[2] == "cannot tell b and a apart: b takes 0.3 to 2.0 times as long"
-    assert noisy[3].startswith(
-        "9 interleaved rounds after 0 to warm up, then stopped; a ratio is the median of"
-    )
+    noisy = Timing({"a": [1.0, 2.0, 3.0] * 3, "b": [2.0, 3.0, 1.0] * 3}).to_text().splitlines()
+    assert noisy[2] == "no clear difference between b and a: b takes 0.3 to 2.0 times as long"
 
 
 # Clocks.
@@ -314,28 +298,40 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
 
 
 def test_a_caption_says_what_how_and_when():
-    place = {
-        "device": "cpu",
-        "device_name": "an abacus",
-        "torch": "2.9.1",
-        "threads": 1,
-        "cores": 2,
-    }
-    place |= {"load_average": [0.5, 9, 9], "date": "2026-01-02T03:04:05+00:00"}
-    said = machine.caption(place, [7])
+    place = {"device": "cpu", "device_name": "an abacus", "torch": "2.9.1", "threads": 1}
+    place |= {"blas": "mkl", "allocator": "glibc 9", "environment": {"MALLOC_MMAP_MAX_": "0"}}
+    place |= {"cores": 2, "load_average": [0.5, 9, 9], "date": "2026-01-02T03:04:05+00:00"}
     assert (
-        said == "an abacus (CPU), torch 2.9.1, 1 thread, load 0.5 on 2 cores, 7 rounds, 2026-01-02"
+        machine.caption(place, [7]) == "an abacus (CPU), torch 2.9.1, BLAS mkl, 1 thread,"
+        " allocator glibc 9, MALLOC_MMAP_MAX_=0, load 0.5 on 2 cores, 7 rounds, 2026-01-02"
     )
     each = [
         {"load_average": [load], "date": f"2026-01-0{day}T00"}
         for load, day in ((2.0, 4), (1.0, 3), (1.5, 4))
     ]
-    said = machine.caption(place | {"device": "cuda:1", "cuda": "13.0"}, [5, 3, 4], each)
-    assert said.startswith("an abacus (GPU, CUDA 13.0), ")
-    assert said.endswith("load 1.0 to 2.0 on 2 cores, 3 to 5 rounds, 2026-01-03 to 2026-01-04")
-    assert machine.caption(place | {"fake": "a test"}).startswith(
-        "MADE UP, no machine was timed (a test): an abacus"
-    )
+    text = machine.caption(place | {"device": "cuda:1", "cuda": "13.0"}, [5, 3, 4], each)
+    assert text.startswith("an abacus (GPU, CUDA 13.0), ")
+    assert text.endswith("load 1.0 to 2.0 on 2 cores, 3 to 5 rounds, 2026-01-03 to 2026-01-04")
+    assert machine.caption(place | {"fake": "a test"}).startswith("MADE UP, no machine was timed")
+
+
+@pytest.mark.parametrize("device", ["mps", "gpu", "cpu:x", "cpu:1"])
+def test_other_devices_are_refused(device):
+    with pytest.raises(ValueError, match=f"device is '{device}'; choose cpu, c"):
+        machine.check_device(device)
+
+
+def test_a_gpu_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for built, why in ((None, "is built without CUDA: install"), ("12.8", "finds no GPU: check")):
+        monkeypatch.setattr(torch.version, "cuda", built)
+        with pytest.raises(ValueError, match=f"but torch.* {why}.*; or use the device cpu$"):
+            machine.check_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert machine.check_device("cuda:1") == "cuda:1"
+    with pytest.raises(ValueError, match="device is 'cuda:2', but the last GPU here is cuda:1"):
+        machine.check_device("cuda:2")
 
 
 def test_provenance_is_plain_data():
@@ -343,128 +339,7 @@ def test_provenance_is_plain_data():
     assert json.loads(json.dumps(record)) == record
     assert (record["torch"], record["threads"]) == (torch.__version__, torch.get_num_threads())
     assert record["parameters"] == {"rounds": 3}
-    assert record["allocator"] == allocator()
-    assert record["date"].endswith("+00:00")
     result = measure({"a": lambda: torch.ones(9).sum()}, rounds=2, parameters={"size": 9})
     assert min(result.seconds["a"]) > 0
     assert result.provenance["parameters"] == {"size": 9}
-    assert result.provenance.get("page_faults_per_round", 0) >= 0
     assert f"\nMeasured on {machine.caption(result.provenance, [2])}." in result.to_text()
-
-
-# The allocator's settings hold for a whole process, so another one tells what they do. Page faults
-# are counted, not
-# timed, and every torch.empty has 64 MiB: 16,384 pages.
-DIARY = """
-import json, os, resource, sys
-import torch
-from packviz.measure import calm_allocator, measure
-from packviz.measure.machine import allocator, peak
-
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.empty(16 * 2**20).fill_(1)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-def typical_faults():
-    return sorted(faults() for _ in range(40))[10]  # the heap grows first: not all of the calls are calm
-
-told = {"at first": faults()}
-os.environ["MALLOC_MMAP_THRESHOLD_"] = "4294967296"
-told["a reader's own"] = calm_allocator()["mallopt"]
-del os.environ["MALLOC_MMAP_THRESHOLD_"]
-told["still"] = faults()
-measure({"a": int}, rounds=1)
-told["set"] = allocator()
-peak(lambda: torch.ones(9))
-told["calm"] = typical_faults()
-json.dump(told, sys.stdout)
-"""
-
-
-# In a process of its own: memory that others have freed would hide what is asked here.
-COUNTING = """
-import json, resource, sys
-import torch
-from packviz.measure import calm_allocator
-from packviz.measure.machine import peak
-
-def grow():
-    x = torch.ones(2**20)
-    for i in range(60):
-        x = x + torch.zeros(2**20)[: i + 1].sum()
-
-def most_megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-calm_allocator()
-before = most_megabytes()
-peak(grow)
-json.dump(most_megabytes() - before, sys.stdout)
-"""
-
-GLIBC = pytest.mark.skipif(
-    allocator()["library"].split()[0] != "glibc", reason="this setting is glibc's"
-)
-
-
-@GLIBC
-def test_a_calm_allocator(fork):
-    """It keeps its pages, after counting too; what was set is recorded; a reader's own setting is left alone."""
-    told = json.loads(fork(DIARY).stdout)
-    assert told["at first"] > 10_000
-    assert told["a reader's own"] == {}
-    assert told["still"] > 10_000
-    assert told["set"]["mallopt"] == {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": 2**31 - 1}
-    assert told["set"]["environment"] == {}
-    assert told["calm"] < 1000
-
-
-@GLIBC
-def test_counting_memory_does_not_swell_a_calm_heap(fork):
-    """The profiler keeps a little of every operator; between blocks of 4 MiB it would tear the heap apart."""
-    assert json.loads(fork(COUNTING).stdout) < 120  # without `own_pages`, it is 165 or more
-
-
-# Result files.
-
-
-def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
-    path = tmp_path / "result.json"
-    recorded.save(path, "savings", 1, {"races": []})
-    assert recorded.load(path, "savings", 1)["races"] == []
-    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
-    for kind, version in (("methods", 1), ("savings", 2)):
-        with pytest.raises(
-            ValueError,
-            match=rf"contains 'savings', version 1; expected '{kind}', version {version}",
-        ):
-            recorded.load(path, kind, version)
-    path.write_text("[1]")
-    with pytest.raises(ValueError, match="contains None, version None"):
-        recorded.load(path, "savings", 1)
-    path.write_text("{")
-    with pytest.raises(ValueError, match="is not a JSON file"):
-        recorded.load(path, "savings", 1)
-
-
-def test_files_are_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
-    folder = tmp_path / "notebooks" / "recorded"
-    folder.mkdir(parents=True)
-    for name in ("methods_b.json", "methods_a.json", "racetrack.json", "other.json"):
-        (folder / name).write_text('{"packviz": "methods", "version": 1}')
-    for here in (tmp_path, tmp_path / "notebooks", folder):
-        monkeypatch.chdir(here)
-        assert recorded.load("methods_a.json", "methods", 1)
-        assert recorded.available("methods") == ["methods_a.json", "methods_b.json"]
-    assert recorded.available("none") == []
-    with pytest.raises(
-        ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"
-    ):
-        recorded.load("b.json", "methods", 1)
-
-
-def test_what_no_json_can_hold_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="JSON"):
-        recorded.save(tmp_path / "a.json", "a", 1, {"value": float("nan")})
-    assert not list(tmp_path.iterdir())

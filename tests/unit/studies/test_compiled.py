@@ -16,7 +16,8 @@ POINT = CompiledPoint(4, 6, 3, 2, 2)
 def fake():
     seconds = {name: [1e-3 * (i + 1)] * 6 for i, name in enumerate(NAMES)}
     timing = Timing(seconds, 3, provenance={"parameters": {"backend": "eager"}})
-    return Compiled({"device_name": "a test", "torch": "9", "threads": 1}, {POINT: timing})
+    place = {"device_name": "a test", "torch": "9", "threads": 1}
+    return Compiled(place, {POINT: {"training": timing}})
 
 
 def test_all_but_the_padded_ones_compute_the_same():
@@ -48,7 +49,7 @@ def test_all_but_the_padded_ones_compute_the_same():
 @pytest.mark.filterwarnings("ignore")
 def test_a_small_run_for_real():
     point = CompiledPoint(batch=2, past=3, future=2, features=2, hidden=3, backend="eager")
-    (timing,) = compiled.run([point], rounds=2).values.values()
+    timing = compiled.run([point], rounds=2).timing(point)
     assert list(timing.seconds) == NAMES
     assert timing.rounds == 2
     assert timing.provenance["parameters"]["backend"] == "eager"
@@ -61,7 +62,7 @@ def test_the_text_and_the_picture_have_a_row_for_each():
         fake()
     )
     assert (
-        next(iter(compiled.recorded().values.values())).provenance["parameters"]["backend"]
+        compiled.recorded().timing(CompiledPoint()).provenance["parameters"]["backend"]
         == "inductor"
     )
     for theme in THEMES:

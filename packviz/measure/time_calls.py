@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from packviz.core.validation import require_seconds, share
 from packviz.measure.machine import check_device
-from packviz.measure.timing import Call, Timing, measure
+from packviz.measure.timing import Timing, measure
 from packviz.ops.agreement import leaves, require_same
 from packviz.ops.tolerance import of_states
 
 _MOST_ROUNDS = 1000
+
+
+@dataclass(frozen=True, repr=False)
+class ComparedTiming(Timing):
+    """The times of several calls, and how closely their results agree.
+
+    Attributes:
+        agreement: a sentence about the results.
+    """
+
+    agreement: str = ""
+
+    def to_text(self) -> str:
+        """Returns the times, and a sentence that says how closely the results agree."""
+        return f"{super().to_text()}\n{self.agreement}".rstrip()
 
 
 def time_calls(
@@ -26,7 +42,7 @@ def time_calls(
     tolerance: float | None = None,
     device: Any = None,
     budget: float = 10.0,
-) -> Timing:
+) -> ComparedTiming:
     """Times functions of your own relative to the first one, and checks that they all return the
     same results.
 
@@ -42,20 +58,21 @@ def time_calls(
         print(pv.time_calls({"before": step, "after": faster_step}))
 
     To compare the results, every function is first called from the same random state, so that all
-    draw the same dropout masks. The random state is restored afterwards.
+    draw the same dropout masks. The random state is restored afterwards. If a step changes its own
+    state, as an optimiser does, let `setup` reset that state; otherwise the results differ.
 
     Args:
         calls: the functions, by name. They are called without arguments. If yours take any, use a
             `lambda`.
         setup: a function to run before each call, outside the measured time, for example to clear
-            gradients.
+            gradients, or to load the state of a model and its optimiser.
         check: whether to compare the results: tensors, numbers, NumPy arrays, and tuples, lists or
             dicts of these. Functions that return `None` are not compared, and the text of the
             `Timing` lists them.
         tolerance: two results agree if they differ by at most this share of the largest value.
-            Defaults to the error
-            that rounding may cause in the dtype of the results: for example 1e-5 in float32 (5e-3
-            on a GPU if cuDNN may use TF32), 1e-10 in float64, and 0 for whole numbers.
+            Defaults to the error that rounding may cause in the dtype of the results: for example
+            1e-5 in float32 (5e-3 on a GPU if cuDNN may use TF32), 1e-10 in float64, and 0 for whole
+            numbers.
         device: the device that does the work. The clock waits until the device has finished.
             Defaults to the device of the results.
         budget: the time for the whole measurement in seconds. Each function is called at least ten
@@ -82,65 +99,69 @@ def time_calls(
     end = time.monotonic() + require_seconds("budget", budget)
     if not isinstance(calls, Mapping) or not all(map(callable, calls.values())):
         raise TypeError(f'calls is {calls!r}; give functions by name: {{"before": f, "after": g}}')
-    tolerance = None if tolerance is None else share("tolerance", tolerance)
-    device = None if device is None else check_device(device)
-    before: dict[str, Call] = dict.fromkeys(calls, setup) if setup else {}
-    cuda_in_use: Callable[[], bool] = (
-        torch.cuda.is_initialized
-    )  # tells whether this process has used CUDA
+    if tolerance is not None:
+        tolerance = share("tolerance", tolerance)
+    if device is not None:
+        device = check_device(device)
+    cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # in this process
     gpus = range(torch.cuda.device_count()) if cuda_in_use() else ()
-    parts: dict[str, dict[str, torch.Tensor]] = {}
-    result: Any = None
+    parts: dict[str, dict[str, Tensor]] = {}
     with torch.random.fork_rng(gpus):
         for name, call in calls.items():
             with torch.random.fork_rng(gpus):
-                before.get(name, lambda: None)()
+                if setup:
+                    setup()
                 result = call()
             device = device or _accelerator(result)
             if check and result is not None:
-                parts[name] = leaves(
-                    result
-                )  # a copy, because the next call may write to the same memory
+                # `leaves` copies, because the next call may write to the same memory.
+                parts[name] = leaves(result)
+            del result  # it may be large
         if device is None and cuda_in_use():
             raise ValueError(
                 "the results do not show where the work is done; pass device='cuda' or device='cpu'"
             )
         device = device or "cpu"
-        remark = (
-            _compare(calls, parts, tolerance, device)
-            if check
-            else "Results were not compared (check=False)."
-        )
-        result, parts = None, {}  # frees them, because they may be large
-        left = end - time.monotonic()
+        agreement = "Results were not compared (check=False)."
+        if check:
+            agreement = _agreement([*calls], parts, tolerance, device)
+        parts.clear()
         timing = measure(
-            calls, rounds=_MOST_ROUNDS, device=device, before=before, until_narrow=True, budget=left
+            calls,
+            rounds=_MOST_ROUNDS,
+            device=device,
+            before=setup,
+            until_narrow=True,
+            budget=end - time.monotonic(),
         )
-    return replace(timing, provenance={**timing.provenance, "results": remark})
+    return ComparedTiming(**vars(timing), agreement=agreement)
 
 
-def _compare(
-    names: Iterable[str],
-    parts: Mapping[str, Mapping[str, torch.Tensor]],
+def _agreement(
+    names: list[str],
+    parts: Mapping[str, Mapping[str, Tensor]],
     tolerance: float | None,
     device: str,
 ) -> str:
     """Checks that the results agree, and returns a sentence that says how closely."""
-    nothing = ", ".join(name for name in names if name not in parts)
-    missing = f"Not compared, because they return None: {nothing}." if nothing else ""
+    empty = [name for name in names if name not in parts]
+    remark = f"Not compared, because they return None: {', '.join(empty)}." if empty else ""
     if len(parts) < 2:
-        return missing
+        return remark
     kind = device.partition(":")[0]
+
+    def allowed(dtype: torch.dtype) -> float:
+        return of_states(dtype, kind) if tolerance is None else tolerance
+
     try:
-        error = require_same(
-            parts, lambda dtype: of_states(dtype, kind) if tolerance is None else tolerance
-        )
-    except ValueError as wrong:
+        error = require_same(parts, allowed)
+    except ValueError as difference:
         raise ValueError(
-            f"{wrong}; if this is intended, pass a larger tolerance=, or check=False"
+            f"{difference}; if a call changes its own state, reset it in setup=; if the difference is"
+            " intended, pass a larger tolerance=, or check=False"
         ) from None
     close = f"to within {error:.2g} of the largest value" if error else "exactly"
-    return f"Results agree {close} with those of {next(iter(parts))}. {missing}".rstrip()
+    return f"Results agree {close} with those of {next(iter(parts))}. {remark}".rstrip()
 
 
 def _accelerator(result: Any) -> str | None:
@@ -149,8 +170,7 @@ def _accelerator(result: Any) -> str | None:
         return None if result.is_cpu else str(result.device)
     if isinstance(result, Mapping):
         result = tuple(result.values())
-    return (
-        next(filter(None, map(_accelerator, result)), None)
-        if isinstance(result, (tuple, list))
-        else None
-    )
+    if not isinstance(result, (tuple, list)):
+        return None
+    devices = map(_accelerator, result)
+    return next(filter(None, devices), None)

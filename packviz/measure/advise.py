@@ -1,0 +1,364 @@
+"""Defines `pv.advise`, which times each method of running an RNN on batches with your lengths, and recommends one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from packviz.core import lengths as sources
+from packviz.core.batches import batches
+from packviz.core.has_text import HasText, first_line
+from packviz.core.layout import IntArray, Layout, require_steps
+from packviz.core.validation import kind_of, require_seconds
+from packviz.draw import text
+from packviz.measure import rnn_calls
+from packviz.measure.machine import provenance
+from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, measure
+from packviz.ops.agreement import relative_error
+from packviz.ops.tolerance import of_states
+
+Method = Callable[[Any, Tensor, Tensor], Any]
+"""A function that runs an RNN on a batch (see `rnn_calls`) and returns its output and final states."""
+
+PADDED, PACKED = "torch, padded", "torch, packed"
+METHODS = ("auto", "frozen", "packed", "split", "staircase")
+"""The methods of `pv.run`, which all give the results of packing."""
+
+ALL: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
+ALL |= {f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS}
+"""Every method of running an RNN, by name, the simplest first."""
+
+SAMPLE = 5
+"""The largest number of batches that are measured."""
+
+SLOW = 3.0
+"""A method that takes more than this many times as long as the fastest exact method is not measured further."""
+
+_ROUNDS = 11  # these give narrow intervals on a quiet machine, so the sample leaves time for them
+
+_PACKED_CODE = """\
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+packed = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+output, {} = rnn(packed)
+output, lengths = pad_packed_sequence(output, batch_first=rnn.batch_first)"""
+
+
+class _Batches:
+    """Batches of random numbers, whose lengths are permuted before each measured call.
+
+    So a method cannot reuse what it computed for earlier lengths. In training, too, lengths differ
+    from batch to batch.
+    """
+
+    def __init__(self, rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> None:
+        """Makes a batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, for each `(B,)` lengths.
+
+        The padding contains random numbers, too. If the RNN is in training mode, the inputs require
+        gradients.
+        """
+        weight = next(rnn.parameters())
+        generator = torch.Generator().manual_seed(seed)
+        self._random = np.random.default_rng(seed)
+        self._rnn = rnn
+        self.device = weight.device
+        self.lengths = [torch.tensor(n) for n in lengths]
+        self._inputs = []
+        for n in lengths:
+            shape = (int(n.max()), n.size, rnn.input_size)
+            x = torch.randn(shape, generator=generator).to(weight.device, weight.dtype)
+            x = x.transpose(0, 1).contiguous() if rnn.batch_first else x
+            self._inputs.append(x.requires_grad_(rnn.training))
+
+    def permute(self) -> None:
+        """Gives the lengths of each batch to other sequences of the batch."""
+        for i, n in enumerate(self.lengths):
+            self.lengths[i] = n[self._random.permutation(len(n))]
+
+    def run(self, method: Method) -> list[Tensor]:
+        """Runs the RNN forward and, in training, backward to its inputs and weights.
+
+        Returns the output and the final states of the last batch.
+        """
+        weights = [weight for weight in self._rnn.parameters() if weight.requires_grad]
+        with torch.set_grad_enabled(self._rnn.training):
+            for x, lengths in zip(self._inputs, self.lengths, strict=True):
+                output, state = method(self._rnn, x, lengths)
+                results = [output, *(state if isinstance(state, tuple) else (state,))]
+                if self._rnn.training:
+                    # backward() would change the gradients that the RNN holds.
+                    ones = [torch.ones_like(result) for result in results]
+                    torch.autograd.grad(results, [x, *weights], ones)
+        return [result.detach() for result in results]
+
+    def evaluate(self, method: Method) -> list[Tensor]:
+        """Runs the RNN forward without dropout, and returns the output and the final states."""
+        training = self._rnn.training
+        self._rnn.eval()
+        try:
+            return self.run(method)
+        finally:
+            self._rnn.train(training)
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(HasText):
+    """A recommendation, and the measurement behind it.
+
+    Attributes:
+        timing: the times of one pass over the measured batches, by method. `.missing` has the
+            reasons why methods were left out.
+        sample: number of batches that were measured.
+        inexact: the methods in `timing` whose results differ from those of packing.
+        what: a description of the RNN, the pass and the lengths.
+        is_lstm: whether the RNN is an LSTM, which returns `h_n` and `c_n`.
+    """
+
+    timing: Timing
+    sample: int
+    inexact: tuple[str, ...]
+    what: str
+    is_lstm: bool
+
+    @property
+    def device(self) -> str:
+        """The device that the advice applies to, such as `"cpu"` or `"cuda:0"`. `timing.caption` gives its name."""
+        return str(self.timing.provenance["device"])
+
+    @property
+    def recommended(self) -> str:
+        """The exact method that measured fastest, by its name in `timing`."""
+        return min(self._exact, key=self.timing.median)
+
+    @property
+    def unclear(self) -> list[str]:
+        """The exact methods that have no clear difference from the recommended one."""
+        best = self.recommended
+        ratios = [self.timing.ratio(name, best) for name in self._exact if name != best]
+        return [ratio.name for ratio in ratios if not ratio.is_clear]
+
+    @property
+    def method(self) -> str | None:
+        """The recommended method as `pv.run(…, method=)` takes it, or `None` if it is torch's own run."""
+        return self.recommended.partition("pv.run, ")[2] or None
+
+    @property
+    def code(self) -> str:
+        """Code for the recommended method."""
+        states = "(h_n, c_n)" if self.is_lstm else "h_n"
+        if self.recommended == PADDED:
+            return f"output, {states} = rnn(x)  # every length is the same"
+        if self.recommended == PACKED:
+            return _PACKED_CODE.format(states)
+        option = "" if self.method == "auto" else f", method={self.method!r}"
+        return f"import packviz as pv\n\noutput, {states} = pv.run(rnn, x, lengths{option})"
+
+    @property
+    def verdict(self) -> str:
+        """The recommendation, and the methods that may be as fast."""
+        ratio = self.timing.ratio(self.recommended, PACKED)
+        if ratio.rounds < FEWEST_ROUNDS:
+            rounds = text.count(ratio.rounds, "round")
+            return f"{self.recommended} measured fastest, but {rounds} cannot show a difference. Give a larger budget."
+        parts = [f"Use {self.recommended}."]
+        if ratio.is_clear:
+            parts.append(f"It takes {ratio.number} times as long as {PACKED} ({ratio.between}).")
+        if self.unclear:
+            parts.append(f"No clear difference from it: {', '.join(self.unclear)}.")
+        if self.timing.busy:
+            parts.append(f"The machine is busy: {self.timing.busy}.")
+        return " ".join(parts)
+
+    def to_text(self) -> str:
+        """Returns the recommendation, the table behind it, and the conditions of the measurement."""
+        rows = [["", "ms", f"times as long as {PACKED} (quartiles)"]]
+        for name, milliseconds, ratio in self.timing.against(PACKED):
+            if name in self.inexact:
+                ratio += "; its results differ from packing"
+            rows.append([name, milliseconds, ratio])
+        for name, why in self.timing.missing.items():
+            rows.append([name, why])
+        batches = text.count(self.sample, "batch", "batches")
+        return "\n".join(
+            [
+                self.verdict,
+                "",
+                *text.table(rows, "<  >  <"),
+                "",
+                f"{self.what}. A time is that of {batches}, and of the RNN alone.",
+                RATIOS,
+                f"Measured on {self.timing.caption}.",
+            ]
+        )
+
+    @property
+    def _exact(self) -> list[str]:
+        return [name for name in self.timing.seconds if name not in self.inexact]
+
+
+def advise(
+    rnn: nn.RNNBase,
+    lengths: Any,
+    *,
+    batch_size: int = 64,
+    budget: float = 20.0,
+    seed: int = 0,
+) -> Advice:
+    """Times each method of running an RNN on batches with these lengths, and recommends one.
+
+    `advise` compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded
+    run. It recommends the padded run only if nothing is padded, because otherwise the results
+    differ. It measures the forward and backward passes if the RNN is in training mode, and the
+    forward pass alone after `rnn.eval()`. It uses the RNN's own device and dtype, and does not
+    change the RNN's gradients.
+
+    All sequences are shuffled and cut into batches, as in training. The batches are ranked by
+    number of cells, including padding, and divided into up to five equal groups. The middle batch
+    of each group is measured. Every call with the same arguments measures the same batches.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
+        lengths: `(N,)` lengths of the whole data set, each at least 1, as a list, an array, a
+            tensor, a mask or a `Layout`; or the path of a file for `pv.lengths.read`.
+        batch_size: number of sequences per batch.
+        budget: seconds for the whole measurement. Every method is first called on one batch, to
+            check its results. Methods that take over three times as long as the fastest exact one
+            are not measured further, except for the two that use only torch. Interleaved rounds
+            follow until the ratios to torch's packing are known to about 5 %, or the budget is
+            spent. If there is too little time for a round, the calls on one batch count as a round.
+            A call that has begun is always finished, and torch's packing is called at least once.
+        seed: seed for the shuffling and the data.
+
+    Returns:
+        An `Advice` with the `.recommended` method, which is the exact one that measured fastest,
+        the `.code` to paste, the `.timing` behind it, and the methods that are `.unclear`, because
+        they have no clear difference from it.
+
+    Raises:
+        TypeError: `rnn` is not an RNN.
+        ValueError: the lengths or the file are not valid, a number is out of range, or the RNN is
+            on the meta device, where weights have no values.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> advice = pv.advise(torch.nn.GRU(2, 3), [5, 3, 2] * 8, batch_size=8, budget=0.1)
+        >>> advice.recommended in advice.to_text()
+        True
+    """
+    end = time.monotonic() + require_seconds("budget", budget)
+    device = _device_of(rnn)
+    n = _lengths(lengths)
+    groups = [n[group] for group in batches(n, batch_size, seed=seed)]
+    gpus = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
+        looks, missing = _look(_Batches(rnn, _middle(groups, 1), seed), end)
+        exact = [seconds for name, seconds in looks.items() if name != PADDED]
+        kept = {}
+        for name, seconds in looks.items():
+            if name in (PADDED, PACKED) or seconds <= SLOW * min(exact):
+                kept[name] = seconds
+            else:
+                missing[name] = f"on one batch, over {SLOW:g} times as slow as the fastest"
+        left = end - time.monotonic()
+        rounds = left / sum(kept.values())  # with one batch
+        sample = max(1, min(int(rounds / (_ROUNDS + 1)), SAMPLE, len(groups)))
+        if rounds < 2:  # too few for a warm-up round and a timed one
+            seconds_once = {name: (seconds,) for name, seconds in kept.items()}
+            timing = Timing(seconds_once, provenance=provenance(device))
+        else:
+            measured = _Batches(rnn, _middle(groups, sample), seed)
+            timing = measure(
+                {name: partial(measured.run, ALL[name]) for name in kept},
+                rounds=int(rounds / sample),
+                warmup=1,
+                device=device,
+                before=measured.permute,
+                until_narrow=True,
+                to=PACKED,
+                budget=left,
+                fewest=1,
+            )
+    which = "forward and backward" if rnn.training else "forward alone"
+    sequences = text.count(n.size, "sequence")
+    steps = f"{n.min()} to {n.max()} steps"
+    what = f"{rnn}, {which}; {sequences} of {steps}, in batches of {batch_size}"
+    inexact = (PADDED,) if n.min() < n.max() and PADDED in kept else ()
+    timing = replace(timing, missing=missing)
+    return Advice(timing, sample, inexact, what, rnn.mode == "LSTM")
+
+
+def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]]:
+    """Calls each method on one batch, twice if there is time, and compares its results with packing.
+
+    Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
+    out. torch's padded run is kept although its results differ.
+    """
+    clock = clock_for(batch.device)
+    allowed = partial(of_states, device=batch.device.type)
+    looks: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    expected: list[Tensor] = []
+    for name in (PACKED, *(name for name in ALL if name != PACKED)):
+        if looks and time.monotonic() >= end:
+            missing[name] = "left out: the budget was used up"
+            continue
+        run = partial(batch.run, ALL[name])
+        try:
+            clock.start()
+            run()
+            took = clock.stop()
+            results = batch.evaluate(ALL[name])
+        except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
+            if name in (PADDED, PACKED):
+                raise
+            missing[name] = f"cannot run this: {first_line(error)}"
+            continue
+        expected = expected or results
+        _, wrong = relative_error(results, expected, allowed)
+        if wrong is not None and name != PADDED:
+            missing[name] = f"does not give the {('output', 'h_n', 'c_n')[wrong]} of packing"
+            continue
+        if time.monotonic() + len(ALL) * took < end:  # a first call also imports and allocates
+            clock.start()
+            run()
+            took = clock.stop()
+        looks[name] = took
+    return looks, missing
+
+
+def _device_of(rnn: Any) -> torch.device:
+    """Returns the device of an RNN, and rejects an RNN that cannot be measured."""
+    if not isinstance(rnn, nn.RNNBase):
+        raise TypeError(
+            f"rnn is {kind_of(rnn)}; give an nn.RNN, nn.GRU or nn.LSTM, such as model.rnn"
+        )
+    device = next(rnn.parameters()).device
+    if device.type == "meta":
+        raise ValueError(
+            "rnn is on the meta device, where nothing can be measured; give it weights with to_empty()"
+        )
+    return device
+
+
+def _lengths(values: Any) -> IntArray:
+    if values is None:
+        raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
+    if isinstance(values, (str, PathLike)):
+        values = sources.read(str(values))
+    return require_steps(Layout(values)).lengths
+
+
+def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
+    """Ranks batches by number of cells, cuts them into equal groups, and returns the middle batch of each group."""
+    cells = [n.size * n.max() for n in groups]
+    ranked = np.argsort(cells, kind="stable")
+    parts = np.array_split(ranked, sample)
+    return [groups[part[part.size // 2]] for part in parts]

@@ -1,0 +1,94 @@
+"""Reads and appends result files, which have one line of JSON for each measured point.
+
+The first line is the head: the kind of the file, the version of its format, and the provenance.
+Every further line is a row, which has a point's fields and what was measured there:
+
+    {"packviz": "methods", "version": 2, "provenance": {…}}
+    {"mode": "GRU", …, "training": {…}, "forward": {…}}
+
+A row is appended under a lock, so several processes can write to the same file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packviz.core.files import require_suffix
+
+Data = dict[str, Any]
+"""Plain data that JSON can represent."""
+
+PathLike = str | os.PathLike[str]
+
+
+def find(name: PathLike) -> Path:
+    """Returns the path of a result file. Inside a checkout, the name of a recorded file is enough.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    for folder in (Path(), *_recorded()):
+        if (folder / name).is_file():
+            return folder / name
+    raise ValueError(
+        f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above"
+    )
+
+
+def available(kind: str) -> list[Path]:
+    """Returns the paths of an experiment's recorded files, which are named `KIND_….json`."""
+    paths = {path.name: path for folder in _recorded() for path in folder.glob(f"{kind}_*.json")}
+    return [paths[name] for name in sorted(paths)]
+
+
+def _recorded() -> Iterator[Path]:
+    """Yields the folders that may contain recorded files, here and in the folders above."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        yield folder / "recorded"
+        yield folder / "notebooks" / "recorded"
+
+
+def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
+    """Returns the provenance and the rows of a result file.
+
+    Raises:
+        ValueError: the file is damaged, or has a different kind or version.
+    """
+    name = os.fspath(path)
+    content = Path(path).read_text(encoding="utf-8")
+    complete, _, _ = content.rpartition("\n")  # an interrupted process may have left half a line
+    try:
+        head, *rows = [json.loads(line) for line in complete.splitlines()]
+        actual = f"{head['packviz']!r}, version {head['version']!r}"
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{name} is not a result file, or is damaged") from None
+    expected = f"{kind!r}, version {version!r}"
+    if actual != expected:
+        raise ValueError(f"{name} contains {actual}; expected {expected}")
+    return head["provenance"], rows
+
+
+def append(path: PathLike, head: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    """Appends a row to a result file, and first the head if the file is empty or does not exist.
+
+    Raises:
+        ValueError: the path does not end in `.json`, or the row contains NaN or an infinite number.
+        OSError: the folder does not exist or is not writable.
+    """
+    require_suffix("path", path, [".json"])
+    line = json.dumps(row, allow_nan=False)
+    with open(path, "ab+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        file.seek(0)
+        content = file.read()
+        complete = content.rfind(b"\n") + 1
+        file.truncate(complete)  # drops a line that an interrupted process left incomplete
+        if not complete:
+            line = f"{json.dumps(head)}\n{line}"
+        file.write(f"{line}\n".encode())

@@ -1,0 +1,281 @@
+"""Repeats a benchmark from a forum question, to measure how the time of packing grows with the
+sequence length.
+
+At every size and in every setup, each method is timed in two passes: *forward* (the model alone,
+without a graph for autograd), and *training* (forward, loss, backward). In each pass the methods
+take turns.
+
+This table compares the original with this benchmark:
+
+| the original | here |
+|---|---|
+| takes one mean over a block of 20 calls | takes the median of interleaved rounds, with quartiles |
+| times one curve after the other, so a machine that warms up or throttles distorts them | times all
+methods in turn, in a new random order each round, and takes ratios within rounds |
+| warms up with the forward pass only, so the first backward passes are timed cold | warms up each
+pass that it times |
+| includes the loss and the clearing of gradients in the time, even for the forward pass | keeps no
+    gradients, and times the model alone in the forward pass |
+| sets gradients to zero, so that every backward pass adds to existing gradients | never adds to
+existing gradients |
+| uses the token 1 everywhere, so a sequence in the wrong place would not be noticed | uses random
+tokens, and compares the logits and gradients of all methods at every point (on a GPU without TF32)
+|
+| repeats the mask to the size of the output | broadcasts the mask |
+| runs on CUDA only | uses CUDA events on a GPU, and a monotonic clock on a CPU |
+| records no seed, spread or memory | records all three, as well as the machine |
+
+As in the original, the time does not include sorting the batch. Sizes are still measured in
+ascending order, so compare methods at one size rather than sizes with each other.
+
+A file made up for a test has `"fake"` in its provenance, and every picture and text made from it
+says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import TypeAlias
+
+import numpy as np
+
+from packviz.core.layout import IntArray
+from packviz.core.validation import at_least, one_of
+from packviz.draw import palette
+from packviz.draw.curves import Curve, Plot, Sweep
+from packviz.draw.quantities import plain
+from packviz.draw.sheet import Point as Place
+from packviz.draw.text import table
+from packviz.measure.study import (
+    KINDS,
+    PASSES,
+    Comparison,
+    MeasureOptions,
+    Point,
+    Results,
+    Study,
+    TimedPoints,
+    by_pass,
+    captions,
+)
+from packviz.measure.timing import Timing
+
+SETUPS = {"A": "equal", "B": "triangle", "evenly": "evenly"}
+"""The distributions of lengths of the two setups from the forum question, and of one more."""
+
+METHODS = ("padded", "packed", "drop-in", "run")
+"""The names in `network.METHODS`, repeated here because importing that module needs torch."""
+
+FULL_STEPS, FULL_BATCH = range(32, 513, 32), 512
+"""The sizes from the forum question."""
+
+QUICK_STEPS, QUICK_BATCH = range(32, 129, 32), 64
+"""Small sizes, which take seconds on a CPU."""
+
+MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
+
+QUANTITIES = {"ratio": "×", "time": "ms", "memory": "MB"}
+"""The quantities that can be drawn, with their units. Ratios and the finding are relative to padded."""
+
+
+_VERBS = {"ratio": "takes", "memory": "needs"}
+
+_Spread: TypeAlias = tuple[float, float, float]
+
+
+def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
+    """Returns `(B,)` lengths, longest first: all equal to `steps` (A), repeated countdowns to 1
+    (B), or evenly spread.
+
+    Raises:
+        ValueError: there is no such setup.
+    """
+    kind = SETUPS[one_of("setup", setup, SETUPS)]
+    return -np.sort(-KINDS[kind](batch_size, steps, 0))
+
+
+def point(setup: str, steps: int, batch_size: int = FULL_BATCH) -> Point:
+    """Returns the point of a setup at a size.
+
+    Raises:
+        ValueError: there is no such setup, or a number is below 1.
+    """
+    kind = SETUPS[one_of("setup", setup, SETUPS)]
+    return Point("LSTM", kind, at_least("batch_size", batch_size), at_least("steps", steps), 16, 32)
+
+
+def grid(
+    setups: Sequence[str] = ("A", "B"),
+    steps: Sequence[int] = FULL_STEPS,
+    batch_size: int = FULL_BATCH,
+) -> list[Point]:
+    """Returns the points for every setup at every size, smallest sizes first."""
+    return [point(setup, size, batch_size) for size in sorted(steps) for setup in setups]
+
+
+def steps(results: TimedPoints, setup: str) -> list[int]:
+    """Returns the measured sizes of a setup in ascending order."""
+    return sorted(each.steps for each in results.points if each.kind == SETUPS[setup])
+
+
+def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
+    """Returns the recorded results of the forum's batch size with all of these methods, by machine name."""
+    recorded = {}
+    for machine, results in STUDY.recordings().items():
+        measured = results.provenance["parameters"]["methods"]
+        if {*methods} <= {*measured} and results.points[0].batch_size == FULL_BATCH:
+            recorded[machine] = results
+    return recorded
+
+
+def finding(
+    results: TimedPoints, quantity: str, setup: str = "B", methods: Sequence[str] = METHODS[:2]
+) -> str:
+    """Returns a sentence about a quantity in training, at the largest size of a setup."""
+    largest = steps(results, setup)[-1]
+    timing = results.timing(point(setup, largest, results.points[0].batch_size))
+    first, *others = methods
+    where = f"(training, setup {setup}, {largest} steps)"
+    reference = _spread(timing, quantity, first, first)[1]
+    parts = [f"{first} {plain(reference)}"] if quantity == "time" else []
+    for name in others:
+        median = _spread(timing, quantity, name, first)[1]
+        if math.isnan(median):
+            continue
+        if quantity == "time":
+            parts.append(f"{name} {plain(median)}")
+        else:
+            multiple = f"{median / reference:#.2g}".rstrip(".")
+            parts.append(f"{name} {_VERBS[quantity]} {multiple}")
+    sentence = ", ".join(parts)
+    units = {"time": "ms", "ratio": f"times as long as {first}"}
+    unit = units.get(quantity, f"times the memory of {first}")
+    return f"{sentence[:1].upper()}{sentence[1:]} {unit} {where}"
+
+
+def chart(
+    machines: Mapping[str, TimedPoints],
+    quantity: str,
+    setups: Sequence[str] = ("A", "B"),
+    methods: Sequence[str] = METHODS[:2],
+    title: str = "",
+) -> Sweep:
+    """Returns, for each setup, a plot of a quantity against the number of time steps.
+
+    Args:
+        machines: the results by machine name. The first has solid lines, and the others have dashed
+            lines.
+        quantity: the quantity to draw, one of `QUANTITIES`.
+        setups: the setups to draw.
+        methods: the methods to draw. The first is the one that ratios refer to.
+        title: the title. Defaults to the finding of the first machine.
+
+    Raises:
+        ValueError: there is no such quantity.
+    """
+    unit = QUANTITIES[one_of("quantity", quantity, QUANTITIES)]
+    label = f"times as long as {methods[0]}" if quantity == "ratio" else quantity
+    drawn = methods[1:] if quantity == "ratio" else methods
+    plots = []
+    lines = []
+    for setup in setups:
+        curves = []
+        for source, results in enumerate(machines.values()):
+            for method, which in product(drawn, PASSES):
+                spreads = _spreads(results, quantity, method, setup, which, methods[0])
+                if spreads:
+                    curves.append(_curve(spreads, method, which, source))
+        guides = _guides(quantity, curves, methods[0])
+        heading = f"{setup} ({SETUPS[setup]}): {label}"
+        plot = Plot(heading, curves[::-1], (), guides, unit, log=True)
+        plots.append(plot)
+        head = ["steps", *map(str, plot.sizes)]
+        rows = [[curve.name, *map(plain, curve.y)] for curve in curves]
+        lines += ["", f"{plot.title}, {unit}"]
+        lines += table([head, *rows])
+    below = [f"{MODEL}.", *captions(machines)]
+    for results in machines.values():
+        below += [f"✗ {line}" for line in results.left_out]
+        title = title or finding(results, quantity, setups[-1], methods)
+    title = title or "Nothing was recorded"
+    text = "\n".join([title, *lines, "", *below])
+    whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
+    below.append(f"Filled marks: training. Hollow marks: forward.{whiskers}")
+    sources = captions(machines) if len(machines) > 1 else []
+    return Sweep(title, [plots], sources, below, text)
+
+
+def _spreads(
+    results: TimedPoints, quantity: str, method: str, setup: str, which: str, first: str
+) -> dict[int, _Spread]:
+    """Returns the quartiles of a quantity by number of time steps, without what was not measured."""
+    spreads = {}
+    batch_size = results.points[0].batch_size
+    for size in steps(results, setup):
+        timing = results.timing(point(setup, size, batch_size), which)
+        spread = _spread(timing, quantity, method, first)
+        if not math.isnan(spread[1]):
+            spreads[size] = spread
+    return spreads
+
+
+def _curve(spreads: Mapping[int, _Spread], method: str, which: str, source: int) -> Curve:
+    lows, middles, highs = zip(*spreads.values(), strict=True)
+    name = f"{method}, {which}"
+    number = [*palette.METHODS].index(method)
+    return Curve(name, number, source, [*spreads], middles, lows, highs, hollow=which == "forward")
+
+
+def _spread(timing: Timing, quantity: str, method: str, first: str) -> _Spread:
+    """Returns the three quartiles of a quantity. They are NaN if it was not measured.
+
+    Memory is measured once, so its quartiles are equal.
+    """
+    nothing = (math.nan,) * 3
+    if quantity == "memory":
+        return (timing.memory[method] / 1e6,) * 3 if method in timing.memory else nothing
+    if method not in timing.seconds or (quantity == "ratio" and first not in timing.seconds):
+        return nothing
+    if quantity == "ratio":
+        ratio = timing.ratio(method, first)
+        return ratio.low, ratio.value, ratio.high
+    low, middle, high = timing.spread(method)
+    return 1e3 * low, 1e3 * middle, 1e3 * high
+
+
+def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tuple[Place, Place]]:
+    """Returns guide lines by name: a line at 1 for ratios, and lines of linear and quadratic growth for times."""
+    sizes = sorted({x for curve in curves for x in curve.x})
+    if len(sizes) < 2 or quantity == "memory":
+        return {}
+    start, end = sizes[0], sizes[-1]
+    if quantity == "ratio":
+        return {f"1: as {first}": ((start, 1), (end, 1))}
+    first_time = curves[0].y[0]
+    growth = end / start
+    return {
+        "slope 1: T": ((start, first_time), (end, first_time * growth)),
+        "slope 2: T²": ((start, first_time), (end, first_time * growth**2)),
+    }
+
+
+def _methods(point: Point, which: str, how: MeasureOptions) -> Comparison:
+    from packviz.studies import network
+
+    n = -np.sort(-point.layout.lengths)
+    methods = how.parameters["methods"]
+    return network.comparison(n, int(n[0]), methods, which, how.device)
+
+
+STUDY = Study(
+    "benchmark",
+    Point,
+    by_pass(_methods),
+    Results,
+    full=grid(),
+    quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),
+    parameters={"methods": METHODS, "rounds": 7},
+    version=3,
+)

@@ -1,0 +1,234 @@
+"""Times torch padded, torch packed and every method of `pv.run` against each other.
+
+A point is an RNN and a batch. At each point, all methods are timed against each other in two
+passes: *training* (forward, and then backward from a gradient of ones to the input and all weights)
+and *forward* (without a graph for autograd). The padded batch is as wide as its longest sequence.
+Before a point is timed, the results and gradients of all methods are compared with those of torch
+packed (without TF32 on a GPU). A method that differs is left out, and the results give the reason.
+torch padded is timed only to show how fast padded data can be processed. Its final states are those
+after the padding, so they are wrong.
+
+Everything that is computed once for the lengths of a batch (indices, the choice of `auto`) is
+dropped before each call, because in training the lengths differ from batch to batch.
+
+`packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With
+`--points untuned`, the same methods are timed at points to which nothing was tuned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from packviz.count.flops import flops
+from packviz.draw import palette
+from packviz.draw.text import count
+from packviz.draw.work import WorkAndTime
+from packviz.measure import rnn_calls
+from packviz.measure.advise import METHODS, Method
+from packviz.measure.study import (
+    PASSES,
+    Comparison,
+    MeasureOptions,
+    Point,
+    Results,
+    Study,
+    TimedPoints,
+    by_pass,
+)
+from packviz.measure.timing import RATIOS, Ratio
+from packviz.ops.running import forget
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
+
+PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
+
+_SYMBOLS = {
+    PACKED: "x",
+    "frozen": "triangle-up",
+    "split": "diamond",
+    "staircase": "triangle-left",
+    AUTO: "circle-open",
+}
+"""The symbols in the chart. `pv.run`'s own `packed` has none, because it runs torch's kernel."""
+
+_COLOURS = {PACKED: "packed", "frozen": "padded", AUTO: "run"}  # where the palette's name differs
+
+_MODES = ("LSTM", "GRU", "RNN")
+_LARGE = (
+    ("equal", 512, 128, 16, 32),
+    ("triangle", 512, 128, 16, 32),
+    ("equal", 512, 512, 16, 32),
+    ("triangle", 512, 512, 16, 32),
+    ("evenly", 128, 200, 128, 256),
+    ("log-normal around 20", 64, 200, 128, 256),
+    ("log-normal around 20", 64, 200, 64, 128),
+)
+_EVERY_MODE = (
+    ("evenly", 64, 128, 32, 64),
+    ("uniform", 64, 128, 32, 64),
+    ("log-normal around 20", 64, 96, 32, 64),
+    ("nearly equal", 64, 128, 32, 64),
+    ("sentences", 64, 32, 32, 64),
+    ("equal", 64, 128, 32, 64),
+    ("uniform", 8, 32, 16, 16),
+    ("equal", 8, 32, 16, 16),
+    ("uniform", 32, 64, 256, 512),
+    ("uniform", 64, 64, 32, 64, 2),
+    ("nearly equal", 64, 64, 32, 64, 2),
+    ("uniform", 512, 64, 16, 32),
+    ("uniform", 8, 512, 32, 64),
+)
+"""Batches that are run with each kind of RNN: the fields of a `Point` after the mode."""
+
+_UNTUNED = ((64, 150, 24, 40, 1), (128, 60, 100, 100, 2), (32, 80, 48, 96, 1))
+_UNTUNED_KINDS = ("evenly", "uniform", "log-normal around 20", "nearly equal")
+
+
+def tuned_points() -> list[Point]:
+    """Returns the points of the recorded file."""
+    points = [Point("LSTM", *fields) for fields in _LARGE]
+    for mode in _MODES:
+        points += [Point(mode, *fields) for fields in _EVERY_MODE]
+    return points
+
+
+def untuned_points() -> list[Point]:
+    """Returns points to which nothing was tuned. The last one of each size has a single sequence."""
+    points = []
+    for mode in _MODES:
+        for batch_size, *sizes in _UNTUNED:
+            points += [Point(mode, kind, batch_size, *sizes) for kind in _UNTUNED_KINDS]
+            points.append(Point(mode, "equal", 1, *sizes))
+    return points
+
+
+def best(results: TimedPoints, point: Point, which: str = "training") -> str:
+    """Returns the fastest method that gives the right results.
+
+    `auto` is left out, because it only chooses among the other methods.
+    """
+    timing = results.timing(point, which)
+    exact = [name for name in timing.seconds if name not in (PADDED, AUTO)]
+    return min(exact, key=timing.median)
+
+
+def packed_faster(results: TimedPoints) -> WorkAndTime:
+    """Draws the batches on which torch packed is clearly faster than torch padded in training.
+
+    The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
+    """
+    faster = dict.fromkeys(PASSES, 0)
+    groups = {}
+    for point in sorted(results.points, key=lambda each: results.ratio(each, PACKED, PADDED).value):
+        flop_count = flops(point.spec, point.layout, input_grad=True)
+        rows = {}
+        for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):
+            ratio = results.ratio(point, PACKED, PADDED, which)
+            rows[which] = (work.packed / work.padded, ratio)
+            if ratio.is_clear and ratio.value < 1:
+                faster[which] += 1
+                if which == "training":
+                    groups[str(point)] = rows
+    batches = count(len(results.points), "batch", "batches")
+    title = (
+        f"Packed is clearly faster in training on {faster['training']} of {batches},"
+        f" forward alone on {faster['forward']}"
+    )
+    return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
+
+
+def chart(results: TimedPoints) -> Chart:
+    """Returns a chart of all training times relative to torch padded, with a row for each point."""
+    from packviz.draw.figures import axes
+
+    ratios: dict[str, dict[str, Ratio]] = {}  # by point and method
+    for point in sorted(results.points, key=lambda each: _MODES.index(each.mode)):
+        timing = results.timing(point)
+        drawn = [method for method in _SYMBOLS if method in timing.seconds]
+        ratios[str(point)] = {method: timing.ratio(method, PADDED) for method in drawn}
+    autos = [methods[AUTO] for methods in ratios.values() if AUTO in methods]
+    clear = [ratio.value for ratio in autos if ratio.is_clear]
+    faster = sum(value < 1 for value in clear)
+    slower = len(clear) - faster
+    title = (
+        f"Training: auto is clearly faster than torch padded at {faster} of {len(autos)} points,"
+        f" slower at {slower}"
+    )
+    below = [
+        f"Measured on {results.caption}.",
+        "Whiskers: quartiles. Clearly: the confidence interval of the ratio excludes 1.",
+    ]
+    lines = [title]
+    for name, methods in ratios.items():
+        multiples = [f"{method} {ratio.value:.2g}" for method, ratio in methods.items()]
+        lines.append(f"{name}: {', '.join(multiples)}")
+    x = "times as long as torch padded (dashed: 1)"
+    text = "\n".join([*lines, "", *below])
+    rows = [*ratios]
+    chart = axes(title, text, x=x, rows=rows, tall=22 * len(rows), below=below)
+    for method, symbol in _SYMBOLS.items():
+        timed = {name: own[method] for name, own in ratios.items() if method in own}
+        values = [ratio.value for ratio in timed.values()]
+        up = [_digits(ratio.high - ratio.value) for ratio in timed.values()]
+        down = [_digits(ratio.value - ratio.low) for ratio in timed.values()]
+        whiskers = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
+        colour = palette.METHODS[_COLOURS.get(method, method)]
+        marker: dict[str, Any] = {"symbol": symbol, "color": colour}
+        if method == AUTO:  # a ring around the method that it chose
+            marker |= {"size": 15, "line": {"width": 2.5}}
+        chart.points(values, [*timed], method, marker=marker, error_x=whiskers)
+    line = {"width": 1, "dash": "dash", "color": palette.LIGHT.muted}
+    chart.figure.add_vline(x=1, line=line, layer="below")
+    chart.figure.update_xaxes(type="log", dtick="D2")
+    chart.figure.update_yaxes(showgrid=True)
+    return chart
+
+
+def _digits(value: float) -> float:
+    """Rounds a number to three significant digits."""
+    return float(f"{value:.3g}")
+
+
+def calls_of(
+    point: Point, methods: Mapping[str, Method], which: str, device: Any
+) -> dict[str, Callable[[], Any]]:
+    """Returns a call for each method, which runs one pass over the same batch with the same RNN.
+
+    A call returns the output, `(B, T, H)`. In training, it also returns the gradients of the input
+    and all weights. In the forward pass alone, it also returns the final states.
+    """
+    n = torch.tensor(point.layout.lengths)
+    rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device)
+    x = torch.randn(len(n), int(n.max()), point.input_size).to(device).requires_grad_()
+    leaves = [x, *rnn.parameters()]
+    calls = {}
+    for name, method in methods.items():
+        call = partial(method, rnn, x, n)
+        calls[name] = rnn_calls.one_pass(call, leaves, which == "training")
+    return calls
+
+
+def _compared(point: Point, which: str, how: MeasureOptions) -> Comparison:
+    methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
+    for method in METHODS:
+        methods[method] = partial(rnn_calls.run, method=method)
+    calls = calls_of(point, methods, which, how.device)
+    return Comparison(calls, forget, alike=[PACKED, *METHODS])
+
+
+STUDY = Study(
+    "methods",
+    Point,
+    by_pass(_compared),
+    Results,
+    full=tuned_points(),
+    quick=[Point(mode, "uniform", 8, 32, 16, 16) for mode in _MODES],
+    others={"untuned": untuned_points()},
+    parameters={"budget": 3.0},
+    version=2,
+)

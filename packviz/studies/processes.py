@@ -1,0 +1,253 @@
+"""Compares ways to split a ragged batch among processes that train one model with
+`DistributedDataParallel`.
+
+A batch, sorted by length, is split by the strategies of `packviz.core.batches.SPLITS`. Each process
+runs its shard, and DDP averages the gradients. These averages are compared with the gradient of one
+process on the whole batch, for two losses:
+
+* *mean of means*: every process takes the mean loss over its own tokens. The average of these means
+  is not the mean over all tokens, unless all shards have the same number of tokens.
+* *token-weighted*: every process takes the sum of its losses, multiplied by the number of processes
+  and divided by the number of tokens in the whole batch. The average of these values is the mean
+  over all tokens.
+
+`compare()` starts processes on this machine, by default two. Like all functions that start
+processes, it must be called under `if __name__ == "__main__":` in a script.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, multiprocessing, nn
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
+from torch.nn.parallel import DistributedDataParallel
+
+from packviz.core import batches as buckets
+from packviz.core.has_text import HasText
+from packviz.core.layout import IntArray, Layout, require_steps
+from packviz.core.lengths import log_normal
+from packviz.core.validation import at_least
+from packviz.draw import bars
+from packviz.draw.quantities import milliseconds
+from packviz.draw.text import table
+from packviz.measure.timing import Timing, measure
+from packviz.ops.original import pack_padded_sequence
+
+MEANS, WEIGHTED = "mean of means", "token-weighted"
+LOSSES = (MEANS, WEIGHTED)
+"""The losses of a process, as described at the top of this module."""
+
+_TIMEOUT = timedelta(seconds=120)  # the longest time that processes wait for each other
+_INPUT, _HIDDEN = 16, 128
+
+
+@dataclass(frozen=True, repr=False)
+class Shards(HasText):
+    """The results of comparing the strategies for splitting a batch.
+
+    Attributes:
+        layout: the batch.
+        timings: for each rank, the times of a forward and backward pass on its own shard, by
+            strategy. These times do not include waiting for other processes.
+        errors: the error of the averaged gradient, by strategy and loss. An error is the norm of
+            the difference from the gradient of a single process, divided by the norm of that
+            gradient.
+    """
+
+    layout: Layout
+    timings: Sequence[Timing]
+    errors: Mapping[str, Mapping[str, float]]
+
+    def lengths(self, strategy: str) -> list[IntArray]:
+        """Returns the lengths of each rank's sequences."""
+        n = self.layout.lengths
+        return [n[shard] for shard in buckets.split(n, len(self.timings), strategy)]
+
+    def tokens(self, strategy: str) -> list[int]:
+        """Returns the number of tokens that each rank has."""
+        return [int(n.sum()) for n in self.lengths(strategy)]
+
+    def to_text(self) -> str:
+        """Returns a table of tokens, steps and gradient errors, which do not depend on the machine."""
+        sequences, tokens = self.layout.batch_size, self.layout.n_real
+        title = f"{sequences} sequences, {tokens:,} tokens, {len(self.timings)} processes"
+        rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
+        for strategy, errors in self.errors.items():
+            own_tokens = " / ".join(map(str, self.tokens(strategy)))
+            own_steps = " / ".join(str(n.max()) for n in self.lengths(strategy))
+            shown = [f"{error:.2g}" if error >= 1e-6 else "< 1e-06" for error in errors.values()]
+            rows.append([strategy, own_tokens, own_steps, *shown])
+        return "\n".join([title, *table(rows, "<12>16>14   .   <")])
+
+    def times(self) -> str:
+        """Returns a table of each rank's time in ms, and of the ratio of the slowest time to the fastest."""
+        rows = [["split", "ms", "slowest ÷ fastest"]]
+        for strategy in self.errors:
+            seconds = {f"{rank}": each.seconds[strategy] for rank, each in enumerate(self.timings)}
+            timing = Timing(seconds)
+            slowest = max(seconds, key=timing.median)
+            fastest = min(seconds, key=timing.median)
+            ratio = timing.ratio(slowest, fastest)
+            multiple = f"{ratio.number} ({ratio.between})"
+            if not ratio.is_clear:
+                multiple = "no clear difference"
+            medians = " / ".join(milliseconds(timing.median(rank)) for rank in seconds)
+            rows.append([strategy, medians, multiple])
+        first = self.timings[0]
+        where = f"Measured by each process on {first.caption}. In parentheses: the 95 % interval."
+        return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
+
+    def chart(self) -> bars.BarChart:
+        """Draws the number of tokens that each rank has, for each strategy."""
+        rows = {}
+        times = {}
+        for strategy in self.errors:
+            tokens = self.tokens(strategy)
+            times[strategy] = max(tokens) / min(tokens)
+            for rank, own in enumerate(tokens):
+                rows[f"{strategy}, rank {rank}"] = bars.Bar([(own, bars.SOLID)], f"{own:,}")
+        worst = max(times, key=lambda strategy: times[strategy])
+        title = f"The {worst} split gives one rank {times[worst]:.2g} times the tokens of another"
+        return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
+
+
+def compare(lengths: Any = None, *, processes: int = 2, rounds: int = 15) -> Shards:
+    """Starts processes on this machine's CPU, each with one thread, and compares the strategies for
+    splitting a batch.
+
+    Args:
+        lengths: `(B,)` lengths of the batch, at least one for each process. Defaults to 64
+            log-normal lengths.
+        processes: number of processes.
+        rounds: number of rounds in which each shard is timed.
+
+    Raises:
+        ValueError: the lengths are not valid, there are fewer sequences than processes, or a number
+            is out of range.
+        RuntimeError: a process failed or waited too long; the message includes the end of its
+            error.
+    """
+    if lengths is None:
+        lengths = log_normal(64, 128)
+    n: list[int] = require_steps(Layout(lengths)).lengths.tolist()
+    at_least("rounds", rounds)
+    if at_least("processes", processes) > len(n):
+        raise ValueError(
+            f"processes is {processes}; give at most {len(n)}, the number of sequences"
+        )
+    results = multiprocessing.get_context("spawn").SimpleQueue()
+    with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
+        meeting = Path(folder, "meeting").as_uri()
+        task = (processes, n, rounds, meeting, results)
+        try:
+            spawn(_process, task, processes)  # type: ignore[no-untyped-call]
+        except (ProcessRaisedException, ProcessExitedException) as error:
+            reason = str(error).strip()[-2000:]
+            raise RuntimeError(f"rank {error.error_index} failed:\n{reason}") from None
+    timings, errors = results.get()
+    return Shards(Layout(n), timings, errors)
+
+
+def gradient_error(gradients: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """Returns the norm of the difference between two lists of gradients, divided by the norm of the second list."""
+    right = torch.cat([gradient.flatten() for gradient in expected]).double()
+    ours = torch.cat([gradient.flatten() for gradient in gradients]).double()
+    return float((ours - right).norm() / right.norm())
+
+
+def _process(
+    rank: int,
+    processes: int,
+    lengths: list[int],
+    rounds: int,
+    meeting: str,
+    results: Any,
+) -> None:
+    """Runs one of the processes, which find each other through a file. Rank 0 returns the results of all."""
+    torch.set_num_threads(1)
+    if os.name == "posix":
+        for _, interface in socket.if_nameindex():
+            if interface.startswith("lo"):
+                os.environ["GLOO_SOCKET_IFNAME"] = interface
+    distributed.init_process_group(
+        "gloo", init_method=meeting, rank=rank, world_size=processes, timeout=_TIMEOUT
+    )
+    try:
+        errors, calls = _strategies(rank, processes, lengths)
+        # All processes compute at the same time, because they wait for each other before each call.
+        timing = measure(calls, rounds=rounds, before=distributed.barrier)
+        timings: list[Any] = [None] * processes
+        distributed.all_gather_object(timings, timing)
+        if rank == 0:
+            results.put((timings, errors))
+    finally:
+        distributed.destroy_process_group()
+    # A gloo thread may still need Python to release a last tensor, and it aborts the process if the
+    # interpreter is already shutting down. So the process ends without shutting it down.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _strategies(
+    rank: int, processes: int, lengths: list[int]
+) -> tuple[dict[str, dict[str, float]], dict[str, partial[None]]]:
+    """Returns two dicts by strategy: the errors of the gradients, and functions that run this rank's shard."""
+    torch.manual_seed(0)
+    model = _Model()
+    x = torch.randn(len(lengths), max(lengths), _INPUT)
+    y = torch.randn(len(lengths), max(lengths))
+    weights = list(model.parameters())
+    expected = torch.autograd.grad(model(x, y, lengths).mean(), weights)
+    parallel = DistributedDataParallel(model)
+    errors: dict[str, dict[str, float]] = {}
+    calls = {}
+    for strategy in buckets.SPLITS:
+        shard = buckets.split(lengths, processes, strategy)[rank]
+        own = [lengths[i] for i in shard]
+        widest = max(own)
+        batch = (x[shard, :widest], y[shard, :widest], own)
+        errors[strategy] = {}
+        for name in LOSSES:
+            parallel.zero_grad()
+            losses = parallel(*batch)
+            weighted = losses.sum() * processes / sum(lengths)
+            loss = losses.mean() if name == MEANS else weighted
+            loss.backward()
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            errors[strategy][name] = gradient_error(gradients, expected)
+        calls[strategy] = partial(_own_work, parallel, batch)
+    return errors, calls
+
+
+class _Model(nn.Module):
+    """A GRU and a linear layer. The model maps a padded batch, targets and lengths to `(N,)` losses, one per token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(_INPUT, _HIDDEN, batch_first=True)
+        self.linear = nn.Linear(_HIDDEN, 1)
+
+    def forward(self, x: Tensor, y: Tensor, lengths: list[int]) -> Tensor:
+        packed, targets = (
+            pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False)
+            for padded in (x, y)
+        )
+        scores: Tensor = self.linear(self.gru(packed)[0].data).squeeze(1)
+        return (scores - targets.data) ** 2
+
+
+def _own_work(parallel: DistributedDataParallel, batch: tuple[Any, ...]) -> None:
+    parallel.zero_grad()
+    with parallel.no_sync():
+        parallel(*batch).mean().backward()
