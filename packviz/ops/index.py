@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, invert_permutation
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils.weak import WeakIdKeyDictionary
 
 from packviz.core.layout import IntArray
@@ -133,8 +133,9 @@ def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
 
 
 class Index:
-    """A ragged batch on one device, and the routes to its cells. Building a route never waits for
-    the device.
+    """A ragged batch on one device, and the routes to its cells.
+
+    Building a route never waits for the device.
 
     The *rank* of a sequence is its position in the packed batch, where the longest sequence comes
     first.
@@ -224,8 +225,8 @@ def of_lengths(
 def of_packed(packed: PackedSequence) -> Index | None:
     """Returns the index of a packed batch, whose `batch_sizes` must never increase.
 
-    An index that was kept is used again. The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is not on
-    the same device as the data.
+    An index that was kept is used again. The result is `None` if `unsorted_indices` is not a
+    permutation of the sequences, or is not on the same device as the data.
     """
     if (index := kept(packed)) is not None:
         return index
@@ -238,7 +239,7 @@ def of_packed(packed: PackedSequence) -> Index | None:
     on_cpu = ranks.cpu()  # torch waits for the device, too
     if ranks.device != device or sorted(on_cpu.tolist()) != list(range(len(by_rank))):
         return None
-    order = invert_permutation(ranks.long()) if is_moved(on_cpu, len(on_cpu)) else None
+    order = ranks.argsort() if is_moved(on_cpu, len(on_cpu)) else None
     return Index(sizes, by_rank[on_cpu], order, device)
 
 

@@ -338,8 +338,8 @@ def align(
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the
             integers 0 and 1), True at real cells, such as a tokenizer's `attention_mask`. Like the
-            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask, the real cells may be anywhere: they keep
-            their order, and gaps between them are closed.
+            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask, the
+            real cells may be anywhere: they keep their order, and gaps between them are closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as for packing)
             or `"left"`.
         source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`. If
@@ -492,7 +492,7 @@ def _is_constant(cells: Tensor) -> bool:
 
 def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
     """Raises an error if the same value fills the cells where a mask is True, but no others."""
-    if not (_is_readable(cells) and _is_readable(mask)) or not mask.any() or mask.all():
+    if not (_is_readable(cells) and _is_readable(mask)) or mask.sum() < 2 or mask.all():
         return
     others = cells[~mask]
     if _is_constant(cells[mask]) and not _is_constant(others) and others.isfinite().all():
@@ -527,7 +527,7 @@ def _widened(mask: Tensor, ndim: int) -> Tensor:
 def _fitted(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Padded]:
-    """Checks that lengths or a mask fit `x`. Returns the lengths on its device, and its dimensions."""
+    """Checks that lengths or a mask fit `x`. Returns lengths on its device, and its dimensions."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     _require_usable(name, x)
@@ -670,7 +670,7 @@ def is_tracing() -> bool:
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether values can be read: they are on the CPU, and nothing is compiled or traced."""
+    """Returns whether values can be read: they are on the CPU, and not compiled or traced."""
     is_recorded = torch.compiler.is_compiling() or is_tracing()
     return n.device.type == "cpu" and type(n) is Tensor and not is_recorded
 

@@ -125,8 +125,7 @@ def unpack_to_length(
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks a packed batch to exactly `total_length` time steps, for code that needs a fixed
-    shape.
+    """Unpacks a packed batch to exactly `total_length` time steps.
 
     The result is the same as `pad_packed_sequence(packed, batch_first, padding_value,
     total_length)[0]`, but this function can also truncate. It checks only the number of time steps,
@@ -163,15 +162,16 @@ def unpack_to_length(
     """
     if not isinstance(packed, PackedSequence):
         raise TypeError(
-            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the RNN"
+            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the"
+            " RNN"
         )
     width = time_steps(total_length, "total_length")
     longest = len(packed.batch_sizes)
     require_fitting("padding_value", padding_value, packed.data.dtype)
     if width < longest and not truncate:
         raise ValueError(
-            f"total_length is {width}, but the longest sequence has {longest} time steps: give at least {longest}, or"
-            " truncate=True to drop the later steps"
+            f"total_length is {width}, but the longest sequence has {longest} time steps: give at"
+            f" least {longest}, or truncate=True to drop the later steps"
         )
     data = packed.data
     rank = packed.unsorted_indices
@@ -320,7 +320,7 @@ def _pad_packed(
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error for empty `batch_sizes`, which make older releases, such as 2.9, crash."""
+    """Raises torch's error for empty `batch_sizes`, which make older releases crash."""
     steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
     if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
         raise RuntimeError("batch_sizes can not be empty")
@@ -333,7 +333,7 @@ def _run_uncompiled(function: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def _is_plain(x: Tensor, batch_first: bool) -> bool:
-    """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions are used."""
+    """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions do."""
     return (
         type(x) in _PLAIN
         and is_at_hand(x)

@@ -53,7 +53,8 @@ class WithLengths(nn.RNNBase):
             rnn.__class__ = type(kind.__name__, (cls,), names)
         else:
             raise TypeError(
-                f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from pv.{cls.__name__}"
+                f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from"
+                f" pv.{cls.__name__}"
             )
         return rnn
 
@@ -101,7 +102,8 @@ class WithLengths(nn.RNNBase):
             return _run(self, input, lengths, hx, self.method, *how)
         if padding_value and torch.onnx.is_in_onnx_export():
             raise RuntimeError(
-                "ONNX's legacy exporter ignores padding_value: leave it out, or export with dynamo=True"
+                "ONNX's legacy exporter ignores padding_value: leave it out, or export with"
+                " dynamo=True"
             )
         numbers = lengths_tensor(lengths)
         return _run(self, input, numbers, hx, "packed", None, total_length, padding_value)
@@ -277,7 +279,7 @@ _RESULTS_ONLY, _WEIGHTS, _EVERYTHING = 0, 1, 2  # what is recorded for the backw
 
 
 def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
-    """Returns what to record: nothing, or the graph for the gradients without or with that of `x`."""
+    """Returns what to record: nothing, or the graph for the gradients with or without that of x."""
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return _RESULTS_ONLY
     if x.requires_grad:
@@ -287,7 +289,7 @@ def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
 
 
 def _with_weights(weights: list[Tensor], *settings: Any) -> WithLengths:
-    """Returns an RNN with these tensors as weights, without copying them or making them parameters."""
+    """Returns an RNN with these tensors as weights, which are neither copied nor parameters."""
     mode, bias, batch_first, bidirectional, record, *_ = settings
     rows, input_size = weights[0].shape
     output_size = weights[1].shape[1]

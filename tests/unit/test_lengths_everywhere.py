@@ -13,7 +13,6 @@ from torchs import outcome, same
 
 import packviz as pv
 from packviz.count import profile
-from packviz.measure import advice
 from packviz.ops.running import METHODS
 
 torch.manual_seed(0)
@@ -81,7 +80,6 @@ VERBS = {
     "Load": lambda n: pv.batches.Load.of(n, [np.array([0, 2]), np.array([1, 3])]).real,
     "count": lambda n: profile.count(n).to_text(),
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
-    "advise": lambda n: advice._lengths(n),
     "GRU": lambda n: LENGTHS_RNN(X, lengths=n)[0].detach(),
     "last_output": lambda n: pv.last_output(X, n),
     **{

@@ -1,4 +1,4 @@
-"""Compares the RNNs that take lengths with torch's own pack → RNN → pad: in Python, compiled and exported."""
+"""Compares the RNNs that take lengths with torch's pack → RNN → pad, also when exported."""
 
 import copy
 import io
@@ -146,7 +146,7 @@ def test_without_lengths_it_is_torchs_own(kind):
     packed = pack_padded_sequence(x, n, enforce_sorted=False)
     assert torch.equal(module(packed)[0].data, rnn(packed)[0].data)
     for lengths in (n, [3, 2], n.numpy(), pv.Layout([3, 2]), pv.real_mask(n)):
-        with pytest.raises(TypeError, match="hx holds no .* pass them as lengths="):
+        with pytest.raises(TypeError, match=r"hx holds no .* pass them as lengths="):
             module(x, lengths)
 
 
