@@ -338,8 +338,8 @@ def align(
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the
             integers 0 and 1), True at real cells, such as a tokenizer's `attention_mask`. Like the
-            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask, the
-            real cells may be anywhere: they keep their order, and gaps between them are closed.
+            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask,
+            the real cells may be anywhere: they keep their order, and gaps between them are closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as for packing)
             or `"left"`.
         source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`. If

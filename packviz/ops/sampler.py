@@ -23,8 +23,8 @@ class BucketSampler(Sampler[list[int]]):
 
     In distributed training, every process makes a sampler with its own rank and otherwise the same
     arguments. If `torch.distributed` is initialised, the sampler asks it for the rank and the
-    number of replicas. In each step, the ranks then get batches of similar lengths, so none of them waits
-    long for the others.
+    number of replicas. In each step, the ranks then get batches of similar lengths, so none of them
+    waits long for the others.
 
     To resume within an epoch, save `state_dict()` beside the model's. It counts the batches that
     the sampler has yielded. A DataLoader with processes of its own asks for batches in advance, so
