@@ -26,6 +26,7 @@ _MODULES = {
     "explain": "check.museum",
     "explain_errors": "check.explain",
     "flops": "count.flops",
+    "last_output": "ops.masks",
     "masked_loss": "ops.masks",
     "pack_padded_sequence": "ops.packing",
     "pad_packed_sequence": "ops.packing",
