@@ -24,13 +24,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-import packviz as pv
 from packviz.core.spec import Spec
 from packviz.measure import rnn_calls
 from packviz.ops import masks, original, packing, running
 from packviz.ops.agreement import TOLERANCE, full_precision, relative_difference
 from packviz.ops.rnn import Ragged
-
 
 _FARTHER = 4
 """The error of a method, relative to double precision, may be this many times torch's, because both round."""
