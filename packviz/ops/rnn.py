@@ -138,7 +138,8 @@ class WithLengths(nn.RNNBase):
                 x = nn.functional.dropout(x, self.dropout)
             record = _recording(x, own_states, own_weights)
             shape = width if len(finals) == len(parts) - 1 else steps, float(padding_value)
-            x, *final, _ = _forward(x, lengths, own_states, own_weights, *how, record, *shape)
+            tensors = [*own_states, *own_weights]
+            x, *final, _ = _forward(x, lengths, tensors, len(own_states), *how, record, *shape)
             finals.append(final)
         h_n, c_n = map(torch.cat, zip(*finals, strict=True))
         return x, (h_n, c_n) if self.mode == "LSTM" else h_n
@@ -318,14 +319,14 @@ def _with_weights(weights: list[Tensor], *settings: Any) -> WithLengths:
 
 
 def _results(
-    x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
 ) -> list[Tensor]:
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
     *_, width, padding_value = settings
-    rnn = _with_weights(weights, *settings)
-    hx: Any = tuple(states) or None
-    if len(states) == 1:
-        hx = states[0]
+    rnn = _with_weights(tensors[n_states:], *settings)
+    hx: Any = tuple(tensors[:n_states]) or None
+    if n_states == 1:
+        hx = tensors[0]
     with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
         output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, int(width), padding_value)
     return [output, *_as_list(final)]
@@ -335,19 +336,13 @@ class _Recording:
     """An RNN's results, and the tensors whose gradients can be computed from them."""
 
     def __init__(
-        self,
-        x: Tensor,
-        lengths: Tensor,
-        states: list[Tensor],
-        weights: list[Tensor],
-        *settings: Any,
+        self, x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
     ) -> None:
         own_x = x.detach().requires_grad_(settings[4] == _EVERYTHING)
-        own_states = [state.detach().requires_grad_() for state in states]
-        own_weights = [weight.detach().requires_grad_() for weight in weights]
-        self.leaves = _leaves(own_x, own_states, own_weights, settings)
+        own = [tensor.detach().requires_grad_() for tensor in tensors]
+        self.leaves = _leaves(own_x, own, settings)
         self.results: list[Tensor] = recorded(
-            lambda: _results(own_x, lengths, own_states, own_weights, *settings)
+            lambda: _results(own_x, lengths, own, n_states, *settings)
         )
 
     def gradients(self, given: Sequence[Tensor | None]) -> list[Tensor]:
@@ -360,16 +355,15 @@ class _Recording:
         return _separate(computed, [*gradients, *self.leaves])
 
 
-def _leaves(
-    x: Tensor, states: list[Tensor], weights: list[Tensor], settings: Sequence[Any]
-) -> list[Tensor]:
+def _leaves(x: Tensor, tensors: list[Tensor], settings: Sequence[Any]) -> list[Tensor]:
     """Returns the tensors whose gradients are recorded."""
-    others = [*states, *weights]
-    return [x, *others] if settings[4] == _EVERYTHING else others
+    return [x, *tensors] if settings[4] == _EVERYTHING else tensors
 
 
+# The states come first in `tensors`, and then the weights. A list of its own for the states could
+# be empty, and AOTInductor passes an empty list as None.
 _ARGUMENTS = (
-    "Tensor x, Tensor lengths, Tensor[] states, Tensor[] weights,"
+    "Tensor x, Tensor lengths, Tensor[] tensors, int n_states,"
     " str mode, bool bias, bool batch_first, bool bidirectional,"
     " int record, SymInt total_length, float padding_value"
 )
@@ -382,24 +376,25 @@ _ARGUMENTS = (
     schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
 )
 def _forward(
-    x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Runs the RNN. The backward pass keeps the empty `token`, and with it the recorded graph."""
     token: Any = torch.empty(0)
     if settings[4] == _RESULTS_ONLY:
-        results = _results(x, lengths, states, weights, *settings)
+        results = _results(x, lengths, tensors, n_states, *settings)
     else:
-        token.recording = _Recording(x, lengths, states, weights, *settings)
+        token.recording = _Recording(x, lengths, tensors, n_states, *settings)
         results = [result.detach() for result in token.recording.results]
-    output, h_n, *cells = _separate(results, [x, *states, *weights])
+    output, h_n, *cells = _separate(results, [x, *tensors])
     return output, h_n, cells[0] if cells else output.new_empty(0), token
 
 
 @_forward.register_fake
 def _shapes(
-    x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     mode, bias, batch_first, bidirectional, _, steps, _ = settings
+    weights = tensors[n_states:]
     batch = Padded.of(x.shape, batch_first)._replace(steps=steps)
     hidden_size = weights[0].shape[0] // GATES.get(mode, 1)
     size = weights[1].shape[1]
@@ -425,8 +420,8 @@ def _backward(
 
 @_backward.register_fake
 def _gradient_shapes(*arguments: Any) -> list[Tensor]:
-    x, _, states, weights, *settings = arguments[4:]
-    return [torch.empty_like(leaf) for leaf in _leaves(x, states, weights, settings)]
+    x, _, tensors, _, *settings = arguments[4:]
+    return [torch.empty_like(leaf) for leaf in _leaves(x, tensors, settings)]
 
 
 def _separate(results: Iterable[Tensor], arguments: Sequence[Tensor | None]) -> list[Tensor]:
@@ -444,18 +439,16 @@ def _separate(results: Iterable[Tensor], arguments: Sequence[Tensor | None]) -> 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Saves what the backward pass needs."""
-    x, lengths, states, weights, *ctx.settings = inputs
-    ctx.n_states = len(states)
+    x, lengths, tensors, *ctx.settings = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[3], x, lengths, *states, *weights)
+    ctx.save_for_backward(output[3], x, lengths, *tensors)
 
 
 def _differentiate(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-    token, x, lengths, *others = ctx.saved_tensors
-    n = ctx.n_states
-    computed = _backward(*gradients[:3], token, x, lengths, others[:n], others[n:], *ctx.settings)
-    dx = computed.pop(0) if len(computed) > len(others) else None
-    return dx, None, computed[:n], computed[n:], *[None] * len(ctx.settings)
+    token, x, lengths, *tensors = ctx.saved_tensors
+    computed = _backward(*gradients[:3], token, x, lengths, tensors, *ctx.settings)
+    dx = computed.pop(0) if len(computed) > len(tensors) else None
+    return dx, None, computed, *[None] * len(ctx.settings)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep)

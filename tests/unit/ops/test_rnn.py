@@ -343,10 +343,10 @@ def test_opcheck(kind, states):
     x, n, hx = batch(rnn, [4, 2], more=1, states=states)
     states = rnns._as_list(hx)
     settings = rnn.mode, True, rnn.batch_first, True, 2, 5, 0.0
-    forward = (x, n, states, list(rnn.parameters()), *settings)
-    torch.library.opcheck(OPERATORS.forward.default, forward)
-    weights = [weight.detach() for weight in rnn.parameters()]
-    taken = x.detach(), n, [state.detach() for state in states], weights, *settings
+    tensors = [*states, *rnn.parameters()]
+    torch.library.opcheck(OPERATORS.forward.default, (x, n, tensors, len(states), *settings))
+    detached = [tensor.detach() for tensor in tensors]
+    taken = x.detach(), n, detached, len(states), *settings
     output, h_n, c_n, token = map(torch.randn_like, OPERATORS.forward(*taken))
     arguments = output, h_n, c_n if rnn.mode == "LSTM" else None, token, *taken
     torch.library.opcheck(OPERATORS.backward.default, arguments)
