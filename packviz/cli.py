@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from packviz.core import lengths
-from packviz.core.files import require_suffix
-from packviz.core.machine import own_version
+from packviz.core.system import own_version
+from packviz.core.util import require_suffix
 from packviz.draw.picture import show
 from packviz.studies.command import add_bench, add_study
 

@@ -15,15 +15,14 @@ from torch import Tensor, nn
 
 from packviz.core import lengths as sources
 from packviz.core.batches import batches
-from packviz.core.has_text import HasText, first_line
 from packviz.core.layout import IntArray, Layout, require_steps
+from packviz.core.util import HasText, first_line
 from packviz.core.validation import kind_of, require_seconds
 from packviz.draw import text
 from packviz.measure import rnn_calls
 from packviz.measure.machine import provenance
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, measure
-from packviz.ops.agreement import relative_error
-from packviz.ops.agreement import of_states
+from packviz.ops.agreement import of_states, relative_error
 
 Method = Callable[[Any, Tensor, Tensor], Any]
 """A function that runs an RNN on a batch (see `rnn_calls`).

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
-from packviz.core.machine import cpu_name, output, own_version
-from packviz.core.quiet import closed
+from packviz.core.system import cpu_name, output, own_version
+from packviz.core.util import closed
 from packviz.draw.text import count
 
 ENVIRONMENT = (

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from packviz.core.files import require_suffix
+from packviz.core.util import require_suffix
 
 Data = dict[str, Any]
 """Plain data that JSON can represent."""

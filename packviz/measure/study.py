@@ -22,10 +22,10 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from packviz.core.has_text import HasText, first_line
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS, log_normal
 from packviz.core.spec import Spec
+from packviz.core.util import HasText, first_line
 from packviz.draw.text import table
 from packviz.measure import rows
 from packviz.measure.machine import CHANGING, caption, check_device, provenance
@@ -264,8 +264,7 @@ def timed(
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import leaves, relative_error
-    from packviz.ops.agreement import full_precision, of_gradients
+    from packviz.ops.agreement import full_precision, leaves, of_gradients, relative_error
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}

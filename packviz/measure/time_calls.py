@@ -13,8 +13,7 @@ from torch import Tensor
 from packviz.core.validation import require_seconds, share
 from packviz.measure.machine import check_device
 from packviz.measure.timing import Timing, measure
-from packviz.ops.agreement import leaves, require_same
-from packviz.ops.agreement import of_states
+from packviz.ops.agreement import leaves, of_states, require_same
 
 _MOST_ROUNDS = 1000
 

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from packviz.core.has_text import HasText
+from packviz.core.util import HasText
 from packviz.draw import quantities, text
 from packviz.measure.machine import (
     caption,

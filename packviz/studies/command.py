@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packviz.core.files import require_suffix
+from packviz.core.util import require_suffix
 from packviz.core.validation import one_of
 from packviz.draw.text import table
 from packviz.measure.study import Study

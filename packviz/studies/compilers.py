@@ -19,7 +19,7 @@ import torch
 
 from packviz.check import models
 from packviz.check.captures import captured, difference, first_line, numbers
-from packviz.core.quiet import quiet
+from packviz.core.util import quiet
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 from packviz.measure.study import MeasureOptions, Results, Study

@@ -33,9 +33,9 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.core import batches as buckets
-from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.lengths import log_normal
+from packviz.core.util import HasText
 from packviz.core.validation import at_least
 from packviz.draw import bars
 from packviz.draw.quantities import milliseconds
