@@ -21,11 +21,12 @@ _MODULES = {
     "advise": "measure.advise",
     "align": "ops.masks",
     "check_static": "check.static",
-    "compare": "check.states",
-    "diagnose": "check.batches",
+    "compare": "check.compare",
+    "diagnose": "check.diagnose",
     "explain": "check.museum",
-    "explain_errors": "check.errors",
+    "explain_errors": "check.explain",
     "flops": "count.flops",
+    "last_output": "ops.masks",
     "masked_loss": "ops.masks",
     "pack_padded_sequence": "ops.packing",
     "pad_packed_sequence": "ops.packing",
@@ -52,7 +53,7 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        machine = importlib.import_module("packviz.core.machine")
+        machine = importlib.import_module("packviz.core.system")
         return machine.own_version() or "0+unknown"
     path = _MODULES.get(name) or _SUBMODULES.get(name)
     if path is None:

@@ -43,23 +43,25 @@ assert right.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5,
 assert torch.equal(pv.align(right, lengths, padding_side="left", batch_first=True), left)
 cut, _ = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
 assert cut.tolist() == [[0, 0, 3, 0, 0], [1, 5, 9, 2, 6], [0, 0, 0, 0, 0], [0, 5, 8, 9, 0]]
-twice = pv.align(right, lengths, padding_side="right", batch_first=True)
+twice = pv.align(right, lengths, padding_side="right", source_side="left", batch_first=True)
 assert twice[0].tolist() == [4, 0, 0, 0, 0]
 assert twice[2].tolist() == [0, 0, 0, 0, 0]
-try:
-    pv.align(right, lengths, padding_side="right", batch_first=True, check_padding=0)
-except ValueError as error:
-    found = str(error)
-assert "have values in the padding" in found
+import warnings
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    assert torch.equal(pv.align(right, lengths, padding_side="right", batch_first=True), right)
+assert "x already has its padding on the right" in str(caught[0].message)
 mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1, 1, 1]]).bool()
 assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True), right)
 
 # %% [markdown]
 # Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the side opposite
-# `padding_side`. A second, identical call breaks this assumption. It takes the last cells of each row, which now
-# include padding, so row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c contains only zeros. You can prevent this in two
-# ways. If you pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, `align` need not assume
-# anything. With `check_padding=0`, it raises an error if a cell that it takes for padding is not 0.
+# `padding_side`. A second, identical call breaks this assumption. It would take the last cells of each row, which now
+# include padding, so row a, 3 1 4 0 0, would become 4 0 0 0 0, and row c only zeros. On the CPU, `align` looks at the
+# values: if one value fills the right side and not the left, it moves nothing and warns you. On a GPU it does not look,
+# because that would wait. There, name the side in `source_side`, or pass a mask instead of lengths, such as the
+# `attention_mask` of a tokenizer.
 #
 # ## Why not look for zeros?
 #

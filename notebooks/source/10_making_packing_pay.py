@@ -253,7 +253,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# The differences are rounding errors. You can also use the module `pv.Ragged(rnn)`.
+# The differences are rounding errors. You can also use the module `pv.LSTM`, which takes lengths.
 #
 # ## How fast is it?
 #

@@ -119,8 +119,9 @@ if not table.moved:
 # ## One operator
 #
 # Both `torch.compile(fullgraph=True)` and `torch.export` accept pack → RNN → pad if it is a single *custom operator*,
-# with padded tensors in and out. `pv.Ragged(rnn)` makes such an operator from your RNN. Without a compiler (*eagerly*),
-# it runs like `pv.run`. It has the RNN's parameters, under the same names.
+# with padded tensors in and out. `pv.LSTM`, `pv.GRU` and `pv.RNN` are torch's modules with such an operator inside: the
+# same arguments, parameters and checkpoints, and a `forward` that takes `lengths`. Without a compiler (*eagerly*), they
+# run like `pv.run`. `pv.Ragged(rnn)` turns an RNN that you have into one of them.
 
 
 # %%
@@ -130,11 +131,11 @@ class Model(torch.nn.Module):
         self.rnn, self.head = rnn, torch.nn.Linear(7, 2)
 
     def forward(self, x, lengths):
-        output, _ = self.rnn(torch.tanh(x), lengths)
+        output, _ = self.rnn(torch.tanh(x), lengths=lengths)
         return torch.relu(self.head(output))
 
 
-model = Model(pv.Ragged(torch.nn.LSTM(3, 7)))
+model = Model(pv.LSTM(3, 7))
 whole = torch.compile(model, backend="eager", fullgraph=True)  # one graph, run without a C++ compiler
 larger, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
 print("compiled as one graph, same output:", torch.allclose(whole(larger, n), model(larger, n), atol=1e-6))
@@ -146,7 +147,9 @@ program = torch.export.export(model, (x, lengths), dynamic_shapes=shapes).module
 print("exported, same output on a larger batch:", torch.allclose(program(larger, n), model(larger, n), atol=1e-6))
 
 # %% [markdown]
-# The new ONNX exporter does not know this operator. Use the legacy one, pass `total_length`, and mask the padding.
+# ONNX has an LSTM, a GRU and an RNN of its own, with an input for lengths. With `dynamo=True`, our modules become these,
+# and the exported model takes any number of sequences and time steps. A plain padded `nn.LSTM` does not: its number of
+# time steps is fixed.
 #
 # ## Does compiling pay?
 #
@@ -164,7 +167,7 @@ recorded
 
 # %% [markdown]
 # On this machine, compiling changes little, because the LSTMs take most of the time, and `torch.compile` leaves them as
-# they are. If quartiles overlap, the order of two versions means nothing. `pv.Ragged` is faster because it runs the
+# they are. If quartiles overlap, the order of two versions means nothing. `pv.LSTM` is faster because it runs the
 # LSTM with a method of [notebook 10](10_making_packing_pay.ipynb). On a GPU, or with larger layers around the LSTM, the
 # result may differ. To measure it, run `packviz study compiled --device cuda --out mine.json`.
 
@@ -271,7 +274,7 @@ checks.repaired_network(MyModel)
 # - check a captured graph on other lengths with `pv.check_static`,
 # - say which tools fail on packing, which compile only part of the model, and which give wrong results without an
 #   error,
-# - compile or export a model that packs with `pv.Ragged`,
+# - compile or export a model that packs with `pv.LSTM`,
 # - say what a compiler with fixed sizes accepts: packed data in an RNN and in `pad_packed_sequence`.
 #
 # Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several workers](12_several_workers.ipynb) · [00 Start

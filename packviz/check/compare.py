@@ -14,16 +14,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
+from packviz.core.util import HasText
 from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
+from packviz.ops.agreement import of_states
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
-from packviz.ops.agreement import of_states
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -369,7 +369,9 @@ class StatesComparison(Drawing):
             values = d.absolute.reshape(len(columns), -1).T
             differs = d.differs.reshape(len(columns), -1).T
             by_layer.append(
-                differences.Differences(f"{name}, by layer", rows, columns, values, differs, d.scale)
+                differences.Differences(
+                    f"{name}, by layer", rows, columns, values, differs, d.scale
+                )
             )
         return over_time[: len(outputs)] + by_layer + over_time[len(outputs) :]
 

@@ -32,8 +32,8 @@ def diagnose(
     certain the mistake is. Three sequences are usually enough to detect a mistake if the padding's
     value never occurs in the data. A mistake that is almost certain is reported as an error. In a
     checkout, `python -m pytest -s tests/unit/check/test_evidence.py` computes, for every kind of
-    data in the tests, how many correct batches
-    cause a false alarm, and how many mistakes are found.
+    data in the tests, how many correct batches cause a false alarm, and how many mistakes are
+    found.
 
     Some data look the same with and without a mistake:
 

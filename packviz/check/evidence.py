@@ -362,8 +362,8 @@ def undecided(why: str, fix: str) -> Finding:
 
 
 _UNEVEN = (
-    "the padding is not constant, as after dropout, adding positions, normalising each sequence, or"
-    " padding with its last step, or after a convolution, attention, or an RNN over padded data",
+    "the padding is not constant, as after dropout, positions, a convolution, attention, or an RNN"
+    " over padded data, or where each sequence has its own value",
     "pass a tensor from before this operation, ideally x as it was padded",
 )
 
@@ -497,7 +497,8 @@ def _first(batch: Batch, read: IntArray) -> str:
     """Describes the first length that is too short or, if there is none, too long."""
     late = read > batch.n
     b = int(np.argmax(late if late.any() else read != batch.n))
-    return f"lengths[{b}] is {batch.n[b]}, but the data end at {read[b]}"
+    end = "continue to" if late[b] else "end at"
+    return f"lengths[{b}] is {batch.n[b]}, but the data {end} {read[b]}"
 
 
 def _cut(batch: Batch, read: IntArray, cell: _Cell | None) -> Finding:

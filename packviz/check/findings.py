@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from packviz.core.has_text import HasText
+from packviz.core.util import HasText
 from packviz.core.validation import one_of
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, Sheet, stack

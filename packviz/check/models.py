@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.ops.rnn import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.rnn import Ragged
 
 Three = tuple[Tensor, Tensor, Tensor]
 _disabled: Callable[[Any], Any] = torch.compiler.disable

@@ -20,8 +20,7 @@ from textwrap import wrap
 from traceback import format_tb
 from typing import Any
 
-from packviz.core.has_text import HasText
-from packviz.core.quiet import quiet
+from packviz.core.util import HasText, quiet
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count

@@ -69,7 +69,7 @@ def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
 
 
 def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> tuple[int, ...]:
-    """Returns the cuts of the cheapest staircase, if every cell costs 1 and every call costs `call`.
+    """Returns the cuts of the cheapest staircase, where a cell costs 1 and a call costs `call`.
 
     The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths
     are candidates. Dynamic programming finds the best cuts, because the cheapest staircase that

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from numbers import Real
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Choice = TypeVar("Choice")
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-SENSE_REVERSED = (
-    "it names the side of the padding, as in tokenizers, and no longer "
-    "that of the data: pass the opposite side"
-)
-"""The explanation for arguments whose meaning was reversed."""
 
 
 def at_least(name: str, value: object, least: int = 1) -> int:
@@ -122,27 +113,3 @@ def require_none(
     if where.size:
         more = f" (and {where.size - 1} more)" if where.size > 1 else ""
         raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
-
-
-def renamed(
-    why: str = "", **names: str
-) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Makes a function reject the old names of its arguments: `@renamed(old="new")`.
-
-    Args:
-        why: an explanation to add to the error message if passing the same value under the new name
-            is not enough.
-        **names: the new name for each old name.
-    """
-
-    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
-        @functools.wraps(function)
-        def checked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-            for old in kwargs:
-                if old in names:
-                    raise TypeError(f"the argument {old}= is now {names[old]}={why and '; '}{why}")
-            return function(*args, **kwargs)
-
-        return checked
-
-    return decorate

@@ -1,1 +1,1 @@
-"""Counts floating-point operations, operators, bytes and autograd nodes. Nothing here measures time."""
+"""Counts floating-point operations, operators, bytes and autograd nodes, and measures no time."""

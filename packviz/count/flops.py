@@ -34,7 +34,6 @@ from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
-
 if TYPE_CHECKING:
     from torch import nn
 
@@ -195,7 +194,7 @@ class FlopCount(Drawing):
         return stack(self.headline(), self.drawings(theme), theme)
 
     def drawings(self, theme: str) -> list[Sheet]:
-        """Draws the parts of the picture: all counts and, for a single batch, each time step of a forward pass."""
+        """Draws all counts and, for a single batch, each time step of a forward pass."""
         share = text.percent(self.saved, self.padded)
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
@@ -206,14 +205,13 @@ class FlopCount(Drawing):
 
     @property
     def _gradients(self) -> tuple[int, int]:
-        """The FLOPs of a backward pass for each cell, and a (negative) correction for each initial state."""
+        """The FLOPs of a backward pass for each cell, and those (negative) for each first state."""
         spec = self.spec
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
 
     def _work(self, each: int, first: int = 0) -> Work[int]:
-        """Counts the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial
-        state adds `first`."""
+        """Counts the FLOPs of cells that take `each`, and of first states that add `first`."""
         counts = [_count(layout, each, first, self.spec.bidirectional) for layout in self.layouts]
         padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
         packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
@@ -280,8 +278,7 @@ def flops(rnn: nn.RNNBase | Spec, lengths: object, *, input_grad: bool = False) 
         >>> counted.padded, counted.packed
         (8400, 5600)
     """
-    batches = [lengths]
-    if isinstance(lengths, (list, tuple)):
-        if any(isinstance(batch, Layout) or np.ndim(batch) == 1 for batch in lengths):
-            batches = [*lengths]
+    batches = lengths if isinstance(lengths, (list, tuple)) else ()
+    if not any(isinstance(batch, Layout) or np.ndim(batch) == 1 for batch in batches):
+        batches = (lengths,)
     return FlopCount(Spec.of(rnn), tuple(map(Layout, batches)), input_grad)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.fit import exponent as exponent
-from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
+from packviz.core.util import HasText
 from packviz.count.operators import Operator, observe, walk
 from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table, Tabled

@@ -15,8 +15,8 @@ import numpy as np
 
 from packviz.core.layout import IntArray
 from packviz.draw import palette, text
-from packviz.draw.grid import nice
 from packviz.draw.drawing import Drawing
+from packviz.draw.grid import nice
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 
 Key = Sequence[tuple[str, str]]

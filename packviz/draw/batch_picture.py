@@ -419,8 +419,8 @@ def _draw_flat(shown: Shown, sheet: Sheet, data: _Data, top: float) -> float:
         above, below = 4 + (packed + 0.5) * data.wide, 4 + (flat + 0.5) * data.wide
         sheet.curve((above, top), (below, y), palette.sequence_colour(b), width=2, down=True)
     groups = _draw_groups(shown, sheet, data, y, flat=True)
-    starts = [(left, str(start)) for (left, _, _), start in zip(groups, layout.starts)]
-    starts.append((groups[-1][1], str(layout.n_real)))
+    lefts = [*(left for left, _, _ in groups), groups[-1][1]]
+    starts = [(x, str(start)) for x, start in zip(lefts, layout.starts, strict=True)]
     for x, label in roomy(starts):
         sheet.note(x, y + 37, label, "middle")
     end = starts[-1][0] + width_of(starts[-1][1])

@@ -15,8 +15,8 @@ from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
-from packviz.draw.grid import roomy
 from packviz.draw.drawing import Drawing
+from packviz.draw.grid import roomy
 from packviz.draw.sheet import Point, Sheet, width_of
 
 if TYPE_CHECKING:

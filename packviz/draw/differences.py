@@ -22,7 +22,7 @@ _LARGEST = 20.0  # px: the largest side of a cell in a large grid
 _MOST = 260  # px: the largest total height of the rows of a large grid
 
 BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
-"""The meanings of the colours in `palette.SHADES`: ranges of shares of the largest value, and NaN."""
+"""The meanings of the colours in `palette.SHADES`: shares of the largest value, and NaN."""
 
 
 @dataclass(frozen=True, eq=False)

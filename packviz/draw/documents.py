@@ -180,8 +180,8 @@ class Scores(Drawing):
             owners = [f"{sequence_name(b)}{t + i}" for b, t, size in row for i in range(size)]
             owners += ["·"] * (self.row_size - len(owners))
             kinds = self._kinds(row, np.arange(self.row_size))
-            marks = [[name, " ".join(line)] for name, line in zip(owners, kinds, strict=True)]
-            lines += text.table(marks, "  >  <")
+            table = [[name, " ".join(line)] for name, line in zip(owners, kinds, strict=True)]
+            lines += text.table(table, "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:

@@ -1,5 +1,7 @@
-"""Defines the base class of results that draw themselves. Notebooks show the picture, and terminals
-show its text."""
+"""Defines the base class of results that draw themselves.
+
+Notebooks show the picture, and terminals show its text.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from base64 import b64encode
 from html import escape
 from zlib import crc32
 
-from packviz.core import files
-from packviz.core.has_text import HasText
+from packviz.core import util
+from packviz.core.util import HasText
 from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet
 
@@ -73,7 +75,7 @@ class Drawing(HasText):
             title = words.partition("\n")[0]
             return _PAGE.format(title=title, svg=self.to_svg(theme), words=words)
 
-        files.write(
+        util.write(
             path,
             {
                 ".svg": lambda: self.to_svg(theme),

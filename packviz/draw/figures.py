@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from packviz.core.has_text import HasText
+from packviz.core.util import HasText
 from packviz.draw import theme
 from packviz.draw.curves import COLOURS, DASHES, SYMBOLS
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES

@@ -18,7 +18,7 @@ from packviz.draw import palette, text
 from packviz.draw.sheet import CHAR, HATCHED, Sheet, width_of
 
 WIDTH = 900.0
-"""The width of a JupyterLab cell in px. Pictures that do not fit side by side go below each other."""
+"""The width of a JupyterLab cell in px. Pictures that do not fit in it go below each other."""
 
 LEFT = 42.0
 """The smallest space, in px, for names to the left of a grid."""

@@ -113,9 +113,9 @@ def show(
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part
             can't be combined with `indices`, `explain` or `flat`, which apply to the whole picture.
 
-    Sequences of equal length keep their order. torch's own sort with `enforce_sorted=False` does not
-    always do that: from 17 rows on, it may put them in any order. To see torch's order, show the
-    `PackedSequence`, or `Layout.from_packed(packed)`.
+    Sequences of equal length keep their order. torch's own sort (`enforce_sorted=False`) keeps it
+    only in batches of up to 16. To see torch's order, show the `PackedSequence`, or
+    `Layout.from_packed(packed)`.
 
     Returns:
         A `Picture`. A notebook shows it, `print` writes its text, and `.save("batch.svg")` writes
@@ -147,27 +147,16 @@ def show(
     rows = values() if text.is_few(layout) else None
     labels = None if rows is None else [[text.value(value) for value in row] for row in rows]
     if names is not None:
-        names = _names(names, layout)
+        names = [names] if isinstance(names, str) else list(names)
+        if not all(isinstance(name, str) for name in names):
+            fix = "give a word for each sequence, as in names=['abc', 'x']"
+            raise TypeError(f"names is {names!r}; {fix}")
+        if len(names) != layout.batch_size:
+            entries = f"{len(names)} entries for {layout.batch_size} sequences"
+            raise ValueError(f"names has {entries}: give one for each")
     return Picture(
         layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part
     )
-
-
-def _names(names: Sequence[str], layout: Layout) -> list[str]:
-    """Returns the names of the sequences as a list.
-
-    Raises:
-        TypeError: a name is not a string.
-        ValueError: the numbers of names and sequences differ.
-    """
-    listed = [names] if isinstance(names, str) else list(names)
-    if not all(isinstance(name, str) for name in listed):
-        fix = "give a word for each sequence, as in names=['abc', 'x']"
-        raise TypeError(f"names is {listed!r}; {fix}")
-    if len(listed) != layout.batch_size:
-        entries = f"{len(listed)} entries for {layout.batch_size} sequences"
-        raise ValueError(f"names has {entries}: give one for each")
-    return listed
 
 
 # A function that returns the values of each sequence, or `None` to show letters.
@@ -194,7 +183,7 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, st
     if packed:
         caption = f"PackedSequence with data of shape {tuple(what.data.shape)}"
         layout = Layout.from_packed(what)
-        return layout, caption, lambda: _split(what.data, layout, layout.packed_index)
+        return layout, caption, lambda: _split(what.data, layout, layout.packed_index[layout.mask])
     if jagged:
         return _jagged(what)
     if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
@@ -248,16 +237,13 @@ def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:
         )
     layout, values = Layout.from_offsets(nested.offsets()), nested.values()
     caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
-    places = np.where(layout.mask, np.cumsum(layout.mask).reshape(layout.mask.shape) - 1, -1)
-    return layout, caption, lambda: _split(values, layout, places)
+    return layout, caption, lambda: _split(values, layout, np.arange(layout.n_real))
 
 
-def _split(data: Any, layout: Layout, places: IntArray) -> list[Any] | None:
-    """Returns the values of each sequence, given the row of `data` in which each cell is."""
+def _split(data: Any, layout: Layout, order: IntArray) -> list[np.ndarray] | None:
+    """Returns the values of each sequence, given the row of `data` for each flat row."""
     rows = _single(_host(data), 1)
-    if rows is None:
-        return None
-    return [rows[places[b, :length]] for b, length in enumerate(layout.lengths)]
+    return None if rows is None else np.split(rows[order], layout.starts[1:-1])
 
 
 def _sequences(sequences: Sequence[Any]) -> list[Any] | None:

@@ -10,8 +10,8 @@ from dataclasses import KW_ONLY, dataclass
 from html import escape
 from typing import Any
 
-from packviz.core import files
-from packviz.core.has_text import HasText
+from packviz.core import util
+from packviz.core.util import HasText
 from packviz.draw import palette, text
 
 _WRONG = "#b3402a"
@@ -54,7 +54,7 @@ class Tabled(HasText):
             ".html": lambda: page.format(self.to_html()),
             ".txt": lambda: self.to_text() + "\n",
         }
-        files.write(path, forms)
+        util.write(path, forms)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from packviz.core.cuts import best_cuts
-from packviz.core.has_text import HasText
+from packviz.core.util import HasText
 
 CALL = 200
 """A call of the fused LSTM takes about as long as this many cells."""

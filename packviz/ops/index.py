@@ -8,13 +8,14 @@ routes of a batch, and is kept for the next function that handles the batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, invert_permutation
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils.weak import WeakIdKeyDictionary
 
 from packviz.core.layout import IntArray
@@ -25,32 +26,29 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether a tensor is on the CPU, or on a supported accelerator while no CUDA graph is
-    being captured.
+    """Returns whether a tensor is on the CPU, or on an accelerator that captures no CUDA graph.
 
     A captured graph would keep reading indices from memory that is reused after a few batches.
     """
-    return x.is_cpu or (
-        x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing()
-    )
+    if x.is_cpu:
+        return True
+    return x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing()
 
 
 def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
-    """Returns arrays of indices as tensors on a device. They are copied all at once, without waiting for the device."""
+    """Returns arrays of indices as tensors on a device, copied all at once and without waiting."""
     with torch.inference_mode(False):  # otherwise autograd could not save them
         if device.type == "cpu":
-            return [torch.from_numpy(each) for each in values]
-        sizes = [len(each) for each in values]
-        every = torch.empty(
-            sum(sizes), dtype=torch.int64, device="cpu", pin_memory=device.type == "cuda"
-        )
-        np.concatenate(values, out=every.numpy())
-        return every.to(device, non_blocking=True).split(sizes)  # type: ignore[no-untyped-call,no-any-return]
+            return [torch.from_numpy(array) for array in values]
+        joined = torch.from_numpy(np.concatenate(values))
+        if device.type == "cuda":
+            joined = joined.pin_memory()
+        moved = joined.to(device, non_blocking=True)
+        return moved.split([len(array) for array in values])  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Route:
-    """A gather in each direction, between packed rows `(N, …)` and the cells of a flat tensor
-    `(n_cells, …)`.
+    """A gather in each direction, between packed rows `(N, …)` and cells `(n_cells, …)`.
 
     Attributes:
         rows: `(N,)` the index of the cell that belongs to each packed row.
@@ -58,7 +56,8 @@ class Route:
     """
 
     def __init__(self, rows: Tensor, n_cells: int) -> None:
-        self.rows, self.n_cells = rows, n_cells
+        self.rows = rows
+        self.n_cells = n_cells
         self._cells: Tensor | None = None
 
     def pack(self, cells: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ class Route:
         return cells.index_select(0, self.rows)
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
-        """Converts packed rows `(N, …)` to cells `(n_cells, …)`, with `padding_value` at padding."""
+        """Converts packed rows `(N, …)` to cells `(n_cells, …)`, filled with `padding_value`."""
         if self._cells is None:  # the packed row of each cell; N at padding
             with torch.inference_mode(False):  # otherwise autograd could not save it
                 numbers = torch.arange(len(self.rows), device=self.rows.device)
@@ -86,8 +85,9 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         linear, transpose = ctx.maps
-        found = mapped(transpose, transpose, linear, *gradients)
-        return None, None, None, *(found if isinstance(found, tuple) else (found,))
+        result = mapped(transpose, transpose, linear, *gradients)
+        inputs = result if isinstance(result, tuple) else (result,)
+        return None, None, None, *inputs
 
 
 def needs_grad(x: Tensor) -> bool:
@@ -120,20 +120,22 @@ def mapped(
 
 def packed_rows(cells: Tensor, route: Route) -> Tensor:
     """Calls `route.pack` so that the result can be differentiated any number of times."""
-    return mapped(route.pack, route.pack, lambda rows: route.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
+    unpack = partial(route.pad, padding_value=0.0)
+    rows: Tensor = mapped(route.pack, route.pack, unpack, cells)
+    return rows
 
 
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
     """Calls `route.pad` so that the result can be differentiated any number of times."""
-    found: Tensor = mapped(
-        lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows
-    )
-    return found
+    pad = partial(route.pad, padding_value=padding_value)
+    cells: Tensor = mapped(pad, partial(route.pad, padding_value=0.0), route.pack, rows)
+    return cells
 
 
 class Index:
-    """A ragged batch on one device, and the routes to its cells. Building a route never waits for
-    the device.
+    """A ragged batch on one device, and the routes to its cells.
+
+    Building a route never waits for the device.
 
     The *rank* of a sequence is its position in the packed batch, where the longest sequence comes
     first.
@@ -154,23 +156,25 @@ class Index:
         order: Tensor | None,
         device: torch.device,
     ) -> None:
-        self.sizes, self.lengths, self.order, self.device = sizes, lengths, order, device
+        self.sizes = sizes
+        self.lengths = lengths
+        self.order = order
+        self.device = device
         self.n_rows = int(sizes.sum())
         self._padded: dict[tuple[int, bool], Route] = {}
 
     def padded(self, steps: int, batch_major: bool) -> Route:
-        """Returns the route to a padded batch of `steps` time steps, `(B, T)` if `batch_major`, else `(T, B)`."""
-        key, batch = (steps, batch_major), len(self.lengths)
+        """Returns the route to a batch with `steps` time steps, `(B, T)` or `(T, B)`."""
+        key = steps, batch_major
+        batch = len(self.lengths)
         if key not in self._padded:
             step, sequence = self._steps_and_sequences()
-            rows = (
-                sequence.mul(steps).add_(step) if batch_major else step.mul_(batch).add_(sequence)
-            )
+            rows = sequence * steps + step if batch_major else step * batch + sequence
             self._padded[key] = Route(rows, steps * batch)
         return self._padded[key]
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
-        """Returns, for each packed row, its time step and the caller's index of its sequence, `(N,)` each."""
+        """Returns the time step and the caller's sequence of each packed row, `(N,)` each."""
         both = np.stack([self.sizes, np.cumsum(self.sizes) - self.sizes])
         sizes, starts = torch.from_numpy(both).to(self.device, non_blocking=True)
         step = torch.repeat_interleave(sizes, output_size=self.n_rows)
@@ -179,21 +183,23 @@ class Index:
 
 
 def is_falling(values: list[int]) -> bool:
-    """Returns whether a list is not empty, contains only numbers of at least 1, and never increases."""
+    """Returns whether a list has entries, all of at least 1, and never increases."""
     return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
 
 
 def falling_sizes(packed: PackedSequence) -> list[int]:
-    """Returns the `batch_sizes`, or an empty list if packing could not have produced them for this data."""
-    data, sizes = packed.data, packed.batch_sizes
-    if not (data.numel() and sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1):
+    """Returns the `batch_sizes`, or an empty list if packing could not have produced them."""
+    sizes = packed.batch_sizes
+    is_usual = sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1
+    if not is_usual or packed.data.numel() == 0:
         return []
     values: list[int] = sizes.tolist()
-    return values if is_falling(values) and sum(values) == data.shape[0] else []
+    fits = is_falling(values) and sum(values) == packed.data.shape[0]
+    return values if fits else []
 
 
 def is_moved(order: Tensor | None, batch_size: int) -> bool:
-    """Returns whether `order`, which must be on the CPU, differs from 0, 1, 2, …, `batch_size - 1`."""
+    """Returns whether `order`, which must be on the CPU, differs from 0, 1, …, `batch_size - 1`."""
     return order is not None and order.tolist() != list(range(batch_size))
 
 
@@ -217,49 +223,50 @@ def of_lengths(
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, or builds a new one. The `batch_sizes`
-    must never increase.
+    """Returns the index of a packed batch, whose `batch_sizes` must never increase.
 
-    The result is `None` if `unsorted_indices` is not a permutation of the sequences, or is not on
-    the same device as the data.
+    An index that was kept is used again. The result is `None` if `unsorted_indices` is not a
+    permutation of the sequences, or is not on the same device as the data.
     """
     if (index := kept(packed)) is not None:
         return index
-    sizes, ranks, device = packed.batch_sizes, packed.unsorted_indices, packed.data.device
-    values = sizes.numpy().copy()
-    lengths = torch.from_numpy(
-        np.searchsorted(-values, -np.arange(values[0]))
-    )  # the number of steps at each rank
-    order = None
-    if ranks is not None:
-        there = ranks.cpu()  # torch waits for the device, too
-        if ranks.device != device or sorted(there.tolist()) != list(range(len(lengths))):
-            return None
-        lengths = lengths[there]
-        order = invert_permutation(ranks.long()) if is_moved(there, len(there)) else None
-    return Index(values, lengths, order, device)
+    device = packed.data.device
+    ranks = packed.unsorted_indices
+    sizes = packed.batch_sizes.numpy().copy()
+    by_rank = torch.from_numpy(np.searchsorted(-sizes, -np.arange(sizes[0])))
+    if ranks is None:
+        return Index(sizes, by_rank, None, device)
+    on_cpu = ranks.cpu()  # torch waits for the device, too
+    if ranks.device != device or sorted(on_cpu.tolist()) != list(range(len(by_rank))):
+        return None
+    order = ranks.argsort() if is_moved(on_cpu, len(on_cpu)) else None
+    return Index(sizes, by_rank[on_cpu], order, device)
 
 
 def kept(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, or `None` if none was kept or it is no longer valid."""
+    """Returns the index that was kept for a packed batch, or `None` without one that is valid."""
+    index: Index | None
     index, ranks, versions = _kept.get(packed.batch_sizes, (None, None, None))
-    fits = index is not None and ranks is packed.unsorted_indices and versions == _versions(packed)
-    return cast(Index, index) if fits and index.device == packed.data.device else None
+    if index is None or index.device != packed.data.device:
+        return None
+    fits = ranks is packed.unsorted_indices and versions == _versions(packed)
+    return index if fits else None
 
 
 def keep(index: Index, packed: PackedSequence) -> None:
-    """Keeps an index as long as the tensor `batch_sizes` exists. An RNN passes this tensor on to its output."""
+    """Keeps an index as long as the tensor `batch_sizes` exists, which an RNN passes on."""
     versions = _versions(packed)
     if versions is not None:
         _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Returns numbers that grow when a batch's indices are changed in place, or `None` if torch keeps no count."""
-    found = tuple(
-        0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices)
-    )
-    return None if None in found else found
+    """Returns numbers that grow when indices change in place, or `None` if torch has no count."""
+    tensors = [packed.batch_sizes]
+    if packed.unsorted_indices is not None:
+        tensors.append(packed.unsorted_indices)
+    versions = tuple(map(version, tensors))
+    return None if None in versions else versions
 
 
 _kept: Any = WeakIdKeyDictionary()

@@ -1,12 +1,11 @@
-"""Provides helpers for padded batches. They build a mask, compute a loss, or move the padding to
-one side.
+"""Provides helpers for padded batches: masks, losses, and the side of the padding.
 
 The helpers take and return tensors on any device, with any number of further dimensions. They rely
 on the lengths or a mask, and never guess the lengths from zeros in the data. A sequence may be
 empty.
 
-Nothing here waits for an accelerator, except `align` with `check_padding`. The helpers take sizes
-from shapes, not from values on an accelerator. Values are checked only if reading them costs
+Nothing here waits for an accelerator. The helpers take sizes from shapes, not from values on an
+accelerator. Values are checked only if reading them costs
 nothing: in a list or on the CPU, and not while compiling or tracing. The docstrings describe the
 result for values that are out of range but could not be checked.
 """
@@ -16,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -26,10 +24,10 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import cross_entropy, nll_loss
 
-from packviz.core.frames import warn
 from packviz.core.layout import BOOLEANS, MOST_STEPS, Layout, read_lengths
 from packviz.core.padded import Padded, order, reading
-from packviz.core.validation import kind_of, one_of, require_dense, require_values
+from packviz.core.util import warn
+from packviz.core.validation import kind_of, one_of, require_dense
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -41,7 +39,7 @@ compiled.
 """
 
 Side = Literal["right", "left"]
-"""The side of the padding, as in tokenizers. With `"right"` the data comes first; with `"left"` the padding does."""
+"""The side of the padding, as in tokenizers. With `"right"` the data comes first."""
 
 
 def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
@@ -177,25 +175,26 @@ def masked_loss(
     if isinstance(lengths, bool):
         raise TypeError(f"batch_first must be passed by name: batch_first={lengths}")
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
+    cells: Any = loss
     weights = None
-    if isinstance(loss, Tensor) or not callable(loss) or isinstance(loss, Module):
+    if isinstance(loss, (Tensor, Module)) or not callable(loss):
         _check_loss(loss, arguments, options)
-        n, read = _fitted(lengths, loss, "loss", batch_first)
+        n, read = _fitted(lengths, cells, "loss", batch_first)
         mask = _mask_like(n, read)
-        cells = loss
     else:
         _check_tensors(arguments, lengths)
         n, read = _fitted(lengths, arguments[0], "predictions", batch_first)
         mask = _mask_like(n, read)
         cells, weights = _loss_of_cells(loss, arguments, mask, options)
     total = _summed(cells, mask, read, reduction)
+    dtype = cells.dtype
     if reduction == "sum":
-        return total.to(cells.dtype)
+        return total.to(dtype)
     if weights is not None:
         count = _summed(weights, mask, read, reduction)
     else:
         count = (n if reduction == "sequence" else n.sum()) * math.prod(cells.shape[2:])
-    return (total / count.masked_fill(count == 0, 1)).to(cells.dtype)
+    return (total / count.masked_fill(count == 0, 1)).to(dtype)
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
@@ -273,7 +272,7 @@ def _refuse_broadcasting(predictions: Sequence[int], targets: Sequence[int]) -> 
 def _loss_of_cells(
     function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """Returns the loss of each cell, and the weights of the cells in a mean (`None` for equal weights)."""
+    """Returns the loss of each cell, and the cells' weights in a mean (`None` if all are equal)."""
     while isinstance(function, partial) and not function.args:
         options = {**function.keywords, **options}
         function = function.func
@@ -332,7 +331,6 @@ def align(
     max_len: int | None = None,
     batch_first: bool | None = None,
     padding_value: float = 0.0,
-    check_padding: float | None = None,
 ) -> Tensor:
     """Moves the padding of a batch to one side, according to its lengths or its mask.
 
@@ -340,8 +338,8 @@ def align(
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the
             integers 0 and 1), True at real cells, such as a tokenizer's `attention_mask`. Like the
-            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask, the real cells may be anywhere: they keep
-            their order, and gaps between them are closed.
+            result of `real_mask`, a mask is batch first, whatever the order of `x`. With a mask,
+            the real cells may be anywhere: they keep their order, and gaps between them are closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as for packing)
             or `"left"`.
         source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`. If
@@ -355,10 +353,6 @@ def align(
         padding_value: value that fills the padding of the result, such as the tokenizer's
             `pad_token_id` for token ids. Values in the padding of `x`, including NaN, have no
             effect.
-        check_padding: the value that fills the padding of `x`. If it is passed, `align` checks that
-            all cells in the padding have this value, and that the first and last real cells of each
-            sequence do not. The check waits for the device. Without `check_padding`, nothing is
-            read from an accelerator.
 
     Returns:
         `x` with its padding moved, and with `max_len` time steps. A sequence whose length is over
@@ -367,12 +361,13 @@ def align(
         ones if it is `"left"`. In a mask that could not be checked, anything but 0 counts as 1.
 
     Raises:
-        TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
+        TypeError: `x` is not a dense tensor.
         ValueError: a side is unknown, or `source_side` is passed with a mask; the lengths or the
-            mask do not fit `x` or `max_len`; the values on the CPU show that a mask is inverted;
-            the dtype cannot hold `padding_value`; or `check_padding` found cells that would be
-            lost, or padding that would be moved as data. If `check_padding` fails, the message names the
-            sequences.
+            mask do not fit `x` or `max_len`; the values on the CPU show that a mask is inverted; or
+            the dtype cannot hold `padding_value`.
+
+    Warns:
+        UserWarning: `x` is aligned already, so nothing is moved.
 
     Examples:
         >>> import packviz as pv, torch
@@ -385,17 +380,13 @@ def align(
     """
     one_of("padding_side", padding_side, ("right", "left"))
     one_of("source_side", source_side, ("right", "left", None))
-    if check_padding is not None:
-        require_values("x", x)
-        require_values("lengths", lengths)
-        lengths = lengths.cpu() if isinstance(lengths, Tensor) else lengths
     mask = None
     if is_mask(lengths):
         mask = _booleans(lengths)
         lengths = mask.sum(1)
         if source_side is not None:
             raise ValueError(
-                f"source_side is {source_side!r}, but a mask shows where the padding is; omit source_side"
+                f"source_side is {source_side!r}, but a mask shows where the padding is; omit it"
             )
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
     require_fitting("padding_value", padding_value, x.dtype)
@@ -405,9 +396,8 @@ def align(
         _check(numbers, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
     cells = x if batch.batch_first else x.transpose(0, 1)
     if source_side is None:
-        source_side = _opposite(padding_side)
-        is_checked = check_padding is None and mask is None
-        if is_checked and _is_on_side(cells, n, padding_side):
+        source_side = "left" if padding_side == "right" else "right"
+        if mask is None and _is_on_side(cells, n, padding_side):
             source_side = padding_side
             warn(
                 f"x already has its padding on the {padding_side}, so nothing is moved; pass"
@@ -415,8 +405,6 @@ def align(
             )
     if mask is not None:
         _refuse_inverted(cells, mask)
-    if check_padding is not None:
-        _check_padding(cells, n, mask, source_side, check_padding)
     column = torch.arange(width, device=x.device)
     step = column  # within each sequence, (B, width)
     if padding_side == "left":
@@ -484,10 +472,6 @@ def last_output(
     return last.masked_fill(_widened(n == 0, last.ndim), 0)
 
 
-def _opposite(side: Side) -> Side:
-    return "left" if side == "right" else "right"
-
-
 def _is_on_side(cells: Tensor, n: Tensor, side: Side) -> bool:
     """Returns whether the values show that the padding of `cells`, `(B, T, …)`, is on one side.
 
@@ -507,8 +491,8 @@ def _is_constant(cells: Tensor) -> bool:
 
 
 def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
-    """Raises an error if the same value fills the cells where a mask is True, and not the others."""
-    if not (_is_readable(cells) and _is_readable(mask)) or not mask.any() or mask.all():
+    """Raises an error if the same value fills the cells where a mask is True, but no others."""
+    if not (_is_readable(cells) and _is_readable(mask)) or mask.sum() < 2 or mask.all():
         return
     others = cells[~mask]
     if _is_constant(cells[mask]) and not _is_constant(others) and others.isfinite().all():
@@ -516,50 +500,6 @@ def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
             " mask seems to be True at padding: pass ~mask"
         )
-
-
-def _check_padding(
-    cells: Tensor, n: Tensor, mask: Tensor | None, side: Side, value: object
-) -> None:
-    """Checks that each sequence extends exactly from the first to the last cell that differs from
-    the padding.
-
-    Raises:
-        TypeError: `value` is not a number.
-        ValueError: a sequence begins or ends elsewhere.
-    """
-    if not isinstance(value, Real) or (isinstance(value, bool) and cells.dtype != torch.bool):
-        raise TypeError(f"check_padding is {value!r}; give the value of the padding, such as 0")
-    # In a batch of floats, value is compared in their precision, so that 0.1 is found. In a batch
-    # of integers, it is compared in float64, because in uint8, 300 would become 44.
-    dtype = cells.dtype if cells.is_floating_point() or cells.is_complex() else torch.float64
-    numbers = cells.detach().cpu().to(dtype).flatten(2)
-    equal = numbers.eq(torch.tensor(float(value), dtype=dtype))
-    if math.isnan(value):
-        equal = numbers.isnan()
-    data = ~equal.reshape(*cells.shape[:2], -1).all(2)
-    if mask is not None:
-        rows = _misfits(data, mask.cpu())
-        hint = "a mask must be True at real cells"
-    else:
-        real = _is_real(n.cpu(), data.shape[1])
-        sides = {"right": _misfits(data, real), "left": _misfits(data, real.flip(1))}
-        rows = sides[side]
-        hint = f"check lengths and source_side, which is {side!r} here"
-        if not sides[_opposite(side)]:
-            hint = f"x fits source_side={_opposite(side)!r}"
-    if rows:
-        raise ValueError(
-            f"check_padding={value}: in row {', '.join(rows[:8])}, the padding holds other values,"
-            f" which would be lost, or the data begins or ends with {value}; {hint}"
-        )
-
-
-def _misfits(data: Tensor, real: Tensor) -> list[str]:
-    """Returns the rows in which data and real cells do not begin and end together."""
-    span = data.cumsum(1).bool() & data.flip(1).cumsum(1).flip(1).bool()
-    rows = ((data & ~real) | (real & ~span)).any(1)
-    return [str(row) for row in rows.nonzero().flatten().tolist()]
 
 
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
@@ -587,26 +527,21 @@ def _widened(mask: Tensor, ndim: int) -> Tensor:
 def _fitted(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Padded]:
-    """Checks that lengths, or a mask, fit `x`. Returns the lengths on the device of `x`, and the dimensions of `x`."""
+    """Checks that lengths or a mask fit `x`. Returns lengths on its device, and its dimensions."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     _require_usable(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = lengths_tensor(lengths)
-    if mask is not None:
-        read = Padded.of(x.shape, bool(batch_first))
-        if mask.shape != (read.batch, read.steps):
-            hint = ""
-            if mask.shape == (read.steps, read.batch):
-                hint = f"; did you mean batch_first={not batch_first}?"
-            raise ValueError(
-                f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)},"
-                f" has B = {read.batch}, T = {read.steps}; a mask is (B, T) for any x{hint}"
-            )
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
+    if mask is not None and mask.shape[1] != batch.steps:
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)}, has"
+            f" T = {batch.steps}; a mask is (B, T) for any x"
+        )
     moved = to_device(n, x.device)
     _check(n if _is_readable(n) else moved, batch.steps, f"the time steps of {name}")
     return moved if _is_readable(n) else moved.clamp(0, batch.steps), batch
@@ -660,7 +595,8 @@ def _booleans(mask: Any) -> Tensor:
     values = mask if isinstance(mask, Tensor) else torch.tensor(mask, device="cpu")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
-            f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers 0 and 1"
+            f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers"
+            " 0 and 1"
         )
     if _is_readable(values):
         wrong = (values != 0) & (values != 1)
@@ -690,7 +626,7 @@ def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
     Raises:
         ValueError: it would become another number.
     """
-    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, Real):
+    if dtype.is_floating_point or dtype.is_complex or not isinstance(value, (int, float)):
         return
     low, high = 0, 1
     if dtype != torch.bool:
@@ -698,7 +634,8 @@ def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
         low, high = limits.min, limits.max
     if not low <= value <= high or value != int(value):
         raise ValueError(
-            f"{name} is {value}, which {dtype} cannot hold: give a whole number from {low} to {high}"
+            f"{name} is {value}, which {dtype} cannot hold: give a whole number from {low} to"
+            f" {high}"
         )
 
 
@@ -733,11 +670,11 @@ def is_tracing() -> bool:
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Returns whether values can be read: they are on the CPU, and nothing is compiled or traced."""
+    """Returns whether values can be read: they are on the CPU, and not compiled or traced."""
     is_recorded = torch.compiler.is_compiling() or is_tracing()
     return n.device.type == "cpu" and type(n) is Tensor and not is_recorded
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:
-    """Moves a tensor to a device. torch waits only if the tensor moves from an accelerator to the CPU."""
+    """Moves a tensor to a device. torch waits only for a move from an accelerator to the CPU."""
     return n.to(device, non_blocking=device.type != "cpu")

@@ -127,7 +127,7 @@ def _backward(
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights."""
     layer, grid = task.layer, task.grid
-    x, h, c, *weights = inputs
+    x, _, c, *weights = inputs
     d_out, d_h_n, d_c_n = gradients
     backward = split.backward if task.by_step else rectangles.backward_fused
     d_x: Tensor | None = None

@@ -12,7 +12,7 @@ NAMES = ("pack_padded_sequence", "pad_packed_sequence")
 
 
 def offered() -> dict[str, Any]:
-    """Returns what `from torch.nn.utils.rnn import *` imports, by name, with torch's own functions."""
+    """Returns what `from torch.nn.utils.rnn import *` imports, with torch's own functions."""
     return {name: globals().get(name, getattr(rnn, name)) for name in rnn.__all__}
 
 

@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.padded import reading
 from packviz.ops import index as indices
 from packviz.ops import original
-from packviz.ops.index import Index, is_at_hand, needs_grad, packed_rows, padded_cells, placed
+from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
 from packviz.ops.masks import (
     is_mask,
     is_tracing,
@@ -125,8 +125,7 @@ def unpack_to_length(
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks a packed batch to exactly `total_length` time steps, for code that needs a fixed
-    shape.
+    """Unpacks a packed batch to exactly `total_length` time steps.
 
     The result is the same as `pad_packed_sequence(packed, batch_first, padding_value,
     total_length)[0]`, but this function can also truncate. It checks only the number of time steps,
@@ -163,15 +162,16 @@ def unpack_to_length(
     """
     if not isinstance(packed, PackedSequence):
         raise TypeError(
-            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the RNN"
+            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the"
+            " RNN"
         )
     width = time_steps(total_length, "total_length")
     longest = len(packed.batch_sizes)
     require_fitting("padding_value", padding_value, packed.data.dtype)
     if width < longest and not truncate:
         raise ValueError(
-            f"total_length is {width}, but the longest sequence has {longest} time steps: give at least {longest}, or"
-            " truncate=True to drop the later steps"
+            f"total_length is {width}, but the longest sequence has {longest} time steps: give at"
+            f" least {longest}, or truncate=True to drop the later steps"
         )
     data = packed.data
     rank = packed.unsorted_indices
@@ -272,17 +272,10 @@ def _packed_in_order(
             sequences are already sorted.
         batch_first: whether the batch is the first dimension of `x`.
     """
-    batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
+    steps = x.shape[1 if batch_first else 0]
     sorted_indices = order
     if order is not None and not x.is_cpu:
         sorted_indices = placed(x.device, order.numpy())[0]
-    if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
-        copied = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format)
-        sizes = torch.full((steps,), batch, device="cpu")
-        packed = PackedSequence(copied.flatten(0, 1), sizes, sorted_indices)
-        if not x.is_cpu:  # so that padding need not read an order from the device
-            indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
-        return packed
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
     is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
     cells = x if is_batch_major == batch_first else x.transpose(0, 1)
@@ -317,11 +310,6 @@ def _pad_packed(
         data.new_full((2,), padding_value)
     batch = values[0]
     is_batch_major = batch_first and ranks is not None  # the memory layout of torch's result
-    if batch * steps == len(data) and not _is_moved(sequence, batch):
-        x = data.view(steps, batch, *data.shape[1:])
-        x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
-        lengths = torch.full((batch,), steps, device="cpu")
-        return _time_major(x, batch_first != is_batch_major), lengths
     index = indices.of_packed(sequence)
     if index is None:
         return original.pad_packed_sequence(*arguments)
@@ -331,17 +319,8 @@ def _pad_packed(
     return _time_major(x, batch_first != is_batch_major), index.lengths.clone()
 
 
-def _is_moved(packed: PackedSequence, batch: int) -> bool:
-    """Returns whether packing changed the order of the sequences."""
-    index: Index | None = indices.kept(packed)
-    if index is not None:
-        return index.order is not None
-    ranks = packed.unsorted_indices
-    return ranks is not None and indices.is_moved(ranks.cpu(), batch)  # torch waits, too
-
-
 def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error for empty `batch_sizes`, which make older releases, such as 2.9, crash."""
+    """Raises torch's error for empty `batch_sizes`, which make older releases crash."""
     steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
     if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
         raise RuntimeError("batch_sizes can not be empty")
@@ -354,7 +333,7 @@ def _run_uncompiled(function: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def _is_plain(x: Tensor, batch_first: bool) -> bool:
-    """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions are used."""
+    """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions do."""
     return (
         type(x) in _PLAIN
         and is_at_hand(x)

@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from packviz.core.has_text import HasText
+from packviz.core.util import HasText
 from packviz.ops import original, packing
 
 

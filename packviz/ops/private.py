@@ -164,16 +164,6 @@ def parameters(module: nn.Module) -> Mapping[str, Any]:
     return getattr(module, "_parameters", {})
 
 
-def share_names(module: nn.Module, other: nn.Module) -> None:
-    """Gives a module the parameters, buffers and submodules of another module, under the same
-    names.
-
-    If torch lacks a private name used here, this function raises an error.
-    """
-    for table in ("_parameters", "_buffers", "_modules"):
-        module.__dict__[table] = getattr(other, table)
-
-
 def is_compiler_loaded() -> bool:
     """Returns whether `torch.compile` may be in use: its module has been loaded, or something is being compiled."""
     return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()
@@ -218,19 +208,6 @@ def operator_mode() -> Any:
 def schema(function: Any) -> Any:
     """Returns the schema of an operator, which describes its name, arguments and results."""
     return function._schema
-
-
-def consists_of_others(function: Any) -> bool:
-    """Returns whether an operator is implemented in terms of other operators."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(
-        function.name(), "CompositeExplicitAutograd"
-    )
-
-
-def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
-    """Runs an operator on a kind of device so that an active mode intercepts the operators inside it."""
-    key = torch._C.DispatchKey.CPU if device == "cpu" else torch._C.DispatchKey.Meta
-    return function.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
 
 def storage(tensor: Tensor) -> int:

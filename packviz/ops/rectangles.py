@@ -56,8 +56,8 @@ def can_freeze(weights: Sequence[Tensor]) -> bool:
 
     In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
     that a projection computes from such numbers. With weights whose norm is at most `LARGEST`, all
-    of this is less than `FREEZE`, which float16 cannot hold. On a GPU, the norms are not checked, because the processor would
-    have to wait for them.
+    of this is less than `FREEZE`, which float16 cannot hold. On a GPU, the norms are not checked,
+    because the processor would have to wait for them.
     """
     if weights[0].dtype == torch.float16:
         return False

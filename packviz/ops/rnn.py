@@ -13,17 +13,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
-from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.frames import warn
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
+from packviz.core.util import warn
 from packviz.core.validation import kind_of, require_dense
 from packviz.ops.arguments import require_features, require_padded, require_rnn
-from packviz.ops.torch_kernels import flat_names
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
 from packviz.ops.running import State, _run
+from packviz.ops.torch_kernels import flat_names
 
 
 class WithLengths(nn.RNNBase):
@@ -54,13 +53,14 @@ class WithLengths(nn.RNNBase):
             rnn.__class__ = type(kind.__name__, (cls,), names)
         else:
             raise TypeError(
-                f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from pv.{cls.__name__}"
+                f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from"
+                f" pv.{cls.__name__}"
             )
         return rnn
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
-        input: Tensor | PackedSequence,
+        input: Tensor,
         hx: State | None = None,
         lengths: Lengths | None = None,
         *,
@@ -92,6 +92,7 @@ class WithLengths(nn.RNNBase):
             _refuse_lengths(hx)
             return self._plain(input, hx)
         require_padded(input)
+        require_dense("x", input)
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]
         if torch.compiler.is_compiling():
@@ -101,50 +102,46 @@ class WithLengths(nn.RNNBase):
             return _run(self, input, lengths, hx, self.method, *how)
         if padding_value and torch.onnx.is_in_onnx_export():
             raise RuntimeError(
-                "ONNX's legacy exporter ignores padding_value: leave it out, or export with dynamo=True"
+                "ONNX's legacy exporter ignores padding_value: leave it out, or export with"
+                " dynamo=True"
             )
         numbers = lengths_tensor(lengths)
         return _run(self, input, numbers, hx, "packed", None, total_length, padding_value)
 
-    def _plain(self, input: Tensor | PackedSequence, hx: State | None = None) -> Any:
+    def _plain(self, input: Tensor, hx: State | None = None) -> tuple[Any, State]:
         """Runs torch's own forward, without the hooks, which run around this module's forward."""
-        return self._torch.forward(self, input, hx)
+        result: tuple[Any, State] = self._torch.forward(self, input, hx)
+        return result
 
     def _compiled(
         self, x: Tensor, lengths: Tensor, hx: State | None, width: Any, padding_value: float
     ) -> tuple[Tensor, State]:
-        require_dense("x", x)
         require_features(self, x.shape, self.batch_first)
         weights: list[Tensor] = [getattr(self, name) for name in flat_names(self)]
         states = _as_list(hx)
         if torch.onnx.is_in_onnx_export():
             return _in_onnx(self, x, lengths, states, weights, width, padding_value)
-        if torch.is_autocast_enabled(x.device.type):
-            is_cpu = x.device.type == "cpu"  # there, packed data keep their dtype under autocast
-            dtype = x.dtype if is_cpu else torch.get_autocast_dtype(x.device.type)
-            x, *tensors = [tensor.to(dtype) for tensor in (x, *states, *weights)]
-            states, weights = tensors[: len(states)], tensors[len(states) :]
+        device = x.device.type
+        if torch.is_autocast_enabled(device):
+            # On a CPU, packed data keep their dtype under autocast.
+            dtype = x.dtype if device == "cpu" else torch.get_autocast_dtype(device)
+            x = x.to(dtype)
+            states = [state.to(dtype) for state in states]
+            weights = [weight.to(dtype) for weight in weights]
         drops = self.dropout > 0 and self.training and self.num_layers > 1
-        parts = self.num_layers if drops else 1
-        n_weights = len(weights) // parts
-        n_rows = (2 if self.bidirectional else 1) * self.num_layers // parts
-        settings = self.mode, self.bias, self.batch_first, bool(self.bidirectional)
+        parts = _divided(states, weights, self.num_layers if drops else 1)
         steps = x.shape[1 if self.batch_first else 0]
-        hidden, cells = [], []
-        for part in range(parts):
-            if part:
+        how = self.mode, self.bias, self.batch_first, bool(self.bidirectional)
+        finals: list[list[Tensor]] = []
+        for own_states, own_weights in parts:
+            if finals:
                 x = nn.functional.dropout(x, self.dropout)
-            own = weights[part * n_weights : (part + 1) * n_weights]
-            h_0, c_0 = _two([state[part * n_rows : (part + 1) * n_rows] for state in states])
-            shape = width if part == parts - 1 else steps, float(padding_value)
-            record = _recording(x, h_0, c_0, own)
-            x, h_n, c_n, _ = _forward(x, lengths, h_0, c_0, own, *settings, record, *shape)
-            hidden.append(h_n)
-            cells.append(c_n)
-        h_n = torch.cat(hidden) if drops else hidden[0]
-        if self.mode != "LSTM":
-            return x, h_n
-        return x, (h_n, torch.cat(cells) if drops else cells[0])
+            record = _recording(x, own_states, own_weights)
+            shape = width if len(finals) == len(parts) - 1 else steps, float(padding_value)
+            x, *final, _ = _forward(x, lengths, own_states, own_weights, *how, record, *shape)
+            finals.append(final)
+        h_n, c_n = map(torch.cat, zip(*finals, strict=True))
+        return x, (h_n, c_n) if self.mode == "LSTM" else h_n
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "qconfig":
@@ -186,8 +183,8 @@ class LSTM(WithLengths):
 
     _torch = nn.LSTM
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
-    check_forward_args = nn.LSTM.check_forward_args
-    permute_hidden = nn.LSTM.permute_hidden
+    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
+    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
 
 
 class GRU(WithLengths):
@@ -218,7 +215,7 @@ class RNN(WithLengths):
     _torch = nn.RNN
 
 
-def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # noqa: N802  # it makes a module
+def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # it makes a module
     """Turns torch's RNN into one that takes lengths: the *same object*, whose class changes.
 
     Parameters, hooks, parametrisations and references to the object stay as they are. Afterwards,
@@ -264,10 +261,16 @@ def _as_list(states: Any) -> list[Tensor]:
     return [states] if isinstance(states, Tensor) else list(states)
 
 
-def _two(states: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
-    """Returns the states `h` and `c`, with `None` for each that is missing."""
-    h, c, *_ = *states, None, None
-    return h, c
+def _divided(
+    states: list[Tensor], weights: list[Tensor], parts: int
+) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """Divides states and weights into those of each part, such as a layer."""
+    size = len(weights) // parts
+    divided = []
+    for part in range(parts):
+        own = [state.chunk(parts)[part] for state in states]
+        divided.append((own, weights[part * size : (part + 1) * size]))
+    return divided
 
 
 # The operator.
@@ -275,26 +278,19 @@ def _two(states: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
 _RESULTS_ONLY, _WEIGHTS, _EVERYTHING = 0, 1, 2  # what is recorded for the backward pass
 
 
-def _recording(x: Tensor, h_0: Tensor | None, c_0: Tensor | None, weights: list[Tensor]) -> int:
-    """Returns what to record: nothing, or the graph for the gradients without or with that of `x`."""
+def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
+    """Returns what to record: nothing, or the graph for the gradients with or without that of x."""
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return _RESULTS_ONLY
     if x.requires_grad:
         return _EVERYTHING
-    others = (h_0, c_0, *weights)
-    needs_any = any(tensor is not None and tensor.requires_grad for tensor in others)
+    needs_any = any(tensor.requires_grad for tensor in (*states, *weights))
     return _WEIGHTS if needs_any else _RESULTS_ONLY
 
 
-def _with_weights(
-    weights: Sequence[Tensor],
-    mode: str,
-    bias: bool,
-    batch_first: bool,
-    bidirectional: bool,
-    training: bool,
-) -> WithLengths:
-    """Returns an RNN with these tensors as weights, without copying them or making them parameters."""
+def _with_weights(weights: list[Tensor], *settings: Any) -> WithLengths:
+    """Returns an RNN with these tensors as weights, which are neither copied nor parameters."""
+    mode, bias, batch_first, bidirectional, record, *_ = settings
     rows, input_size = weights[0].shape
     output_size = weights[1].shape[1]
     hidden_size = rows // GATES.get(mode, 1)
@@ -303,8 +299,8 @@ def _with_weights(
     kind = _KINDS[mode]
     rnn = kind.__new__(kind)
     nn.Module.__init__(rnn)
-    rnn.training = training
     rnn.__dict__.update(
+        training=record != _RESULTS_ONLY,
         mode=mode,
         bias=bias,
         batch_first=batch_first,
@@ -322,47 +318,58 @@ def _with_weights(
 
 
 def _results(
-    x: Tensor,
-    lengths: Tensor,
-    h_0: Tensor | None,
-    c_0: Tensor | None,
-    weights: Sequence[Tensor],
-    *settings: Any,
+    x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
 ) -> list[Tensor]:
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
-    *how, record, width, padding_value = settings
-    rnn = _with_weights(weights, *how, bool(record))
-    hx = h_0 if c_0 is None else (h_0, c_0)
+    *_, width, padding_value = settings
+    rnn = _with_weights(weights, *settings)
+    hx: Any = tuple(states) or None
+    if len(states) == 1:
+        hx = states[0]
     with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
-        output, states = _run(rnn, x, lengths.cpu(), hx, "auto", None, int(width), padding_value)
-    return [output, *_as_list(states)]
+        output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, int(width), padding_value)
+    return [output, *_as_list(final)]
 
 
 class _Recording:
     """An RNN's results, and the tensors whose gradients can be computed from them."""
 
-    def __init__(self, x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, *settings: Any):
-        needs_x = settings[4] == _EVERYTHING
-        leaves = [t if t is None else t.detach().requires_grad_() for t in (h_0, c_0, *weights)]
-        x = x.detach().requires_grad_(needs_x)
-        h_0, c_0, *weights = leaves
-        self.leaves = [t for t in (x, *leaves) if t is not None and t.requires_grad]
+    def __init__(
+        self,
+        x: Tensor,
+        lengths: Tensor,
+        states: list[Tensor],
+        weights: list[Tensor],
+        *settings: Any,
+    ) -> None:
+        own_x = x.detach().requires_grad_(settings[4] == _EVERYTHING)
+        own_states = [state.detach().requires_grad_() for state in states]
+        own_weights = [weight.detach().requires_grad_() for weight in weights]
+        self.leaves = _leaves(own_x, own_states, own_weights, settings)
         self.results: list[Tensor] = recorded(
-            lambda: _results(x, lengths, h_0, c_0, weights, *settings)
+            lambda: _results(own_x, lengths, own_states, own_weights, *settings)
         )
 
     def gradients(self, given: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the gradients of the leaves."""
-        pairs = zip(self.results, given, strict=False)
-        results, gradients = zip(*((r, g) for r, g in pairs if g is not None), strict=True)
-        found = torch.autograd.grad(
+        pairs = [(r, g) for r, g in zip(self.results, given, strict=False) if g is not None]
+        results, gradients = zip(*pairs, strict=True)
+        computed = torch.autograd.grad(
             results, self.leaves, gradients, allow_unused=True, materialize_grads=True
         )
-        return _separate(found, [*gradients, *self.leaves])
+        return _separate(computed, [*gradients, *self.leaves])
+
+
+def _leaves(
+    x: Tensor, states: list[Tensor], weights: list[Tensor], settings: Sequence[Any]
+) -> list[Tensor]:
+    """Returns the tensors whose gradients are recorded."""
+    others = [*states, *weights]
+    return [x, *others] if settings[4] == _EVERYTHING else others
 
 
 _ARGUMENTS = (
-    "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"
+    "Tensor x, Tensor lengths, Tensor[] states, Tensor[] weights,"
     " str mode, bool bias, bool batch_first, bool bidirectional,"
     " int record, SymInt total_length, float padding_value"
 )
@@ -375,27 +382,25 @@ _ARGUMENTS = (
     schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
 )
 def _forward(
-    x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, *settings: Any
+    x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Runs the RNN. The backward pass keeps the empty `token`, and with it the recorded graph."""
     token: Any = torch.empty(0)
-    arguments = x, lengths, h_0, c_0, weights, *settings
     if settings[4] == _RESULTS_ONLY:
-        results = _results(*arguments)
+        results = _results(x, lengths, states, weights, *settings)
     else:
-        token.recording = _Recording(*arguments)
+        token.recording = _Recording(x, lengths, states, weights, *settings)
         results = [result.detach() for result in token.recording.results]
-    output, h_n, *cells = _separate(results, [x, h_0, c_0, *weights])
-    c_n = cells[0] if cells else output.new_empty(0)
-    return output, h_n, c_n, token
+    output, h_n, *cells = _separate(results, [x, *states, *weights])
+    return output, h_n, cells[0] if cells else output.new_empty(0), token
 
 
 @_forward.register_fake
 def _shapes(
-    x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Any, mode: str, bias: bool,
-    batch_first: bool, bidirectional: bool, record: int, total_length: Any, padding_value: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    batch = Padded.of(x.shape, batch_first)._replace(steps=total_length)
+    x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor], *settings: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    mode, bias, batch_first, bidirectional, _, steps, _ = settings
+    batch = Padded.of(x.shape, batch_first)._replace(steps=steps)
     hidden_size = weights[0].shape[0] // GATES.get(mode, 1)
     size = weights[1].shape[1]
     rows = len(weights) // (2 + 2 * bias + (size != hidden_size))
@@ -410,19 +415,18 @@ def _shapes(
     mutates_args=(),
     schema=f"(Tensor? output, Tensor? h_n, Tensor? c_n, Tensor token, {_ARGUMENTS}) -> Tensor[]",
 )
-def _backward(output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any) -> list[Tensor]:
+def _backward(
+    output: Tensor | None, h_n: Tensor | None, c_n: Tensor | None, token: Tensor, *arguments: Any
+) -> list[Tensor]:
     """Computes the gradients of the leaves. Without a recorded graph, it runs the RNN again."""
-    recording = vars(token).pop("recording", None) or _Recording(*arguments)
-    return recording.gradients((output, h_n, c_n))  # type: ignore[no-any-return]
+    recording: _Recording = vars(token).pop("recording", None) or _Recording(*arguments)
+    return recording.gradients((output, h_n, c_n))
 
 
 @_backward.register_fake
-def _gradient_shapes(
-    output: Any, h_n: Any, c_n: Any, token: Any, *arguments: Any
-) -> list[Tensor]:
-    x, _, h_0, c_0, weights, *settings = arguments
-    leaves = [x, h_0, c_0, *weights] if settings[4] == _EVERYTHING else [h_0, c_0, *weights]
-    return [leaf.new_empty(leaf.shape) for leaf in leaves if leaf is not None]
+def _gradient_shapes(*arguments: Any) -> list[Tensor]:
+    x, _, states, weights, *settings = arguments[4:]
+    return [torch.empty_like(leaf) for leaf in _leaves(x, states, weights, settings)]
 
 
 def _separate(results: Iterable[Tensor], arguments: Sequence[Tensor | None]) -> list[Tensor]:
@@ -438,21 +442,20 @@ def _separate(results: Iterable[Tensor], arguments: Sequence[Tensor | None]) -> 
     return separate
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Saves what the backward pass needs."""
-    x, lengths, h_0, c_0, weights, *ctx.settings = inputs
+    x, lengths, states, weights, *ctx.settings = inputs
+    ctx.n_states = len(states)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, lengths, h_0, c_0, output[3], *weights)
+    ctx.save_for_backward(output[3], x, lengths, *states, *weights)
 
 
 def _differentiate(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-    x, lengths, h_0, c_0, token, *weights = ctx.saved_tensors
-    arguments = x, lengths, h_0, c_0, weights, *ctx.settings
-    found = iter(_backward(*gradients[:3], token, *arguments))
-    dx = next(found) if ctx.settings[4] == _EVERYTHING else None
-    dh = None if h_0 is None else next(found)
-    dc = None if c_0 is None else next(found)
-    return dx, None, dh, dc, [*found], *[None] * len(ctx.settings)
+    token, x, lengths, *others = ctx.saved_tensors
+    n = ctx.n_states
+    computed = _backward(*gradients[:3], token, x, lengths, others[:n], others[n:], *ctx.settings)
+    dx = computed.pop(0) if len(computed) > len(others) else None
+    return dx, None, computed[:n], computed[n:], *[None] * len(ctx.settings)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep)
@@ -482,17 +485,10 @@ def _in_onnx(
         )
     if rnn.batch_first:
         x = x.transpose(0, 1)
-    steps, batch, _ = x.shape
-    directions = 2 if rnn.bidirectional else 1
-    per_layer = len(weights) // rnn.num_layers
-    if not states:
-        zeros = x.new_zeros(directions * rnn.num_layers, batch, rnn.hidden_size)
-        states = [zeros] * (2 if rnn.mode == "LSTM" else 1)
+    steps = x.shape[0]
     finals = []
-    for layer in range(rnn.num_layers):
-        own = weights[layer * per_layer : (layer + 1) * per_layer]
-        initial = [state[layer * directions : (layer + 1) * directions] for state in states]
-        x, *final = _layer_in_onnx(rnn, x, lengths, initial, own)
+    for own_states, own_weights in _divided(states, weights, rnn.num_layers):
+        x, *final = _layer_in_onnx(rnn, x, lengths, own_states, own_weights)
         finals.append(final)
     if padding_value:
         real = torch.arange(steps, device=x.device).unsqueeze(1) < lengths
@@ -506,46 +502,35 @@ def _in_onnx(
 
 
 def _layer_in_onnx(
-    rnn: WithLengths,
-    x: Tensor,
-    lengths: Tensor,
-    initial: list[Tensor],
-    weights: list[Tensor],
+    rnn: WithLengths, x: Tensor, lengths: Tensor, states: list[Tensor], weights: list[Tensor]
 ) -> list[Tensor]:
     """Returns the output `(T, B, D·H)` and the final states of one layer."""
     kind = rnn.mode.partition("_")[0]
     steps, batch, _ = x.shape
-    directions = len(initial[0])
+    directions = 2 if rnn.bidirectional else 1
     per_direction = len(weights) // directions
 
     def stacked(index: int) -> Tensor:
         """Returns one weight of all directions, `(D, G·H, …)`, with ONNX's order of gates."""
         ordered = []
         for weight in weights[index::per_direction]:
-            gates = weight.chunk(GATES.get(kind, 1))
+            gates = weight.chunk(GATES[kind])
             ordered.append(torch.cat([gates[i] for i in _GATES_IN_ONNX[kind]]))
         return torch.stack(ordered)
 
-    matrices = stacked(0), stacked(1)
-    biases = x.new_zeros(directions, 2 * matrices[0].shape[1])
-    if rnn.bias:
-        biases = torch.cat([stacked(2), stacked(3)], 1)
-    options: dict[str, Any] = {"hidden_size": rnn.hidden_size, "direction": "forward"}
-    if directions == 2:
+    biases = torch.cat([stacked(2), stacked(3)], 1) if rnn.bias else None
+    inputs = x, stacked(0), stacked(1), biases, lengths.to(torch.int32), *states
+    options: dict[str, Any] = {"hidden_size": rnn.hidden_size}
+    if rnn.bidirectional:
         options["direction"] = "bidirectional"
     if kind == "GRU":
         options["linear_before_reset"] = 1
     if kind == "RNN":
-        options["activations"] = ["Relu" if rnn.mode == "RNN_RELU" else "Tanh"] * directions
-    final_shape = directions, batch, rnn.hidden_size
-    shapes = [(steps, *final_shape), *[final_shape] * len(initial)]
-    output, *final = torch.onnx.ops.symbolic_multi_out(
-        kind,
-        (x, *matrices, biases, lengths.to(torch.int32), *initial),
-        options,
-        dtypes=[x.dtype] * len(shapes),
-        shapes=shapes,
-        version=18,
+        options["activations"] = [rnn.mode[4:].capitalize()] * directions
+    final = directions, batch, rnn.hidden_size
+    shapes = [(steps, *final), final, final] if kind == "LSTM" else [(steps, *final), final]
+    dtypes = [x.dtype] * len(shapes)
+    output, *finals = torch.onnx.ops.symbolic_multi_out(
+        kind, inputs, options, dtypes=dtypes, shapes=shapes, version=18
     )
-    output = output.transpose(1, 2).reshape(steps, batch, directions * rnn.hidden_size)
-    return [output, *final]
+    return [output.transpose(1, 2).reshape(steps, batch, directions * rnn.hidden_size), *finals]

@@ -153,7 +153,8 @@ def run(
     )
     if isinstance(x, PackedSequence) and others:
         raise TypeError(
-            "x is packed, so it has its own lengths and stays packed; pass only hx and method with it"
+            "x is packed, so it has its own lengths and stays packed;"
+            " pass only hx and method with it"
         )
     if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
         raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
@@ -162,7 +163,7 @@ def run(
 
 
 def _runner() -> Callable[..., tuple[Any, State]]:
-    """Returns `run` without keyword arguments; if `torch.compile` may be in use, it breaks the graph."""
+    """Returns `_run`, or a version that breaks the graph if `torch.compile` may be in use."""
     if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run
     if not _uncompiled:
@@ -433,7 +434,7 @@ def _called(
 
 
 def _packing(x: Tensor) -> ModuleType:
-    """Returns the module `packing`, or `original` if the functions of `packing` would only call torch's."""
+    """Returns the module `packing`, or `original` if `packing` would only call torch."""
     return packing if packing.may_pay(x) else original
 
 
@@ -568,7 +569,8 @@ def check_method(method: Any) -> None:
     if method not in METHODS and not is_cuts:
         every = ", ".join(map(repr, METHODS))
         raise ValueError(
-            f"method is {method!r}; choose one of {every}, or give the cuts of a staircase as whole numbers"
+            f"method is {method!r}; choose one of {every},"
+            " or give the cuts of a staircase as whole numbers"
         )
 
 

@@ -22,17 +22,17 @@ class BucketSampler(Sampler[list[int]]):
     longest sequence comes first.
 
     In distributed training, every process makes a sampler with its own rank and otherwise the same
-    arguments. If `torch.distributed` is initialised, the sampler asks it for the rank and the number
-    of replicas. In each step, the ranks then get batches of similar lengths, so none of them waits
-    long for the others.
+    arguments. If `torch.distributed` is initialised, the sampler asks it for the rank and the
+    number of replicas. In each step, the ranks then get batches of similar lengths, so none of them
+    waits long for the others.
 
     To resume within an epoch, save `state_dict()` beside the model's. It counts the batches that
     the sampler has yielded. A DataLoader with processes of its own asks for batches in advance, so
     there the count runs ahead of training.
 
     Attributes:
-        epoch: the epoch of the next pass. Each pass adds 1 to it when it begins, so every pass has a
-            different order.
+        epoch: the epoch of the next pass. Each pass adds 1 to it when it begins, so every pass has
+            a different order.
 
     Examples:
         >>> import packviz as pv
@@ -88,7 +88,8 @@ class BucketSampler(Sampler[list[int]]):
         self.rank = at_least("rank", rank, 0)
         if self.rank >= self.num_replicas:
             raise ValueError(
-                f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below num_replicas"
+                f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below"
+                " num_replicas"
             )
         self.set_epoch(0)
 

@@ -88,7 +88,9 @@ class PackedPanel(Panel):
         texts += [picture.to_text() for picture in states]
 
         def draw(theme: str) -> Sheet:
-            picture = batch_picture.draw(batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices), theme)
+            picture = batch_picture.draw(
+                batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices), theme
+            )
             return stack("", [picture, aligned.beside(states, theme)], theme) if states else picture
 
         return View(draw, texts[0], lambda: "\n\n".join(texts))

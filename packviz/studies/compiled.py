@@ -96,9 +96,7 @@ class _Island(nn.Module):
         self.rnn = rnn
 
     @_disabled
-    def forward(
-        self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int
-    ) -> Any:
+    def forward(self, x: Tensor, hx: Any = None, lengths: Any = None, *, total_length: int) -> Any:
         """Returns the padded output and the states."""
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         result, states = self.rnn(packed, hx)
@@ -187,7 +185,9 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
-        return stack("", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme)
+        return stack(
+            "", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme
+        )
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-import packviz as pv
 from packviz.core.spec import Spec
 from packviz.measure import rnn_calls
 from packviz.ops import masks, original, packing, running
 from packviz.ops.agreement import TOLERANCE, full_precision, relative_difference
+from packviz.ops.rnn import Ragged
 
 _FARTHER = 4
 """The error of a method, relative to double precision, may be this many times torch's, because both round."""
@@ -178,7 +178,13 @@ def _run(method: str) -> Callable[..., Any]:
 
 
 def _by_module(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
-    return pv.Ragged(rnn)(x, lengths=lengths, hx=hx)
+    return Ragged(copy.deepcopy(rnn))(x, hx, lengths)
+
+
+def _by_operator(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
+    """Runs `Ragged` as a compiler would call it."""
+    on_device = torch.tensor(lengths, device=x.device if len(lengths) % 2 else "cpu")
+    return Ragged(copy.deepcopy(rnn))._compiled(x, on_device, hx, max(lengths), 0.0)
 
 
 _METHODS = {**{method: _run(method) for method in running.METHODS}, "Ragged": _by_module}
@@ -189,7 +195,7 @@ _MODES = ("RNN_tanh", "RNN_relu", "GRU", "LSTM")
 
 
 def _packing(device: str, rng: random.Random) -> Iterator[Pair]:
-    """Compares the drop-ins, with gradients."""
+    """Compares the two drop-ins, with gradients."""
     for dtype in (torch.float32, torch.float64, torch.float16, torch.int64):
         for first, in_order in ((a, b) for a in (False, True) for b in (False, True)):
             lengths = sorted(_lengths(rng), reverse=True) if in_order else _lengths(rng)
@@ -198,9 +204,18 @@ def _packing(device: str, rng: random.Random) -> Iterator[Pair]:
             x[0] *= 0.0  # zeros of both signs
             x = x.to(device, dtype)
             x = x if first else x.transpose(0, 1).contiguous()
-            ours, theirs = (
-                _packed_and_padded(module, x, lengths, first, in_order)
-                for module in (packing, original)
+            found = []
+            for module in (packing, original):
+                leaf = x.clone().requires_grad_(dtype.is_floating_point)
+                packed: PackedSequence = module.pack_padded_sequence(leaf, lengths, first, in_order)
+                y, n = module.pad_packed_sequence(packed, first, 2.0, max(lengths) + 5)
+                weights = (torch.arange(y.numel()) % 7).reshape(y.shape).to(y)
+                gradient = torch.autograd.grad(y, leaf, weights) if leaf.requires_grad else ()
+                found.append([*packed, y, n, *gradient])
+            yield Pair(
+                f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result",
+                ours=found[0],
+                theirs=found[1],
             )
             what = f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result"
             yield Pair(what, ours, theirs)

@@ -18,6 +18,7 @@ from packviz.ops.running import METHODS
 
 torch.manual_seed(0)
 RNN = nn.GRU(2, 3)
+LENGTHS_RNN = pv.GRU(2, 3)
 X = torch.randn(6, 4, 2)
 
 
@@ -81,7 +82,8 @@ VERBS = {
     "count": lambda n: profile.count(n).to_text(),
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
     "advise": lambda n: advise._lengths(n),
-    "Ragged": lambda n: pv.Ragged(RNN)(X, n)[0].detach(),
+    "GRU": lambda n: LENGTHS_RNN(X, lengths=n)[0].detach(),
+    "last_output": lambda n: pv.last_output(X, n),
     **{
         method: lambda n, method=method: pv.run(RNN, X, n, method=method)[0].detach()
         for method in METHODS
@@ -115,6 +117,18 @@ def test_lengths_are_taken_while_compiling():
     for kind in (list, torch.tensor, pv.Layout):
         for yours, wanted in zip(function(kind([6, 3, 2, 1])), both([6, 3, 2, 1]), strict=True):
             assert torch.equal(yours, wanted)
+
+
+@pytest.mark.parametrize("verb", ["real_mask", "masked_loss", "GRU", "last_output", *METHODS])
+def test_a_mask_is_taken_where_lengths_are(verb):
+    wanted = VERBS[verb]([6, 3, 2, 1])
+    mask = pv.real_mask([6, 3, 2, 1])
+    for form in (mask, mask.long(), mask.numpy(), mask.numpy().astype(np.uint8)):
+        assert torch.equal(VERBS[verb](form), wanted)
+    with pytest.raises(ValueError, match="mask row 1 has padding at time step 0 before real"):
+        VERBS[verb](mask.flip(1))
+    with pytest.raises(TypeError, match="lengths is a NumPy masked array"):
+        VERBS[verb](np.ma.masked_array([6, 3, 2, 1], mask=[0, 0, 1, 0]))
 
 
 @given(

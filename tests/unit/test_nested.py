@@ -7,13 +7,14 @@ import packviz as pv
 
 LENGTHS = [5, 3, 2]
 RNN = torch.nn.GRU(3, 4, batch_first=True)
+LENGTHS_RNN = pv.GRU(3, 4, batch_first=True)
 
 TAKES_A_BATCH = {
     "run": lambda x, n: pv.run(RNN, x, n),
-    "Ragged": lambda x, n: pv.Ragged(RNN)(x, n),
+    "GRU": lambda x, n: LENGTHS_RNN(x, lengths=n),
     "compare": lambda x, n: pv.compare(RNN, x, n),
     "diagnose": lambda x, n: pv.diagnose(x, n, batch_first=True),
-    "align": lambda x, n: pv.align(x, n, batch_first=True),
+    "align": lambda x, n: pv.align(x, n, source_side="right", batch_first=True),
     "masked_loss": lambda x, n: pv.masked_loss(x, n, batch_first=True),
 }
 # `show` draws a jagged tensor, so it rejects only sparse ones.
@@ -80,7 +81,7 @@ def test_lengths_without_values_are_refused(name):
         TAKES_LENGTHS[name](torch.tensor(LENGTHS, device="meta"))
 
 
-@pytest.mark.parametrize("name", ["run", "Ragged", "compare"])
+@pytest.mark.parametrize("name", ["run", "GRU", "compare"])
 def test_a_batch_without_values_is_not_run(name):
     with pytest.raises(
         ValueError, match=r"^x is on the meta device, which stores no values; pass it on another"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import packviz as pv
-from packviz.core.machine import own_version
+from packviz.core.system import own_version
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"

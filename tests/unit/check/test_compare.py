@@ -219,6 +219,13 @@ def test_nan_in_both_runs_is_said_and_shows_nothing(where):
     assert "NaN in the same places" in full.verdict
 
 
+def test_a_mask_in_place_of_lengths():
+    rnn, x = nn.GRU(2, 3), torch.randn(5, 3, 2)
+    lengths = [5, 3, 2]
+    mask = pv.real_mask(lengths)
+    assert repr(pv.compare(rnn, x, mask)) == repr(pv.compare(rnn, x, lengths))
+
+
 def test_tolerance():
     torch.manual_seed(0)
     rnn, x = nn.LSTM(2, 3), torch.randn(6, 2, 2)

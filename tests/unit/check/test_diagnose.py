@@ -480,7 +480,7 @@ def test_a_state_with_other_rows():
         ((X, "ab"), ValueError, "lengths must hold one number per sequence, got 'ab'"),
         ((X, [[3, 2]]), ValueError, "lengths must hold one number per sequence, got [[3, 2]]"),
         ((X, torch.ones(2).bool()), ValueError, "lengths must hold one number per sequence, got"),
-        ((X, torch.tensor([[0, 1, 1], [1, 1, 1]])), ValueError, "mask row 0 has padding at"),
+        ((X, torch.tensor([[0, 1, 1], [1, 1, 1]])), ValueError, "row 0 of the mask has padding at"),
         ((X, [3, 2], False, X), TypeError, "packed has no 'batch_sizes'"),
     ],
 )

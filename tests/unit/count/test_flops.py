@@ -127,7 +127,11 @@ def test_every_kind_is_counted_as_its_steps_in_plain_torch(kind, layout, inputs,
 
     def run(sizes):
         for size in sizes:
-            x, h, c = torch.randn(size, inputs), torch.randn(size, hidden), torch.randn(size, hidden)
+            x, h, c = (
+                torch.randn(size, inputs),
+                torch.randn(size, hidden),
+                torch.randn(size, hidden),
+            )
             STEPS[kind](x, h, c, product)
 
     count, padded = flops(Spec(kind, inputs, hidden), layout), [layout.batch_size] * layout.max_len

@@ -159,7 +159,9 @@ def test_flat_rows_are_below_the_packed_rows(lengths):
         assert named == [f"{'abcde'[b]}{t}" for b, t in places_]
     assert [box.x for box in rows[0]] == [box.x for box in rows[1]]
     flat = boxes.drawing.text("flat").y
-    starts = [t for t in sorted(boxes.drawing.texts, key=lambda t: t.x) if tops[1] + 24 < t.y < flat]
+    starts = [
+        t for t in sorted(boxes.drawing.texts, key=lambda t: t.x) if tops[1] + 24 < t.y < flat
+    ]
     assert [t.said for t in starts] == [*map(str, layout.starts), "starts"]
 
 

@@ -85,7 +85,9 @@ def test_the_text_has_every_cell(grid):
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
             inside = share(grid.shares[r, c]) if grid.differs[r, c] else "="
-            assert cell == (f"[{inside}]" if (grid.padding is not None and grid.padding[r, c]) else inside)
+            assert cell == (
+                f"[{inside}]" if (grid.padding is not None and grid.padding[r, c]) else inside
+            )
 
 
 def test_padding_is_hatched_and_never_lit_up():

@@ -11,8 +11,8 @@ import packviz as pv
 from packviz.core.batches import CUT, FILLS, PADDED
 from packviz.core.sentences import sentences
 from packviz.draw import palette
-from packviz.draw.palette import LIGHT, REAL, THEMES
 from packviz.draw.documents import BOTH, CAUSAL, DOCUMENT, MASKS, NONE, Scores
+from packviz.draw.palette import LIGHT, REAL, THEMES
 
 strategies, masks = st.sampled_from(FILLS), st.sampled_from(MASKS)
 

@@ -195,7 +195,10 @@ def test_forms_of_a_picture():
     picture = show(LENGTHS)
     assert repr(picture) == str(picture) == picture.to_text() == WORDS
     for theme in ("light", "dark", "live"):
-        assert picture.to_svg(theme) == batch_picture.draw(batch_picture.Shown(picture.layout), theme).svg()
+        assert (
+            picture.to_svg(theme)
+            == batch_picture.draw(batch_picture.Shown(picture.layout), theme).svg()
+        )
     assert picture.to_svg() == picture.to_svg("light")
     with pytest.raises(ValueError, match="theme is 'sepia'"):
         picture.to_svg("sepia")

@@ -1,8 +1,10 @@
 """Compares the everyday helpers with plain loops and with torch, and tests that they never wait for a device."""
 
 import re
+import warnings
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -292,11 +294,14 @@ def wrong(function, *given, **options):
 
 
 SQUARES, ONES = F.mse_loss, torch.ones(5, 2)
+with warnings.catch_warnings():  # they are deprecated
+    warnings.simplefilter("ignore")
+    QUANTISED = torch.quantize_per_tensor(ONES, 1.0, 0, torch.quint8)
 CLASSES = F.cross_entropy, torch.ones(2, 5, 4), torch.ones(2, 4), [4, 2]
 REFUSED = {
     r"lengths\[1\] is -1; a sequence has at least 0": wrong(pv.real_mask, [3, -1]),
     r"lengths\[1\] is 5, more than max_len \(4\)": wrong(pv.real_mask, [3, 5], 4),
-    r"whole numbers, got torch.float32 of shape \(1,\) on meta; .*\.long\(\)": wrong(
+    r"whole numbers or a \(B, T\) mask, got torch.float32 of shape \(1,\) on meta": wrong(
         pv.real_mask, torch.ones(1, device="meta"), 4
     ),
     r"booleans; .* True at real cells, .* mask.sum\(1\)": wrong(pv.real_mask, torch.tensor([True])),
@@ -338,6 +343,22 @@ REFUSED = {
     "sequence has 5 time steps: give at least 5, or truncate=True": wrong(
         pv.unpack_to_length, packed_pair(), 3
     ),
+    r"lengths\[0\] is 4611686018427387904, more than the most time steps": wrong(
+        pv.real_mask, [2**62]
+    ),
+    "max_len is 4611686018427387904; give at most 10,000,000": wrong(pv.real_mask, [1], 2**62),
+    "lengths is a NumPy masked array": wrong(pv.real_mask, np.ma.array([2, 1], mask=[0, 1])),
+    r"lengths is a quantised tensor; give lengths\.dequantize": wrong(pv.real_mask, QUANTISED),
+    r"x is a quantised tensor; give x\.dequantize": wrong(pv.align, QUANTISED, [1]),
+    "padding_value is -100, which torch.uint8 cannot hold: .* from 0 to 255": wrong(
+        pv.align, ONES.byte(), [5, 2], padding_value=-100
+    ),
+    "padding_value is 0.5, which torch.int64 cannot hold": wrong(
+        pv.unpack_to_length, packed_pair().to(torch.int64), 9, padding_value=0.5
+    ),
+    "the mask seems to be True at padding: pass ~mask": wrong(
+        pv.align, cells(2, 3).tril(), ~torch.ones(2, 3).tril().bool(), batch_first=True
+    ),
     "total_length is -3; give a whole": wrong(
         pv.unpack_to_length, packed_pair(), -3, truncate=True
     ),
@@ -348,6 +369,70 @@ REFUSED = {
 def test_refusals(message):
     with pytest.raises((TypeError, ValueError), match=message):
         REFUSED[message]()
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        (F.mse_loss, 0),
+        (F.l1_loss, 0),
+        (F.gaussian_nll_loss, 1),
+        (lambda x, y, reduction: (x - y) ** 2, 0),
+        (partial(F.huber_loss, delta=2.0), 0),
+    ],
+)
+@pytest.mark.parametrize(
+    ("predictions", "targets"),
+    [((3, 5, 1), (3, 5)), ((3, 5), (3, 5, 1)), ((3, 5, 1), (3, 5, 4)), ((1, 2, 2, 3), (1, 2, 3))],
+)
+def test_shapes_that_would_be_broadcast_are_refused(function, more, predictions, targets):
+    lengths = [2] * predictions[0]
+    given = [torch.ones(predictions), torch.ones(targets), *[torch.ones(predictions)] * more]
+    with pytest.raises((ValueError, RuntimeError), match=r"broadcast|must match|incorrect size"):
+        pv.masked_loss(function, *given, lengths, batch_first=True)
+
+
+def test_ignored_targets_do_not_count_for_any_loss():
+    lengths = [3, 2]
+    logits = cells(2, 4, 5).sin()
+    targets = torch.tensor([[1, -100, 2, -100], [3, 4, -100, -100]])
+    wanted = pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=True)
+
+    def own(x, y, reduction):
+        return F.cross_entropy(x, y, reduction=reduction)
+
+    with pytest.warns(UserWarning, match="1 real cells have the target -100"):
+        ours = pv.masked_loss(own, logits, targets, lengths, batch_first=True)
+    torch.testing.assert_close(ours, wanted)
+    with pytest.warns(UserWarning, match="1 targets beyond the lengths are not -100"):
+        pv.masked_loss(F.cross_entropy, logits, targets, [2, 2], batch_first=True)
+
+
+@pytest.mark.parametrize("padding_value", [0.0, NAN])
+@given(ragged(), sides, trailing, st.booleans())
+def test_what_is_aligned_already_stays(padding_value, batch, side, rest, batch_first):
+    lengths, steps = batch
+    assume(len(lengths) * steps - sum(lengths) != 1)  # a single cell of padding shows nothing
+    x = padded(lengths, steps, *rest, batch_first=batch_first)
+    options = {"padding_side": side, "padding_value": padding_value, "batch_first": batch_first}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        source = "right" if side == "left" else "left"
+        once = pv.align(x, lengths, source_side=source, **options)
+        again = pv.align(once, lengths, **options)
+    torch.testing.assert_close(again, once, equal_nan=True)
+    assert torch.equal(pv.align(x, [steps] * len(lengths), **options), x)
+
+
+@given(ragged(), st.booleans(), st.booleans())
+def test_last_outputs_are_the_final_states(batch, batch_first, bidirectional):
+    lengths, steps = batch
+    gru = pv.GRU(3, 4, batch_first=batch_first, bidirectional=bidirectional)
+    x = padded(lengths, steps + 1, 3, batch_first=batch_first).float().sin()
+    output, h_n = gru(x, lengths=lengths)
+    last = pv.last_output(output, lengths, batch_first, bidirectional=bidirectional)
+    torch.testing.assert_close(last, h_n.transpose(0, 1).flatten(1))
 
 
 # --- devices

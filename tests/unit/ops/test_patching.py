@@ -1,6 +1,8 @@
 """Tests packviz's functions under torch's names: nothing recurses, nothing breaks, and torch's functions come back."""
 
+import functools
 import io
+import sys
 import types
 import warnings
 
@@ -12,10 +14,7 @@ from torch.nn.utils import rnn
 from torchs import bits, outcome, same, weights
 
 import packviz as pv
-from packviz.ops import holders, original, packing
-
-# These tests, and others in the same session, have already imported torch's functions.
-pytestmark = pytest.mark.filterwarnings("ignore:These places still refer:UserWarning")
+from packviz.ops import original, packing
 
 TORCHS = {name: getattr(rnn, name) for name in original.NAMES}
 OURS = {name: getattr(packing, name) for name in original.NAMES}
@@ -36,63 +35,62 @@ def torchs_again():
     assert left == TORCHS
 
 
-@pytest.fixture(scope="module")
-def places():
-    with holders.thawed():
-        return holders.find([*TORCHS.values()])
-
-
 @pytest.fixture
-def found_before(monkeypatch, places):
-    """Replaces the search, which takes a second in a process as large as this one, by what it found before."""
-    monkeypatch.setattr(
-        holders,
-        "find",
-        lambda _: [(held, place) for held, place in places if place._held() is held],
-    )
+def program(monkeypatch):
+    """Adds a module that holds torch's functions in several ways."""
+    module = types.ModuleType("program")
+    module.pack = TORCHS["pack_padded_sequence"]
+    module.pad_packed_sequence = TORCHS["pad_packed_sequence"]
+    module.Model = type("Model", (), {"pack": TORCHS["pack_padded_sequence"]})
+    module.partial = functools.partial(TORCHS["pad_packed_sequence"], batch_first=True)
+    monkeypatch.setitem(sys.modules, "program", module)
+    monkeypatch.setitem(sys.modules, "not a module", object())
+    monkeypatch.setitem(sys.modules, "none", None)
+    return module
 
 
 # --- replaced, and undone
 
 
-def test_replaces_and_says_what():
+def test_replaces_in_every_module_and_says_where(program):
     patch = pv.patch_torch()
     assert in_place() == OURS
-    assert patch.replaced == tuple(f"torch.nn.utils.rnn.{name}" for name in sorted(original.NAMES))
-    assert patch.foreign == ()
-    assert all(name in repr(patch) for name in patch.replaced)
+    assert program.pack is pv.pack_padded_sequence
+    assert program.pad_packed_sequence is pv.pad_packed_sequence
+    assert program.Model.pack is TORCHS["pack_padded_sequence"]
+    assert program.partial.func is TORCHS["pad_packed_sequence"]
+    places = {f"torch.nn.utils.rnn.{name}" for name in original.NAMES}
+    assert {*patch.places} >= places | {"program.pack", "program.pad_packed_sequence"}
+    assert not any(place.startswith("packviz") for place in patch.places)
+    assert f"in {len(patch.places)} places" in repr(patch)
+    assert all(place in repr(patch) for place in patch.places)
+    assert original.pack_padded_sequence is TORCHS["pack_padded_sequence"]
     patch.undo()
     assert in_place() == TORCHS
-    assert repr(patch).startswith("This patch was undone.")
+    assert program.pack is TORCHS["pack_padded_sequence"]
     patch.undo()
     assert in_place() == TORCHS
 
 
-@pytest.mark.usefixtures("found_before")
-def test_several_end_with_the_last():
-    patches = [pv.patch_torch() for _ in range(3)]
-    assert [bool(patch.replaced) for patch in patches] == [True, False, False]
-    assert "an earlier patch" in repr(patches[1])
-    for i in (0, 2, 1):
+def test_a_patch_within_a_patch_changes_what_is_left(program):
+    with pv.patch_torch():
+        program.later = TORCHS["pad_packed_sequence"]
+        with pv.patch_torch() as inner:
+            assert inner.places == ("program.later",)
+            assert program.later is pv.pad_packed_sequence
         assert in_place() == OURS
-        patches[i].undo()
     assert in_place() == TORCHS
 
 
-@pytest.mark.usefixtures("found_before")
-def test_leaves_others_work_alone():
-    def pack_sequence(sequences, enforce_sorted=True):
-        return TORCHS["pack_sequence"](sequences, enforce_sorted)
+def test_leaves_others_work_alone(program):
+    def pack(*arguments):
+        return TORCHS["pack_padded_sequence"](*arguments)
 
-    rnn.pack_sequence = pack_sequence
+    program.pack = pack
     with pv.patch_torch() as patch:
-        assert patch.foreign == ("torch.nn.utils.rnn.pack_sequence",)
-        assert "torch.nn.utils.rnn.pack_sequence" in repr(patch)
-        assert rnn.pack_sequence is pack_sequence
-        assert rnn.unpack_sequence is pv.unpack_sequence
-        rnn.unpack_sequence = pack_sequence
-    assert rnn.pack_sequence is rnn.unpack_sequence is pack_sequence
-    rnn.pack_sequence, rnn.unpack_sequence = TORCHS["pack_sequence"], TORCHS["unpack_sequence"]
+        assert "program.pack" not in patch.places
+        program.pad_packed_sequence = pack
+    assert program.pack is program.pad_packed_sequence is pack
 
 
 # --- no recursion
@@ -183,7 +181,6 @@ WAYS = {
 }
 
 
-@pytest.mark.usefixtures("found_before")
 def test_what_torch_makes_of_it():
     torch.manual_seed(0)
     inputs = Tagger(), torch.randn(20, 3, 2).requires_grad_(), torch.tensor([5, 20, 3])

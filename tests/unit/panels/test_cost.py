@@ -7,8 +7,7 @@ from controls import move, visible, words
 
 from packviz.core.spec import Spec
 from packviz.count.flops import flops
-from packviz.draw import batch_picture
-from packviz.draw import text
+from packviz.draw import batch_picture, text
 from packviz.panels import CostPanel
 
 
@@ -19,7 +18,12 @@ def shows(panel, spec, lengths, input_grad=False):
     assert panel.error.value == ""
     assert count.headline() in " ".join(panel.picture.value.split("aria-label=")[1].split('"')[1:2])
     assert f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed" in words(panel.summary)
-    body = batch_picture.draw(batch_picture.Shown(count.layout), "live").svg().split("</style>")[1].split("/>", 1)[1]
+    body = (
+        batch_picture.draw(batch_picture.Shown(count.layout), "live")
+        .svg()
+        .split("</style>")[1]
+        .split("/>", 1)[1]
+    )
     assert body.removesuffix("</svg>") in panel.picture.value
     assert panel.to_text().endswith(f"{count.to_text()}\n\n{text.describe(count.layout)}")
 

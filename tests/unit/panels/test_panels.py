@@ -51,7 +51,12 @@ def shows(panel, lengths, picture, summary):
 
 def shows_padding_of(panel, lengths):
     layout = Layout(lengths)
-    shows(panel, layout.lengths, batch_picture.draw(batch_picture.Shown(layout), "live").svg(), text.summary(layout))
+    shows(
+        panel,
+        layout.lengths,
+        batch_picture.draw(batch_picture.Shown(layout), "live").svg(),
+        text.summary(layout),
+    )
     assert panel.to_text().endswith(text.describe(layout))
 
 

@@ -1,4 +1,0 @@
-"""Offers what has moved to `core.util`, until every import follows."""
-
-from packviz.core.util import closed as closed
-from packviz.core.util import quiet as quiet
