@@ -221,10 +221,11 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
     """Returns a comparison with a training step for each method. A step returns the gradients of the weights."""
     backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
-    for steps, seed in ((point.past, 0), (point.future, 1)):
-        inputs.append(torch.randn(point.batch, steps, point.features).to(device))
-        inputs.append(torch.as_tensor(uniform(point.batch, steps, seed)))
-    mask = real_mask(inputs[3].to(device), point.future)[..., None]
+    for longest, seed in ((point.past, 0), (point.future, 1)):
+        lengths = torch.as_tensor(uniform(point.batch, longest, seed))
+        steps = int(lengths.max())  # a padded batch is as wide as its longest sequence
+        inputs += [torch.randn(point.batch, steps, point.features).to(device), lengths]
+    mask = real_mask(inputs[3].to(device), inputs[2].shape[1])[..., None]
     torch.compiler.reset()
 
     def step(model: nn.Module, run: Callable[..., Tensor]) -> Callable[[], Any]:

@@ -197,10 +197,12 @@ def chart(
         heading = f"{setup} ({SETUPS[setup]}): {label}"
         plot = Plot(heading, curves[::-1], (), guides, unit, log=True)
         plots.append(plot)
-        head = ["steps", *map(str, plot.sizes)]
-        rows = [head]
+        sizes = sorted({size for curve in curves for size in curve.x})
+        rows = [["steps", *map(str, sizes)]]
         for curve in curves:
-            rows.append([curve.name, *map(plain, curve.y)])
+            values = dict(zip(curve.x, curve.y, strict=True))
+            cells = [plain(values[size]) if size in values else "–" for size in sizes]
+            rows.append([curve.name, *cells])
         lines += ["", f"{plot.title}, {unit}"]
         lines += table(rows)
     below = [f"{MODEL}.", *captions(machines)]

@@ -56,7 +56,7 @@ _SYMBOLS = {
 }
 """The symbols in the chart. `pv.run`'s own `packed` has none, because it runs torch's kernel."""
 
-_COLOURS = {PACKED: "packed", "frozen": "padded", AUTO: "run"}  # where the palette's name differs
+_COLOURS = {PACKED: "packed", AUTO: "run"}  # where the palette's name differs
 
 _MODES = ("LSTM", "GRU", "RNN")
 _LARGE = (

@@ -35,13 +35,13 @@ class Functions(Clock):
 def test_it_finds_the_ratio_and_stops_when_it_is_known(monkeypatch):
     clock = Functions(monkeypatch)
     calls = {"before": clock.call("before", 0.2), "after": clock.call("after", 0.1)}
-    found = pv.time_calls(calls, setup=clock.call("setup", 3.0), budget=1000)
+    timing = pv.time_calls(calls, setup=clock.call("setup", 3.0), budget=1000)
     assert clock.called[::2] == ["setup"] * (len(clock.called) // 2)
     assert "setup" not in clock.called[1::2]
-    assert found.ratio("after", "before").value == pytest.approx(0.5)
-    assert found.rounds == FEWEST_ROUNDS
-    assert "after takes 0.5" in found.to_text()
-    assert "Results agree exactly with those of before." in found.to_text()
+    assert timing.ratio("after", "before").value == pytest.approx(0.5)
+    assert timing.rounds == FEWEST_ROUNDS
+    assert "after takes 0.5" in timing.to_text()
+    assert "Results agree exactly with those of before." in timing.to_text()
 
 
 @pytest.mark.parametrize("budget", [0.1, 50.0])
@@ -51,8 +51,8 @@ def test_the_budget_is_kept(monkeypatch, budget):
     def wild():
         clock.call("wild", random.exponential())()
 
-    found = pv.time_calls({"steady": clock.call("steady", 0.5), "wild": wild}, budget=budget)
-    assert (found.rounds > FEWEST_ROUNDS) == (budget > 1)
+    timing = pv.time_calls({"steady": clock.call("steady", 0.5), "wild": wild}, budget=budget)
+    assert (timing.rounds > FEWEST_ROUNDS) == (budget > 1)
     if budget > 1:
         assert budget <= clock.now - 100 < budget + 10
 
@@ -115,19 +115,19 @@ def test_what_differs_is_named(part, more):
         other = {"[0]": 0, "[1]['h'][1]": 0} | {part: extra}
         return ONE + other["[0]"], {"h": [ONE, ONE + other["[1]['h'][1]"]]}
 
-    with pytest.raises(ValueError, match="g does not return what f returns: ") as found:
+    with pytest.raises(ValueError, match="g does not return what f returns: ") as error:
         pv.time_calls(
             {"f": lambda: result(0), "same": lambda: result(0), "g": lambda: result(more)}, **QUICK
         )
     assert (
         f"result{part} differs by {more / 4 if np.isfinite(more) else np.inf:.2g} of its largest"
-        in str(found.value)
+        in str(error.value)
     )
-    assert "reset it in setup=" in str(found.value)
+    assert "reset it in setup=" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ((ONE,), r"result\[1\] is returned by f but not by g"),
         ((ONE, ONE, ONE), r"result\[2\] is returned by g but not by f"),
@@ -138,8 +138,8 @@ def test_what_differs_is_named(part, more):
         ),
     ],
 )
-def test_another_form_is_named(other, said):
-    with pytest.raises(ValueError, match=said):
+def test_another_form_is_named(other, message):
+    with pytest.raises(ValueError, match=message):
         pv.time_calls({"f": lambda: (ONE, ONE), "g": lambda: other}, **QUICK)
 
 
@@ -156,19 +156,20 @@ def test_rounding_and_tolerance():
     with pytest.raises(ValueError, match="1e-08 is allowed"):
         pv.time_calls({"f": lambda: ONE, "g": lambda: close}, tolerance=1e-8, **QUICK)
     assert pv.time_calls({"f": lambda: ONE, "g": lambda: far}, tolerance=0.01, **QUICK).rounds
-    found = pv.time_calls({"f": lambda: ONE, "g": lambda: "another"}, check=False, **QUICK)
-    assert "Results were not compared (check=False)." in found.to_text()
+    timing = pv.time_calls({"f": lambda: ONE, "g": lambda: "another"}, check=False, **QUICK)
+    assert "Results were not compared (check=False)." in timing.to_text()
 
 
 def test_what_returns_none_is_not_compared():
     def nothing():
         return None
 
-    found = pv.time_calls({"f": nothing, "g": nothing}, **QUICK).to_text()
-    assert "Not compared, because they return None: f, g." in found
-    found = pv.time_calls({"f": lambda: ONE, "g": nothing, "h": lambda: ONE}, **QUICK).to_text()
+    timing = pv.time_calls({"f": nothing, "g": nothing}, **QUICK).to_text()
+    assert "Not compared, because they return None: f, g." in timing
+    timing = pv.time_calls({"f": lambda: ONE, "g": nothing, "h": lambda: ONE}, **QUICK).to_text()
     assert (
-        "Results agree exactly with those of f. Not compared, because they return None: g." in found
+        "Results agree exactly with those of f. Not compared, because they return None: g."
+        in timing
     )
 
 
@@ -187,7 +188,7 @@ def test_dropout_masks_are_the_same_and_the_random_state_stays():
 
 
 @pytest.mark.parametrize(
-    ("calls", "options", "error", "said"),
+    ("calls", "options", "error", "message"),
     [
         ([print], {}, TypeError, 'give functions by name: {"before": f, "after": g}'),
         ({"a": 3}, {}, TypeError, "calls is {'a': 3}; give functions by name"),
@@ -204,8 +205,8 @@ def test_dropout_masks_are_the_same_and_the_random_state_stays():
         ({"a": lambda: [1, "b"]}, {}, TypeError, r"result\[1\] is a str; return tensors"),
     ],
 )
-def test_refusals(calls, options, error, said):
-    with pytest.raises(error, match=said):
+def test_refusals(calls, options, error, message):
+    with pytest.raises(error, match=message):
         pv.time_calls(calls, **QUICK | options)
 
 
@@ -221,5 +222,5 @@ def test_where_the_work_is_done_must_be_known(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_device_is_that_of_the_results():
     x = torch.randn(64, 64, device="cuda")
-    found = pv.time_calls({"a": lambda: {"y": [x @ x]}, "b": lambda: {"y": [x @ x]}}, budget=1)
-    assert found.provenance["device"].startswith("cuda")
+    timing = pv.time_calls({"a": lambda: {"y": [x @ x]}, "b": lambda: {"y": [x @ x]}}, budget=1)
+    assert timing.provenance["device"].startswith("cuda")

@@ -104,7 +104,7 @@ def test_garbage_is_collected_before_and_not_meanwhile():
     def call():
         seen.append(gc.isenabled())
         for _ in range(gc.get_threshold()[0] + 1):
-            Leftover(lambda said: None)
+            Leftover(lambda word: None)
         Leftover(seen.append)
 
     measure({"a": call}, rounds=2, clock=FakeClock())

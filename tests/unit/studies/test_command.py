@@ -14,7 +14,7 @@ from packviz.studies import command, forum, rules, savings
 TINY = ["bench", "--quick", "--rounds", "1", "--only", "× 32"]
 
 
-def said(arguments, capsys):
+def outcome(arguments, capsys):
     return cli.main([*map(str, arguments)]), *capsys.readouterr()
 
 
@@ -23,14 +23,14 @@ def test_every_option_arrives(monkeypatch, capsys, tmp_path):
     path, picture = tmp_path / "results.json", tmp_path / "picture.svg"
     options = ["--setup", "evenly", "A", "--threads", "2", "--methods", "packed, padded"]
     options += ["--out", path, "--plot", picture]
-    assert said([*TINY, *options], capsys)[0] == 0
+    assert outcome([*TINY, *options], capsys)[0] == 0
     results = forum.STUDY.load(path)
     assert results.provenance["parameters"] == {"methods": ["packed", "padded"], "rounds": 1}
     assert results.provenance["threads"] == 2
     assert results.points == forum.grid(["evenly", "A"], [32], 64)
     assert "times as long as packed" in picture.read_text()
     content = path.read_text()
-    assert said([*TINY, *options], capsys)[0] == 0  # nothing is left to measure
+    assert outcome([*TINY, *options], capsys)[0] == 0  # nothing is left to measure
     assert path.read_text() == content
 
 
@@ -56,7 +56,7 @@ def test_the_sizes_are_the_forums_or_small_ones(monkeypatch, quick):
     ],
 )
 def test_bad_options(options, message, capsys):
-    status, out, error = said([*TINY, *options], capsys)
+    status, out, error = outcome([*TINY, *options], capsys)
     assert (status, out) == (2, "")
     assert message in error
 
@@ -72,14 +72,14 @@ def test_a_study_writes_its_file_and_resumes(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(savings, "STUDY", toys.study())
     path = tmp_path / "toy.json"
     study = ["study", "savings", "--out", path]
-    assert said([*study, "--only", "size 3"], capsys)[0] == 0
-    status, out, _ = said(study, capsys)
+    assert outcome([*study, "--only", "size 3"], capsys)[0] == 0
+    status, out, _ = outcome(study, capsys)
     assert status == 0
     assert out.index("size 3, training") < out.index("size 2, training")
-    status, _, error = said([*study, "--rounds", "7"], capsys)
+    status, _, error = outcome([*study, "--rounds", "7"], capsys)
     assert status == 2
     assert f"packviz: cannot resume {path}, which was measured under different" in error
-    assert said([*study[:3], tmp_path / "more.json", "--points", "more"], capsys)[0] == 0
+    assert outcome([*study[:3], tmp_path / "more.json", "--points", "more"], capsys)[0] == 0
     assert toys.study().load(tmp_path / "more.json").points == [toys.Point(9)]
 
 
@@ -94,11 +94,11 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(savings, "STUDY", toys.study(calls))
     path = tmp_path / "toy.json"
-    status, out, error = said(["study", "savings", "--out", path], capsys)
+    status, out, error = outcome(["study", "savings", "--out", path], capsys)
     assert (status, out) == (130, "")
     assert "Run the same command again to resume.\n" in error
     assert len(toys.study().load(path).points) == 1
-    assert said(["study", "savings", "--out", path], capsys)[0] == 0
+    assert outcome(["study", "savings", "--out", path], capsys)[0] == 0
     assert len(toys.study().load(path).points) == 2
 
 
@@ -122,7 +122,7 @@ def test_ctrl_c_for_real(tmp_path):
 
 
 def test_the_list_of_studies(capsys):
-    status, out, _ = said(["study"], capsys)
+    status, out, _ = outcome(["study"], capsys)
     assert status == 0
     assert [line.split()[0] for line in out.splitlines()] == [*command.STUDIES]
 

@@ -173,6 +173,8 @@ def test_a_made_up_recording_says_so_everywhere():
         assert "MADE UP, no machine was timed" in text
     (packed,) = [c for c in sweep.rows[0][1].curves if c.name == "packed, training"]
     assert list(packed.x) == [32, 128, 256]  # at 512 it is out of memory
+    rows = [line.split() for line in sweep.to_text().splitlines()]
+    assert [row[-1] for row in rows if row[:2] == ["packed,", "training"]][1] == "–"
     assert any("512 × 512, training, packed: out of memory" in note for note in sweep.notes)
 
 
