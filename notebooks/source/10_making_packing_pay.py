@@ -66,8 +66,8 @@ print("padded, bit for bit:", torch.equal(scattered, padded))
 # %%
 def written(output):
     """The megabytes that the backward pass of a tensor writes, in how many autograd nodes."""
-    steps, found, _ = operators.backward(output, torch.ones_like(output))
-    return f"{sum(operator.bytes for operator in found) / 1e6:6.3g} MB in {len(steps)} nodes"
+    _, calls, _ = operators.observe(lambda: output.sum().backward(retain_graph=True), output.device)
+    return f"{sum(call.bytes for call in calls) / 1e6:6.3g} MB in {len(operators.walk(output))} nodes"
 
 
 for T in (32, 64):
@@ -112,8 +112,8 @@ for T in (32, 64):
 assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
 all_cells = packed.data.shape[0] * 32 * 4  # the bytes of all states, in a batch of 64 steps
 for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0].data, 1000, 64)]:
-    _, found, _ = operators.backward(output, torch.ones_like(output))
-    assert at_least <= sum(operator.bytes >= all_cells for operator in found) <= at_most
+    _, calls, _ = operators.observe(output.sum().backward, output.device)
+    assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
 # The backward pass has about as many nodes with `split`, but none of them fills a tensor of all cells for a single
