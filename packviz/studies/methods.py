@@ -121,13 +121,14 @@ def best(results: TimedPoints, point: Point, which: str = "training") -> str:
 
 
 def packed_faster(results: TimedPoints) -> WorkAndTime:
-    """Draws the batches on which torch packed is clearly faster than torch padded in training.
+    """Draws the batches whose forward pass is clearly faster with torch packed than torch padded.
 
     The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
     """
     faster = dict.fromkeys(PASSES, 0)
     groups = {}
-    for point in sorted(results.points, key=lambda each: results.ratio(each, PACKED, PADDED).value):
+    ratios = {each: results.ratio(each, PACKED, PADDED, "forward").value for each in results.points}
+    for point in sorted(ratios, key=lambda each: ratios[each]):
         flop_count = flops(point.spec, point.layout, input_grad=True)
         rows = {}
         for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):
@@ -135,7 +136,7 @@ def packed_faster(results: TimedPoints) -> WorkAndTime:
             rows[which] = (work.packed / work.padded, ratio)
             if ratio.is_clear and ratio.value < 1:
                 faster[which] += 1
-                if which == "training":
+                if which == "forward":
                     groups[str(point)] = rows
     batches = count(len(results.points), "batch", "batches")
     title = (
