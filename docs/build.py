@@ -123,7 +123,8 @@ class Site:
             if page.endswith(".ipynb"):
                 text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
             elif page == "README.md":  # the front page already has the title and the picture
-                text = re.sub(r"^# packviz\n\n!\[.*\)\n", "# Install and use\n", text)
+                text = text.replace("# packviz", "# Install and use", 1)
+                text = re.sub(r"!\[[^\]]*\]\(docs/picture\.svg\)\n", "", text)
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
         index = (DOCS / "front.md").read_text(encoding="utf-8")
