@@ -1,0 +1,105 @@
+"""Shows a batch whose rows you pull by their ends, and which you can pack step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
+from packviz.core.validation import at_least
+from packviz.draw import palette, picture
+
+_HERE = Path(__file__).parent
+_MOST_SEQUENCES = 12
+_SEEDS = 10
+_KINDS = ("uniform", "log-normal", "nearly equal", "equal")
+
+
+def _checked(lengths: Any) -> tuple[int, ...]:
+    checked = Layout(lengths).lengths.tolist()
+    if 0 in checked:
+        row = checked.index(0)
+        raise ValueError(f"lengths[{row}] is 0; give each sequence at least one time step to pull")
+    return tuple(checked)
+
+
+class LengthsError(traitlets.TraitError, ValueError):
+    """Lengths that cannot be packed.
+
+    It is a `TraitError`, because traitlets takes back a change from the browser only for that.
+    """
+
+
+class BatchPanel(anywidget.AnyWidget):
+    """A batch of your choice, which a reader can pull into shape, pack and unpack.
+
+    Attributes:
+        lengths: `(B,)` the lengths. If you assign new ones, the picture follows; if a reader pulls
+            a row, the new lengths are here.
+        longest: the greatest length to which a row can be pulled, in time steps.
+        progress: the stage of packing: 0 is padded, 1 sorted, 2 without padding, and 3 packed.
+        draws: for each distribution, lengths drawn with the seeds 0 to 9.
+
+    Examples:
+        >>> import packviz as pv
+        >>> panel = pv.panels.BatchPanel([4, 2, 7])
+        >>> panel.lengths = [3, 3]
+        >>> panel.layout.batch_sizes.tolist()
+        [2, 2, 2]
+    """
+
+    _esm = _HERE / "batch.js"
+    _css = palette.STYLE + (_HERE / "batch.css").read_text(encoding="utf-8")
+    lengths = traitlets.Tuple().tag(sync=True)
+    longest = traitlets.Int(10, min=1).tag(sync=True)
+    progress = traitlets.Float(0.0, min=0.0, max=3.0).tag(sync=True)
+    draws = traitlets.Dict(read_only=True).tag(sync=True)
+
+    def __init__(
+        self, lengths: Sequence[int] = (4, 6, 8, 5, 4, 3, 7, 8), *, longest: int = 10
+    ) -> None:
+        """Makes the panel.
+
+        Args:
+            lengths: `(B,)` the lengths at the beginning, at least 1 each.
+            longest: the greatest length to which a row can be pulled, in time steps.
+
+        Raises:
+            ValueError: a length or `longest` is not valid.
+        """
+        at_least("longest", longest, 1)
+        super().__init__(lengths=_checked(lengths), longest=longest)
+        draws = {}
+        for kind in _KINDS:
+            draw = sources.DISTRIBUTIONS[kind]
+            draws[kind] = [draw(_MOST_SEQUENCES, longest, seed).tolist() for seed in range(_SEEDS)]
+        self.set_trait("draws", draws)
+
+    @traitlets.validate("lengths")
+    def _validate_lengths(self, proposal: Any) -> tuple[int, ...]:
+        try:
+            return _checked(proposal["value"])
+        except (ValueError, TypeError) as error:
+            raise LengthsError(str(error)) from None
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the batch in the picture."""
+        return Layout(self.lengths)
+
+    def to_text(self) -> str:
+        """Returns the batch in words, as `pv.show` does."""
+        return picture.show(self.lengths).to_text()
+
+    def __repr__(self) -> str:
+        return f"BatchPanel({list(self.lengths)})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)[0]
+        still = picture.show(self.lengths)
+        return bundle | {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}
