@@ -36,6 +36,17 @@ from packviz.draw import palette
 
 DOCS = Path(__file__).resolve().parent
 REPO = DOCS.parent
+PANELS = REPO / "packviz" / "panels"
+# A page that is opened as a file cannot load a module, so the module is a part of the page.
+MOVING = (
+    (PANELS / "batch.js").read_text(encoding="utf-8")
+    + """
+for (const place of document.querySelectorAll("[data-batch]")) {
+  place.replaceChildren();
+  mount(place, JSON.parse(place.dataset.batch));
+}
+"""
+)
 TITLES = {
     "core": "Lengths",
     "draw": "Pictures",
@@ -112,6 +123,7 @@ class Site:
         for name in ("site.css", "site.js", "picture.svg"):
             shutil.copy(DOCS / name, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
+        shutil.copy(PANELS / "batch.css", self.static)
         shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", self.static)
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
         (self.static / "colours.js").write_text(
@@ -128,8 +140,7 @@ class Site:
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
         index = (DOCS / "front.md").read_text(encoding="utf-8")
-        first = Frames("PackedPanel([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": []}])
-        index = index.replace("PANEL", raw(self.panel(first, "front")))
+        index = index.replace("PANEL", raw(moving_batch(panels.BatchPanel())))
         binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
         (self.out / "index.md").write_text(
             index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8"
@@ -251,6 +262,8 @@ class Site:
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
                 call = ast.unparse(node)
+                if call.startswith("BatchPanel("):
+                    return moving_batch(eval(call, vars(panels)))
                 if call.startswith(tuple(WALKS)):
                     return self.panel(Frames(call), key)
                 recorded = "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
@@ -273,6 +286,14 @@ class Site:
             f'<p class="pv-rest">{frames.rest()}</p>',
         ]
         return f'<div class="pv-panel packviz" data-key="{key}">{"".join(parts)}</div>'
+
+
+def moving_batch(panel: panels.BatchPanel) -> str:
+    """Returns a batch that the page draws from its lengths, and its picture for a page without scripts."""
+    state = {"lengths": panel.lengths, "longest": panel.longest, "draws": panel.draws}
+    still = live(pv.show(panel.lengths).to_svg())
+    here = f'<div class="packviz" data-batch="{escape(json.dumps(state))}">{box("picture", still)}</div>'
+    return f'{here}<script type="module">{MOVING}</script>'
 
 
 def control(widget: Any, values: list[Any], frames: Frames) -> str:

@@ -14,7 +14,7 @@ author = copyright = "packviz contributors"
 release = packviz.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 html_theme = "furo"
-html_css_files = ["palette.css", "site.css"]
+html_css_files = ["palette.css", "batch.css", "site.css"]
 html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = html_show_search_summary = html_show_sphinx = False
 html_use_index = html_domain_indices = False
