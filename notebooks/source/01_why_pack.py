@@ -47,13 +47,14 @@ assert batch.layout.n_real == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 # %% [markdown]
 # ## Which lengths waste the most?
 #
-# Move the sliders until the batch contains no padding. Then look for lengths that make almost all of it padding.
-# Finally, set *lengths* to **log-normal**, which gives many short sequences and a few long ones, as in text.
+# Pull the rows by their ends until the batch contains no padding. Then look for lengths that make almost all of it
+# padding. Finally, take lengths from **log-normal**, which gives many short sequences and a few long ones, as in text.
+# When you have seen enough, press *Pack it*.
 
 # %%
-from packviz.panels import PaddingPanel
+from packviz.panels import BatchPanel
 
-panel = PaddingPanel()
+panel = BatchPanel()
 panel
 
 # %% [markdown]
@@ -62,7 +63,7 @@ panel
 # %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
     assert pv.Layout([length] + [others] * 7).n_padding == 7 * (length - others)
-assert panel.shown == batch.layout
+assert panel.layout == batch.layout
 
 # %% [markdown]
 # ## Real sentences
