@@ -277,11 +277,12 @@ class Site:
             control(widget, values, frames) for widget, values in frames.controls.items()
         )
         picture, summary, error, words = frames.frames[0]
+        kind = "picture" if picture.startswith("<svg") else "table"
         parts = [
             f'<div class="pv-controls">{controls}</div>',
             f'<div class="error" role="alert">{error}</div>',
             f'<div class="summary" role="status">{summary}</div>',
-            box("picture", picture),
+            box(kind, picture),
             f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>",
             f'<p class="pv-rest">{frames.rest()}</p>',
         ]
