@@ -99,7 +99,7 @@ class BatchPanel(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return f"BatchPanel({list(self.lengths)})"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)[0]
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         still = picture.show(self.lengths)
-        return bundle | {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}
+        return data | {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}, metadata

@@ -34,7 +34,7 @@ def test_a_bad_change_from_the_browser_is_taken_back():
 
 
 def test_without_a_kernel_the_picture_shows():
-    bundle = BatchPanel([4, 2, 7])._repr_mimebundle_()
+    bundle, _ = BatchPanel([4, 2, 7])._repr_mimebundle_()
     assert bundle["image/svg+xml"].startswith("<svg")
     assert bundle["text/plain"] == pv.show([4, 2, 7]).to_text()
     assert repr(BatchPanel([4, 2, 7])) == "BatchPanel([4, 2, 7])"
