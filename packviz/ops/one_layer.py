@@ -22,7 +22,7 @@ from packviz.ops.rectangles import Grid
 from packviz.ops.torch_kernels import Layer, gradients_again, is_fused
 
 Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None` without one, in the caller's order."""
+"""A layer's output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None`, in the caller's order."""
 
 
 class Task(NamedTuple):
@@ -68,7 +68,8 @@ def _forward(
     task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Sequence[Tensor], keeps: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
     """Runs all directions. The output has a row for each cell and direction of the target."""
-    layer, grid = task.layer, task.grid
+    layer = task.layer
+    grid = task.grid
     forward = rectangles.forward_fused if keeps else rectangles.forward
     if task.by_step:
         forward = split.forward
@@ -106,7 +107,7 @@ class _Layer(torch.autograd.Function):
         return out, h_n, c_n
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         task = ctx.task
         saved = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
         inputs = saved[: 3 + len(task.layer.flat)]
@@ -126,7 +127,8 @@ def _backward(
     needs_input: bool,
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights."""
-    layer, grid = task.layer, task.grid
+    layer = task.layer
+    grid = task.grid
     x, _, c, *weights = inputs
     d_out, d_h_n, d_c_n = gradients
     backward = split.backward if task.by_step else rectangles.backward_fused
@@ -166,7 +168,7 @@ def _backward(
 
 
 def _packed(task: Task, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
-    """Computes the same with torch's kernel for packed data, which can be differentiated repeatedly."""
+    """Computes the same with torch's packed kernel, which can be differentiated repeatedly."""
     layer = task.layer
     grid = Grid.without_waste(task.grid.lengths, x.device)
     data = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(task.source, 0))

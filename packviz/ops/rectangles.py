@@ -1,7 +1,6 @@
-"""Runs a layer on a staircase of rectangles, each of which contains only the sequences that are
-still running.
+"""Runs a layer on a staircase of rectangles.
 
-Each rectangle runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their
+Each rectangle contains only the sequences that are still running. It runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their
 final states are still exact, for three reasons:
 
 * `h_n` is the output at a sequence's last step.
@@ -34,13 +33,13 @@ FREEZE = 1e38
 """The weight that freezes a cell state. It is finite in float32, float64 and bfloat16."""
 
 LARGEST = 1e15
-"""The largest norm of a weight for which `FREEZE` outweighs everything else that a gate receives."""
+"""The largest norm of a weight for which `FREEZE` outweighs everything else in a gate."""
 
 MOST_SHAPES = 8
 """The largest number of padded shapes for which the indices of one batch are kept."""
 
 KEPT = 11
-"""The number of tensors kept for each rectangle: seven inputs and four results of the fused kernel."""
+"""The number of tensors kept for each rectangle: the fused kernel's 7 inputs and 4 results."""
 
 Forward = tuple[list[Tensor], Tensor | None, list[Tensor]]
 """What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
@@ -90,7 +89,7 @@ class Grid:
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
-        """Computes the staircase of a batch with these lengths and cuts. See `packviz.core.cuts.rectangles`."""
+        """Computes the staircase of a batch. See `packviz.core.cuts.rectangles`."""
         stairs = rectangles(lengths, cuts)
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable")
@@ -162,7 +161,7 @@ def forward(
     h: Tensor,
     c: Tensor | None = None,
 ) -> Forward:
-    """Runs one direction with torch's kernel for padded data. Autograd can differentiate all of it."""
+    """Runs one direction with torch's kernel for padded data, all of it under autograd."""
     weights, cells = _freezing(grid, weights, cells, c)
     if not cells.is_cpu:
         weights = in_one_piece(weights)
@@ -203,12 +202,13 @@ def _each(
     c: Tensor | None,
     call: Callable[[Tensor, Tensor, Tensor | None], Sequence[Tensor]],
 ) -> tuple[list[Tensor], Tensor | None]:
-    """Calls a kernel for each rectangle. It takes a rectangle `(t, n, I)`, `h` and `c`, and returns
-    the output and the final states.
+    """Calls a kernel for each rectangle.
+
+    It takes a rectangle `(t, n, I)`, `h` and `c`, and returns the output and the final states.
     """
     outs = []
     ended = []
-    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    parts = cells.split_with_sizes(grid.areas)
     for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
         out, h, *rest = call(part.view(*size, -1), h, c)
         outs.append(out.flatten(0, 1))
@@ -234,7 +234,7 @@ def backward_fused(
     d_h = d_c = d_ended[:0]
     d_parts: list[Tensor] = []
     d_weights: list[Tensor] = []
-    d_outs = d_cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    d_outs = d_cells.split_with_sizes(grid.areas)
     for i in reversed(range(len(grid.sizes))):
         left = grid.left[i]
         count = grid.sizes[i][1]
@@ -254,7 +254,7 @@ def backward_fused(
 def _freezing(
     grid: Grid, weights: Sequence[Tensor], cells: Tensor, c: Tensor | None
 ) -> tuple[Sequence[Tensor], Tensor]:
-    """Returns the weights and the cells of an LSTM with the column that freezes its state in the padding."""
+    """Returns an LSTM's weights and cells with the column that freezes its state in the padding."""
     if c is None or not len(grid.waste):
         return weights, cells
     column = cells.new_zeros(len(weights[0]), 1)

@@ -92,7 +92,8 @@ def _before(grid: Grid, first: Tensor, states: Tensor) -> Tensor:
 def _along(grid: Grid, *tensors: Tensor) -> list[Any]:
     """Returns, for each time step, the number of running sequences and each tensor's rows."""
     sizes = grid.batch_sizes
-    return list(zip(sizes, *(t.split(sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
+    parts = [tensor.split_with_sizes(sizes) for tensor in tensors]
+    return list(zip(sizes, *parts, strict=True))
 
 
 def _rnn(
@@ -125,15 +126,16 @@ def _gru(
     grid: Grid, weights: Sequence[Tensor], biases: Sequence[Tensor], cells: Tensor, h: Tensor
 ) -> list[Tensor]:
     size = h.shape[1]
-    bias, inner_bias = None, cells.new_zeros(())
+    bias = None
+    inner_bias = cells.new_zeros(())
     if biases:
-        outer_bias, inner_bias = biases[1][: 2 * size], biases[1][2 * size :]
+        outer_bias, inner_bias = biases[1].split_with_sizes([2 * size, size])
         bias = biases[0] + torch.cat([outer_bias, torch.zeros_like(inner_bias)])
     gates = _input_gates(cells, weights[0], bias)
     # inner is the state's share of the gate n, before r scales it.
     y, inner = gates.new_empty(2, len(cells), size)
     of_state = weights[1].t()
-    outer_weights, inner_weights = of_state[:, : 2 * size], of_state[:, 2 * size :]
+    outer_weights, inner_weights = of_state.split_with_sizes([2 * size, size], 1)
     r, z, n_gate = gates.chunk(3, 1)
     outer = gates[:, : 2 * size]
     for n, step, at_inner, at_outer, at_r, at_z, at_n in _along(
