@@ -1,9 +1,9 @@
 """Wraps every private or undocumented name of torch that packviz uses.
 
-torch may change or remove these names in any release. No other file of packviz uses them, and each is looked
-up only when it is needed. On a release that was not tested, `run` calls the RNN itself, which needs
-almost none of these names. If a name is missing, packing takes longer, or a function raises an
-error, but no result is wrong.
+torch may change or remove these names in any release. No other file of packviz uses them, and each
+is looked up only when it is needed. On a release that was not tested, `run` calls the RNN itself,
+which needs almost none of these names. If a name is missing, packing takes longer, or a function
+raises an error, but no result is wrong.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ VERSION = "_version"
 def version(tensor: Tensor) -> int | None:
     """Returns a number that grows when a tensor is changed in place, or `None`.
 
-    The result is `None` if torch does not count such changes. If torch lacks the private name used here, it is
-    always `None`, so every use of a packed batch rebuilds its index.
+    The result is `None` if torch does not count such changes. If torch lacks the private name used
+    here, it is always `None`, so every use of a packed batch rebuilds its index.
     """
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
@@ -183,9 +183,9 @@ def is_compiler_loaded() -> bool:
 def recorded(call: Callable[[], Result]) -> Result:
     """Makes a call inside an operator so that autograd records it.
 
-    `enable_grad` alone has no effect there. There is no public alternative, because `torch.func.vjp` rejects the modes under which `opcheck`
-    runs. If torch lacks a private name used here, the backward pass of `pv.Ragged` in a compiled
-    program raises an error.
+    `enable_grad` alone has no effect there. There is no public alternative, because
+    `torch.func.vjp` rejects the modes under which `opcheck` runs. If torch lacks a private name
+    used here, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
     keys = torch._C.DispatchKey
     off = torch._C._dispatch_tls_local_exclude_set()
@@ -231,9 +231,9 @@ def storage(tensor: Tensor) -> int:
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
     """Makes a call, and returns the size in bytes of each allocation by torch on the CPU.
 
-    The sizes are in order. Memory that is freed has a negative size. The public profiler uses the same counts, but in torch
-    2.13 it writes to stderr whenever it starts. If torch lacks a private name used here, the result
-    is `None` and the call is not made, so no peak memory is reported.
+    The sizes are in order. Memory that is freed has a negative size. The public profiler uses the
+    same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a private
+    name used here, the result is `None` and the call is not made, so no peak memory is reported.
     """
     autograd: Any = torch.autograd
     try:

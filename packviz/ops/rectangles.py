@@ -1,7 +1,8 @@
 """Runs a layer on a staircase of rectangles.
 
-Each rectangle contains only the sequences that are still running. It runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their
-final states are still exact, for three reasons:
+Each rectangle contains only the sequences that are still running. It runs on torch's kernel for
+padded data. Most sequences end inside a rectangle. Their final states are still exact, for three
+reasons:
 
 * `h_n` is the output at a sequence's last step.
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at

@@ -144,13 +144,13 @@ def run(
         >>> output.shape, h_n.shape
         (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
-    others = (lengths, batch_first, total_length)
-    is_bare = others == (None, None, None) and padding_value == 0
-    if isinstance(x, PackedSequence) and not is_bare:
-        raise TypeError(
-            "x is packed, so it has its own lengths and stays packed;"
-            " pass only hx and method with it"
-        )
+    if isinstance(x, PackedSequence):
+        others = (lengths, batch_first, total_length)
+        if padding_value != 0 or any(value is not None for value in others):
+            raise TypeError(
+                "x is packed, so it has its own lengths and stays packed;"
+                " pass only hx and method with it"
+            )
     if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
         raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
     runner = _runner()
@@ -384,7 +384,8 @@ def _planned(
 ) -> Plan:
     """Returns the plan for `"auto"`.
 
-    Both `run` and `plan` call this function, so they always agree. The batch will have the dtype of `like`, and its device unless another one is given.
+    Both `run` and `plan` call this function, so they always agree. The batch will have the dtype of
+    `like`, and its device unless another one is given.
     """
     uncut = (0, max(n))
     if not IS_TESTED:
@@ -409,7 +410,7 @@ def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
 
 
 def _packed(batch: _Batch, lengths: Tensor | list[int]) -> tuple[Tensor, State]:
-    """Packs the batch, runs the RNN, without calling the module if possible, and pads the output."""
+    """Packs the batch, runs the RNN, if possible without its module, and pads the output."""
     rnn, x, _, hx, source, width, padding_value, weights = batch
     first = source.batch_first
     if not _is_direct(rnn, weights):
@@ -543,7 +544,7 @@ def forget() -> None:
 
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
-    """Returns whether packviz can run data like `x` from the weights, without calling the module."""
+    """Returns whether packviz can run data like `x` without calling the module."""
     return (
         IS_TESTED
         and is_plain(rnn)

@@ -107,7 +107,7 @@ def gradients_again(
     inputs: Sequence[Tensor | None],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """Computes a function's gradients inside a `backward` method, so that they can be differentiated.
+    """Computes a function's gradients in a `backward` method, differentiable again.
 
     Args:
         function: a function that recomputes the results from the inputs, using only operators that
