@@ -19,7 +19,7 @@ from packviz.core.padded import Padded
 from packviz.ops import rectangles, split
 from packviz.ops.private import is_batched, kernel
 from packviz.ops.rectangles import Grid
-from packviz.ops.torch_kernels import Layer, gradients_again, is_fused
+from packviz.ops.torch_kernels import Layer, Tensors, gradients_again, is_fused
 
 Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None`, in the caller's order."""
@@ -65,7 +65,7 @@ def run(task: Task, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
 
 
 def _forward(
-    task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Sequence[Tensor], keeps: bool
+    task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Tensors, keeps: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
     """Runs all directions. The output has a row for each cell and direction of the target."""
     layer = task.layer
@@ -122,7 +122,7 @@ class _Layer(torch.autograd.Function):
 def _backward(
     task: Task,
     inputs: Sequence[Any],
-    kept: Sequence[Tensor],
+    kept: Tensors,
     gradients: Sequence[Tensor | None],
     needs_input: bool,
 ) -> list[Tensor | None]:

@@ -28,7 +28,7 @@ from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
 from packviz.ops.index import placed
 from packviz.ops.private import fused_lstm, fused_lstm_backward, kernel
-from packviz.ops.torch_kernels import Layer, in_one_piece
+from packviz.ops.torch_kernels import Layer, Tensors, in_one_piece
 
 FREEZE = 1e38
 """The weight that freezes a cell state. It is finite in float32, float64 and bfloat16."""
@@ -51,7 +51,7 @@ Backward = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
 longest sequence first; and of the weights."""
 
 
-def can_freeze(weights: Sequence[Tensor]) -> bool:
+def can_freeze(weights: Tensors) -> bool:
     """Returns whether the cell state of an LSTM with these weights can be frozen exactly.
 
     In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
@@ -157,7 +157,7 @@ class Grid:
 def forward(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
+    weights: Tensors,
     cells: Tensor,
     h: Tensor,
     c: Tensor | None = None,
@@ -168,7 +168,7 @@ def forward(
         weights = in_one_piece(weights)
     options = layer.bias, 1, 0.0, torch.is_grad_enabled(), False, False
 
-    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
         hx = h[None] if c is None else (h[None], c[None])
         out, *final = kernel(layer.mode)(x, hx, weights, *options)
         return out, *(state[0] for state in final)
@@ -177,7 +177,7 @@ def forward(
 
 
 def forward_fused(
-    layer: Layer, grid: Grid, weights: Sequence[Tensor], cells: Tensor, h: Tensor, c: Tensor
+    layer: Layer, grid: Grid, weights: Tensors, cells: Tensor, h: Tensor, c: Tensor
 ) -> Forward:
     """Runs one direction of an LSTM with oneDNN's kernel, for `backward_fused`."""
     weights, cells = _freezing(grid, weights, cells, c)
@@ -186,7 +186,7 @@ def forward_fused(
         weights = [*weights, zeros, zeros]
     kept: list[Tensor] = []
 
-    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
         every = (x, *weights, h, cast(Tensor, c))
         taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
         results = fused_lstm(taken)
@@ -201,7 +201,7 @@ def _each(
     cells: Tensor,
     h: Tensor,
     c: Tensor | None,
-    call: Callable[[Tensor, Tensor, Tensor | None], Sequence[Tensor]],
+    call: Callable[[Tensor, Tensor, Tensor | None], Tensors],
 ) -> tuple[list[Tensor], Tensor | None]:
     """Calls a kernel for each rectangle.
 
@@ -223,8 +223,8 @@ def _each(
 def backward_fused(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
-    kept: Sequence[Tensor],
+    weights: Tensors,
+    kept: Tensors,
     d_cells: Tensor,
     d_ended: Tensor | None,
     needs_input: bool,
@@ -253,8 +253,8 @@ def backward_fused(
 
 
 def _freezing(
-    grid: Grid, weights: Sequence[Tensor], cells: Tensor, c: Tensor | None
-) -> tuple[Sequence[Tensor], Tensor]:
+    grid: Grid, weights: Tensors, cells: Tensor, c: Tensor | None
+) -> tuple[Tensors, Tensor]:
     """Returns an LSTM's weights and cells with the column that freezes its state in the padding."""
     if c is None or not len(grid.waste):
         return weights, cells

@@ -33,9 +33,12 @@ from packviz.ops.private import (
     storage,
 )
 from packviz.ops.rectangles import Grid, can_freeze
-from packviz.ops.torch_kernels import flat_weights, is_fused, layers
+from packviz.ops.torch_kernels import Tensors, flat_weights, is_fused, layers
 
 METHODS = ("auto", "packed", "frozen", "split", "staircase")
+
+Method = str | Sequence[int]
+"""The name of a method, or the cuts of a staircase."""
 
 State = Tensor | tuple[Tensor, Tensor]
 """The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair `(L·D, B, P)` and `(L·D, B, H)`."""
@@ -240,7 +243,7 @@ class _Batch(NamedTuple):
     source: Padded
     width: int
     padding_value: float
-    weights: Sequence[Tensor]
+    weights: Tensors
 
     @property
     def states(self) -> tuple[Tensor, ...]:
@@ -252,7 +255,7 @@ def _as_tuple(states: State) -> tuple[Tensor, ...]:
     return states if isinstance(states, tuple) else (states,)
 
 
-def _as_state(states: Sequence[Tensor]) -> State:
+def _as_state(states: Tensors) -> State:
     return states[0] if len(states) == 1 else (states[0], states[1])
 
 
@@ -261,7 +264,7 @@ def _run(
     x: Any,
     lengths: Any,
     hx: Any,
-    method: str | Sequence[int] = "auto",
+    method: Method = "auto",
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
@@ -299,7 +302,7 @@ def _run(
 
 
 def _run_packed(
-    rnn: nn.RNNBase, packed: PackedSequence, hx: State | None, method: str | Sequence[int]
+    rnn: nn.RNNBase, packed: PackedSequence, hx: State | None, method: Method
 ) -> tuple[PackedSequence, State]:
     """Runs an RNN on a packed batch, which is padded first for every method but `"packed"`."""
     require_rnn(rnn)
@@ -323,7 +326,7 @@ def _run_packed(
     return model(packed, hx)
 
 
-def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, State]:
+def _with_empty(batch: _Batch, method: Method) -> tuple[Tensor, State]:
     """Runs a batch with empty sequences.
 
     Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and
@@ -348,7 +351,7 @@ def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, Sta
     return out, _as_state(finals)
 
 
-def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
+def _decided(batch: _Batch, method: Method) -> Plan:
     """Returns the method to use for a batch, and the cuts of the method."""
     rnn = batch.rnn
     n = batch.n
@@ -376,7 +379,7 @@ def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
 
 def _planned(
     rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
+    weights: Tensors,
     n: tuple[int, ...],
     training: bool,
     like: Tensor,
@@ -403,7 +406,7 @@ def _planned(
     return plan
 
 
-def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
+def _weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
     """Returns the weights, or an empty tuple if the module has to be called for data like `x`."""
     weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
@@ -444,7 +447,7 @@ def _packing(x: Tensor) -> ModuleType:
     return packing if packing.may_pay(x) else original
 
 
-def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
+def _is_direct(rnn: nn.RNNBase, weights: Tensors) -> bool:
     """Returns whether the kernel is called without the module.
 
     On a CPU, this is so whenever packviz has the weights, because for a few short sequences the
@@ -459,7 +462,7 @@ def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
 
 
 def _kernel(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, how: Tensor | bool
+    rnn: nn.RNNBase, weights: Tensors, data: Tensor, hx: State, how: Tensor | bool
 ) -> tuple[Tensor, State]:
     """Calls torch's kernel with the arguments that the module would pass.
 
@@ -589,7 +592,7 @@ def _checked(
     batch_first: bool | None,
     total_length: int | None,
     padding_value: object,
-    method: str | Sequence[int],
+    method: Method,
 ) -> tuple[tuple[int, ...], Padded]:
     """Checks that all arguments fit together, and returns the lengths and the dimensions of `x`."""
     require_rnn(rnn)

@@ -12,7 +12,6 @@ computed for all steps at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,13 +19,13 @@ from torch import Tensor
 
 from packviz.ops.private import sigmoid_backward, tanh_backward
 from packviz.ops.rectangles import Backward, Forward, Grid
-from packviz.ops.torch_kernels import Layer
+from packviz.ops.torch_kernels import Layer, Tensors
 
 
 def forward(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
+    weights: Tensors,
     cells: Tensor,
     h: Tensor,
     c: Tensor | None = None,
@@ -48,8 +47,8 @@ def forward(
 def backward(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
-    kept: Sequence[Tensor],
+    weights: Tensors,
+    kept: Tensors,
     dy: Tensor,
     d_ended: Tensor | None,
     needs_input: bool,
@@ -98,8 +97,8 @@ def _along(grid: Grid, *tensors: Tensor) -> list[Any]:
 
 def _rnn(
     grid: Grid,
-    weights: Sequence[Tensor],
-    biases: Sequence[Tensor],
+    weights: Tensors,
+    biases: Tensors,
     cells: Tensor,
     h: Tensor,
     is_relu: bool,
@@ -122,9 +121,7 @@ def _rnn_back(
     return d_gates
 
 
-def _gru(
-    grid: Grid, weights: Sequence[Tensor], biases: Sequence[Tensor], cells: Tensor, h: Tensor
-) -> list[Tensor]:
+def _gru(grid: Grid, weights: Tensors, biases: Tensors, cells: Tensor, h: Tensor) -> list[Tensor]:
     size = h.shape[1]
     bias = None
     inner_bias = cells.new_zeros(())
@@ -149,7 +146,7 @@ def _gru(
 
 
 def _gru_back(
-    grid: Grid, of_state: Tensor, h: Tensor, kept: Sequence[Tensor], dy: Tensor, dh: Tensor
+    grid: Grid, of_state: Tensor, h: Tensor, kept: Tensors, dy: Tensor, dh: Tensor
 ) -> tuple[Tensor, Tensor]:
     y, gates, inner = kept
     r, z, n_gate = gates.chunk(3, 1)
@@ -169,8 +166,8 @@ def _gru_back(
 
 def _lstm(
     grid: Grid,
-    weights: Sequence[Tensor],
-    biases: Sequence[Tensor],
+    weights: Tensors,
+    biases: Tensors,
     projection: Tensor | None,
     cells: Tensor,
     h: Tensor,
@@ -200,7 +197,7 @@ def _lstm_back(
     of_state: Tensor,
     projection: Tensor | None,
     c: Tensor,
-    kept: Sequence[Tensor],
+    kept: Tensors,
     dy: Tensor,
     dh: Tensor,
     dc: Tensor,

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from packviz.ops import private
 
+Tensors = Sequence[Tensor]
+"""Several tensors, such as weights, in an order."""
+
 
 class Layer(NamedTuple):
     """One layer of an RNN, with all of its directions.
@@ -45,12 +48,12 @@ class Layer(NamedTuple):
         """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
-    def holding(self, flat: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], ...]:
+    def holding(self, flat: Tensors) -> tuple[tuple[Tensor, ...], ...]:
         """Returns other weights, in the order of `flat`, in the form of `weights`."""
         return _in_parts(flat, len(self.weights[0]))
 
 
-def _in_parts(values: Sequence[Tensor], size: int) -> tuple[tuple[Tensor, ...], ...]:
+def _in_parts(values: Tensors, size: int) -> tuple[tuple[Tensor, ...], ...]:
     return tuple(tuple(values[i : i + size]) for i in range(0, len(values), size))
 
 
@@ -72,7 +75,7 @@ def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
     return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
 
 
-def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
+def layers(rnn: nn.RNNBase, flat: Tensors) -> list[Layer]:
     """Divides the weights of a module into layers."""
     directions = 2 if rnn.bidirectional else 1
     size = len(flat) // rnn.num_layers
@@ -89,7 +92,7 @@ def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
     return takes and private.has_onednn()
 
 
-def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
+def in_one_piece(weights: Tensors) -> Tensors:
     """Returns a copy of one direction's weights, one after the other in one piece of memory.
 
     Without this layout, torch shows a warning and copies the weights at every call. cuDNN needs
