@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from torch import distributed
 from torch.utils.data import Sampler
@@ -43,7 +42,7 @@ class BucketSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        lengths: Any,
+        lengths: object,
         batch_size: int,
         *,
         window: int = WINDOW,
