@@ -1,8 +1,9 @@
 """Groups sequences into batches, into rows of a fixed size, or into shares for processes.
 
-A group is an array of indices. A batch is as wide as its longest sequence, so batches of sequences with similar lengths (*buckets*)
-contain little padding. When several workers share a training step, the step takes as long as the
-slowest worker, so all workers should get about the same number of tokens (real time steps).
+A group is an array of indices. A batch is as wide as its longest sequence, so batches of sequences
+with similar lengths (*buckets*) contain little padding. When several workers share a training step,
+the step takes as long as the slowest worker, so all workers should get about the same number of
+tokens (real time steps).
 
 Examples:
     >>> import packviz as pv

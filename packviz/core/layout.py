@@ -236,7 +236,7 @@ class Layout:
 
     @cached_property
     def unsorted_indices(self) -> IntArray:
-        """`(B,)` The rank of each sequence in the packing order, the inverse of `sorted_indices`."""
+        """`(B,)` The rank of each sequence in packing order, the inverse of `sorted_indices`."""
         return frozen(np.argsort(self.sorted_indices))
 
     @cached_property

@@ -51,10 +51,7 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     try:
         if name.endswith(".npy"):
             return _numpy_lengths(name)
-        if name == "-":
-            text = sys.stdin.read()
-        else:
-            text = Path(name).read_text(encoding="utf-8-sig")
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -240,9 +237,10 @@ RANDOM = ("uniform", "log-normal", "nearly equal")
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     """Returns `(B,)` lengths with `distinct` values, spread evenly from `longest` down to 1.
 
-    The longest come first. Apart from rounding, the values are symmetric around `(longest + 1) / 2`; a single value lies in
-    the middle. So if `distinct` divides `batch_size`, and either `longest` is odd or `distinct` is
-    even, the number of real cells, which is the sum of the lengths, does not depend on `distinct`.
+    The longest come first. Apart from rounding, the values are symmetric around `(longest + 1) /
+    2`; a single value lies in the middle. So if `distinct` divides `batch_size`, and either
+    `longest` is odd or `distinct` is even, the number of real cells, which is the sum of the
+    lengths, does not depend on `distinct`.
 
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
@@ -265,8 +263,8 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
 def even_steps(distinct: int, size: int) -> list[int]:
     """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values.
 
-    Each value occurs equally often. The number of real cells, which is the sum of the lengths, is `size · (size + 1) / 2` for every
-    valid `distinct`.
+    Each value occurs equally often. The number of real cells, which is the sum of the lengths, is
+    `size · (size + 1) / 2` for every valid `distinct`.
 
     Raises:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not

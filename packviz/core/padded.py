@@ -84,8 +84,9 @@ class Padded(NamedTuple):
 def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
     """Returns whether the batch is the first dimension.
 
-    If `batch_first` is `None`, time comes first, as in torch. Warns if `batch_first` is `None` and `B` equals `T` (unless both are 1), because a forgotten
-    `batch_first=True` would then change results without an error.
+    If `batch_first` is `None`, time comes first, as in torch. Warns if `batch_first` is `None` and
+    `B` equals `T` (unless both are 1), because a forgotten `batch_first=True` would then change
+    results without an error.
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(

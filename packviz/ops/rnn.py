@@ -192,8 +192,8 @@ class LSTM(WithLengths):
 
     _torch = nn.LSTM
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
-    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
-    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
+    check_forward_args: Any = nn.LSTM.check_forward_args
+    permute_hidden: Any = nn.LSTM.permute_hidden
 
 
 class GRU(WithLengths):

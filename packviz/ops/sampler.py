@@ -54,7 +54,8 @@ class BucketSampler(Sampler[list[int]]):
         """Creates a sampler for the lengths of a whole data set.
 
         Args:
-            lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
+            lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`;
+                or a mask, `(N, T)`.
             batch_size: number of sequences per batch and rank.
             window: number of batches (of all ranks together) that are sorted together. A window
                 of 1 gains nothing.
