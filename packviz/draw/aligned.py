@@ -68,7 +68,6 @@ class Aligned(Drawing):
         one_of("padding_side", padding_side, ("right", "left"))
         values = _values(x, "x", batch_first)
         real = _real(lengths, values.shape, batch_first, padding_side)
-        batch_is_first(batch_first, values.shape)
         labels = [[text.value(value) for value in row] for row in values.tolist()]
         if like is None:
             return cls(title, labels, real)
@@ -145,6 +144,7 @@ def _real(
                 f"padding_side is {padding_side!r}, but a mask shows where the padding is:"
                 " leave it out"
             )
+        batch_is_first(batch_first, shape)
         return mask.astype(bool)
     original = shape if batch_first else shape[::-1]
     mask = Layout.from_padded(original, lengths, batch_first).mask

@@ -196,11 +196,19 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, st
     if what is None or isinstance(what, (str, dict)):
         raise TypeError(f"show() cannot draw {kind_of(what)}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
-        if what.ndim == 2 and "bool" in str(what.dtype):
+        if _is_mask(what):
             return Layout.from_mask(what), "", lambda: None
         fix = "call show(x, lengths, batch_first=…)"
         raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: {fix}")
     return Layout(what), "", lambda: None
+
+
+def _is_mask(values: Any) -> bool:
+    """Returns whether an array or a tensor holds booleans, or whole numbers that are 0 or 1."""
+    kind = str(values.dtype)
+    if values.ndim != 2 or "int" not in kind:
+        return values.ndim == 2 and "bool" in kind
+    return bool(((values == 0) | (values == 1)).all())
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, str, _Rows]:

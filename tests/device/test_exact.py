@@ -177,14 +177,19 @@ def _run(method: str) -> Callable[..., Any]:
     return lambda rnn, x, lengths, hx: running.run(rnn, x, lengths, hx, method=method)
 
 
+def _ragged(rnn: Any) -> Any:
+    """Returns `Ragged` of a copy that shares the parameters, so that they get the gradients."""
+    return Ragged(copy.deepcopy(rnn, {id(weight): weight for weight in rnn.parameters()}))
+
+
 def _by_module(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
-    return Ragged(copy.deepcopy(rnn))(x, hx, lengths)
+    return _ragged(rnn)(x, hx, lengths)
 
 
 def _by_operator(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
     """Runs `Ragged` as a compiler would call it."""
     on_device = torch.tensor(lengths, device=x.device if len(lengths) % 2 else "cpu")
-    return Ragged(copy.deepcopy(rnn))._compiled(x, on_device, hx, max(lengths), 0.0)
+    return _ragged(rnn)._compiled(x, on_device, hx, max(lengths), 0.0)
 
 
 _METHODS = {**{method: _run(method) for method in running.METHODS}, "Ragged": _by_module}
@@ -204,19 +209,8 @@ def _packing(device: str, rng: random.Random) -> Iterator[Pair]:
             x[0] *= 0.0  # zeros of both signs
             x = x.to(device, dtype)
             x = x if first else x.transpose(0, 1).contiguous()
-            found = []
-            for module in (packing, original):
-                leaf = x.clone().requires_grad_(dtype.is_floating_point)
-                packed: PackedSequence = module.pack_padded_sequence(leaf, lengths, first, in_order)
-                y, n = module.pad_packed_sequence(packed, first, 2.0, max(lengths) + 5)
-                weights = (torch.arange(y.numel()) % 7).reshape(y.shape).to(y)
-                gradient = torch.autograd.grad(y, leaf, weights) if leaf.requires_grad else ()
-                found.append([*packed, y, n, *gradient])
-            yield Pair(
-                f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result",
-                ours=found[0],
-                theirs=found[1],
-            )
+            ours = _packed_and_padded(packing, x, lengths, first, in_order)
+            theirs = _packed_and_padded(original, x, lengths, first, in_order)
             what = f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result"
             yield Pair(what, ours, theirs)
 

@@ -304,7 +304,7 @@ REFUSED = {
     r"whole numbers or a \(B, T\) mask, got torch.float32 of shape \(1,\) on meta": wrong(
         pv.real_mask, torch.ones(1, device="meta"), 4
     ),
-    r"booleans; .* True at real cells, .* mask.sum\(1\)": wrong(pv.real_mask, torch.tensor([True])),
+    r"booleans; .* mask of two dimensions, .* True at real cells": wrong(pv.real_mask, torch.tensor([True])),
     "max_len is -1; give a whole number": wrong(pv.real_mask, [1], -1),
     "max_len is required here: .* length on meta": wrong(
         pv.real_mask, torch.ones(2, dtype=int, device="meta")

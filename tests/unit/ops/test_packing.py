@@ -278,7 +278,7 @@ def test_masks_are_taken(way, enforce_sorted):
             packed = pv.pack_padded_sequence(x, form, enforce_sorted=enforce_sorted)
             assert same(packed, wanted)
         for wrong, message in (
-            (mask.flip(1), "mask row [01] has padding at time step 0 before real cells"),
+            (mask.flip(1), "row [01] of the mask has padding at time step 0 before real cells"),
             (2 * mask.int(), r"mask\[0, 0\] is 2; give True or 1 at real cells"),
             (mask.float(), "a mask of torch.float32 is ambiguous"),
         ):
