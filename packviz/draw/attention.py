@@ -41,7 +41,8 @@ class Attention(Drawing):
             ValueError: `maps` is empty; a map is not square, or is larger than 16 × 16; the maps
                 differ in size; or `length` is not from 1 to `T`.
         """
-        self.length, self.title = length, title
+        self.length = length
+        self.title = title
         self.maps = {name: frozen(array(weights, float)) for name, weights in maps.items()}
         shapes = sorted({weights.shape for weights in self.maps.values()})
         steps = len(next(iter(self.maps.values()))) if maps else 0

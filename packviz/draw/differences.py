@@ -72,7 +72,9 @@ class Differences:
         difference.
         """
         rows, columns = self.values.shape
-        wide, tall, title = _CELL, TALL, self.title
+        wide = _CELL
+        tall = TALL
+        title = self.title
         few = max(rows, columns) <= FEW
         step = stride(rows, _MOST)
         shown = range(0, rows, step)
@@ -133,7 +135,8 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
         title: the title, which is also the text for a screen reader.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
     """
-    sheet, words = Sheet(theme, title), "difference in % of the row's largest packed value:"
+    sheet = Sheet(theme, title)
+    words = "difference in % of the row's largest packed value:"
     grids = row([each.sheet(theme) for each in differences], theme, 6, WIDTH)
     sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
     y = sheet.height + 4

@@ -26,7 +26,10 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.grid import TALL, Cell, Grid, one_in, stride
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 
-NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
+NONE = "none"
+CAUSAL = "causal"
+DOCUMENT = "document"
+BOTH = "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
 """The masks. In this order, they hide nothing, the future, other documents, or both of these."""
 
@@ -90,7 +93,8 @@ class Scores(Drawing):
         if row_size is None and strategy == PADDED:
             row_size = layout.max_len
         elif row_size is None:
-            row_size, strategy = layout.n_real, NEXT_FIT
+            row_size = layout.n_real
+            strategy = NEXT_FIT
         self.layout = layout
         self.row_size = row_size
         self.strategy = strategy
@@ -143,7 +147,8 @@ class Scores(Drawing):
 
     def summary(self) -> str:
         """Returns sentences with the numbers of rows, cells and scores."""
-        rows, cells = len(self.rows), len(self.rows) * self.row_size
+        rows = len(self.rows)
+        cells = len(self.rows) * self.row_size
         steps = text.count(self.row_size, "time step")
         wasted = f"{self.padding:,} padding ({text.percent(self.padding, cells)} wasted)."
         size = f"{text.count(rows, 'row')} of {steps}: {text.count(cells, 'cell')},"
@@ -163,7 +168,8 @@ class Scores(Drawing):
         table = []
         for i, row in enumerate(self.rows):
             real = _real(row)
-            padding, needed = f"{self.row_size - real} padding,", f"{self._needed(row):,} needed:"
+            padding = f"{self.row_size - real} padding,"
+            needed = f"{self._needed(row):,} needed:"
             pieces = [f"{sequence_name(b)}[{t}:{t + size}]" for b, t, size in row]
             table.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
         if len(table) > text.FEW:
@@ -186,7 +192,8 @@ class Scores(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the rows, with a colour for each document, and grids of scores below them."""
-        sheet, rows = Sheet(theme, self.to_text()), len(self.rows)
+        sheet = Sheet(theme, self.to_text())
+        rows = len(self.rows)
         scores = f"{text.count(self.computed, 'score')} and needs {self.needed:,}"
         title = f"In {text.count(rows, 'row')} of {self.row_size:,}, attention computes {scores}"
         y = self._draw_rows(sheet, sheet.title(title) + 10) + 56 + _STRIP
@@ -199,7 +206,8 @@ class Scores(Drawing):
         note = "In a grid, each line is a query, and each column is a key."
         if rows > _GRIDS:
             note += f" The grids show the first {_GRIDS} of {rows:,} rows."
-        notes, step = [note], stride(rows, _TALL)
+        notes = [note]
+        step = stride(rows, _TALL)
         if step > 1:
             notes.append(one_in(step, rows, "rows"))
         y = sheet.paragraph(4, y + side + 30, notes, size=11, ink=sheet.colours.muted)
@@ -210,7 +218,8 @@ class Scores(Drawing):
         """Draws the contents of each row, and returns the y-coordinate below the rows."""
         step = stride(len(self.rows), _TALL)
         rows = self.rows[::step]
-        wide, tall = min(36.0, (_WIDTH - _LEFT - 8) / self.row_size), min(TALL, _TALL / len(rows))
+        wide = min(36.0, (_WIDTH - _LEFT - 8) / self.row_size)
+        tall = min(TALL, _TALL / len(rows))
         grid = Grid(sheet, len(rows), self.row_size, wide, tall, _LEFT, y)
         grid.names([f"row {i}" for i in range(0, len(self.rows), step)])
         table = []
@@ -222,7 +231,9 @@ class Scores(Drawing):
 
     def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, side: float) -> None:
         """Draws the scores of a row: a line for each query, and a column for each key."""
-        steps, colours, thick = self.row_size, sheet.colours, _STRIP - 4
+        steps = self.row_size
+        colours = sheet.colours
+        thick = _STRIP - 4
         each = side / steps
         label = f"{self._needed(row):,} of {self._square(steps):,} needed"
         sheet.note(x, y - _STRIP - 6, label)
@@ -237,10 +248,14 @@ class Scores(Drawing):
             else:
                 lines.append([Cell(fills[kind]) for kind, size in runs for _ in range(size)])
         grid.draw(lines)
-        start, middles = 0.0, []
+        start = 0.0
+        middles = []
         for b, _, size in row:
-            own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
-            above, beside = (x + start, y - _STRIP, own, thick), (x - _STRIP, y + start, thick, own)
+            own = size * each
+            fill = palette.sequence_colour(b)
+            name = sequence_name(b)
+            above = (x + start, y - _STRIP, own, thick)
+            beside = (x - _STRIP, y + start, thick, own)
             for place in (above, beside):
                 fits = place[2] > width_of(name, 11) and place[3] > 11
                 sheet.cell(*place, fill, name if fits else "", size=11)
@@ -254,7 +269,8 @@ class Scores(Drawing):
 
     def _key(self, sheet: Sheet) -> list[tuple[str, str]]:
         """Returns the fills of scores, each with its meaning."""
-        reasons, parts = [], [(palette.REAL, "needed")]
+        reasons = []
+        parts = [(palette.REAL, "needed")]
         if self.padding:
             reasons.append("padding")
         if self._hides_documents and any(len(row) > 1 for row in self.rows):
@@ -299,7 +315,8 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
     """Yields the pieces of each row. A document that is cut continues in the next row."""
     done = np.zeros(layout.batch_size, dtype=int)
     for row in fill(layout.lengths, row_size, strategy):
-        pieces, free = [], row_size
+        pieces = []
+        free = row_size
         for b in row.tolist():
             first = int(done[b])
             size = min(int(layout.lengths[b]) - first, free)
@@ -312,7 +329,8 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
 def _cells(piece: _Piece, grid: Grid) -> list[Cell]:
     """Returns a named cell for each time step of a piece, or one cell for all if they are small."""
     b, first, size = piece
-    fill, name = palette.sequence_colour(b), sequence_name(b)
+    fill = palette.sequence_colour(b)
+    name = sequence_name(b)
     if grid.is_low or size * grid.wide < 4 + width_of(name):
         return [Cell(fill, span=size)]
     if grid.wide < 8 + width_of(f"{name}{first + size - 1}"):

@@ -113,11 +113,13 @@ class Grid:
         """Draws rows of cells, starting with the first row of the grid."""
         lines = ""
         for r, cells in enumerate(rows):
-            y, column = self.y(r), 0
+            y = self.y(r)
+            column = 0
             for fill, label, span, bold, _ in cells:
                 if not span:
                     continue
-                x, width = self.x(column), span * self.wide
+                x = self.x(column)
+                width = span * self.wide
                 self.sheet.cell(x, y, width, self.tall, fill, label, size=self.size, bold=bold)
                 if bold and not label:
                     lines += f"M{x} {y + self.tall / 2}h{width}"
@@ -127,7 +129,8 @@ class Grid:
 
     def outline(self, fill: str = "none", thick: float = 0.5) -> None:
         """Draws a box around all cells."""
-        width, height = self.right - self.left, self.foot - self.top
+        width = self.right - self.left
+        height = self.foot - self.top
         self.sheet.box(self.left, self.top, width, height, fill, thick=thick)
 
     def frame(
@@ -135,7 +138,8 @@ class Grid:
     ) -> None:
         """Draws a frame around a cell, or around `rows` cells of a column from `row` downwards."""
         stroke = stroke or self.sheet.colours.accent
-        width, height = max(self.wide, 2), rows * self.tall
+        width = max(self.wide, 2)
+        height = rows * self.tall
         self.sheet.box(self.x(column), self.y(row), width, height, stroke=stroke, thick=thick)
 
     def ticks(self, longest: str, here: int | None = None) -> list[int]:
@@ -166,7 +170,8 @@ class Grid:
             here: the highlighted column; `None` if there is none.
             shown: the columns to name. By default, as many columns are named as fit.
         """
-        colours, y = self.sheet.colours, self.top - 9
+        colours = self.sheet.colours
+        y = self.top - 9
         # "t =" is close to the first number, because the column of lengths is to the left of it.
         end = self.left - 6
         if axis.endswith("="):
@@ -189,9 +194,13 @@ class Grid:
                 grid.
             size: the font size of the names in px.
         """
-        end, least, bold = self.left - right, 13, True
+        end = self.left - right
+        least = 13
+        bold = True
         if self.is_low:
-            size, least, bold = 11, 24, False
+            size = 11
+            least = 24
+            bold = False
         for r in range(0, len(names), nice(least / self.tall)):
             y = self.line(r)
             if lengths:
@@ -259,7 +268,8 @@ class CellTable:
             labels += [cell.label for cell in cells]
         wide = self.wide or max(NARROWEST, 8 + max(map(width_of, labels)))
         left = max(LEFT, 18 + max(map(width_of, self.names)))
-        rows, columns = len(self.names), len(self.heads)
+        rows = len(self.names)
+        columns = len(self.heads)
         grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
         sheet.title(self.title)
         grid.heads(self.heads, self.axis)
@@ -280,7 +290,8 @@ class CellTable:
                     grid.frame(r, c, stroke=stroke, thick=thick)
 
     def _draw_numbers(self, grid: Grid) -> None:
-        sheet, left = grid.sheet, grid.right + 16
+        sheet = grid.sheet
+        left = grid.right + 16
         sheet.note(left, grid.top - 9, self.margin)
         longest = max([0.0, *(number for number, _ in self.numbers)]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
@@ -304,7 +315,8 @@ def real_cells(
             of that cell; `None` to draw all cells of the sequence as one.
         fill: the fill of the cells. Defaults to the colour of the sequence.
     """
-    fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
+    fill = fill or palette.sequence_colour(b)
+    length = int(layout.lengths[b])
     if label is None:
         return [Cell(fill, span=length)]
     return [Cell(fill, label(b, t)) for t in range(length)]
@@ -330,7 +342,8 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
     The last pair is always among them.
     """
-    taken, last = -math.inf, labels[-1][0]
+    taken = -math.inf
+    last = labels[-1][0]
     for x, label in labels:
         space = width_of(label, 11) + 5
         if x == last or taken + space <= x <= last - space:

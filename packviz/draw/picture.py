@@ -50,12 +50,14 @@ class Picture(Drawing):
             caption: a line of text above the picture; may be empty.
             **choices: further options, as in `show`.
         """
-        self.layout, self._caption = layout, caption
+        self.layout = layout
+        self._caption = caption
         self._shown = batch_picture.Shown(layout, labels, **choices)
 
     def to_text(self) -> str:
         """Describes the picture as text, for a screen reader, a terminal or a diff."""
-        layout, shown = self.layout, self._shown
+        layout = self.layout
+        shown = self._shown
         parts = [self._caption] if self._caption else []
         parts.append(text.describe(layout, shown.labels, shown.names, shown.part))
         listed = shown.few and not layout.is_sorted  # the description has the indices already
@@ -235,7 +237,8 @@ def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:
             "x is a nested tensor with holes, as torch.nested.narrow makes them:"
             " call show(x.contiguous())"
         )
-    layout, values = Layout.from_offsets(nested.offsets()), nested.values()
+    layout = Layout.from_offsets(nested.offsets())
+    values = nested.values()
     caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
     return layout, caption, lambda: _split(values, layout, np.arange(layout.n_real))
 

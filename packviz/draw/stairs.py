@@ -19,8 +19,10 @@ from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
 from packviz.draw.sheet import HATCHED, Sheet, row
 
 # All in px.
-_LEFT, _TOP = 70.0, 46.0  # the margins of the grid
-_WIDE, _TALL = 460.0, 330.0  # the largest size of the grid
+_LEFT = 70.0  # the space to the left of the grid
+_TOP = 46.0  # the space above the grid
+_WIDE = 460.0  # the largest width of the grid
+_TALL = 330.0  # the largest height of the grid
 
 
 class Stairs(Drawing):
@@ -43,7 +45,8 @@ class Stairs(Drawing):
         Raises:
             ValueError: a length is not valid, or the cuts do not rise from 0 to `max(lengths)`.
         """
-        self.layout, self.cuts = Layout(lengths), tuple(map(int, cuts))
+        self.layout = Layout(lengths)
+        self.cuts = tuple(map(int, cuts))
         self.rectangles = tuple(rectangles(self.layout.lengths.tolist(), cuts))
 
     @property
@@ -87,16 +90,20 @@ class Stairs(Drawing):
 
         Padding is hatched if it is computed, and empty if it is not.
         """
-        sheet, layout = Sheet(theme, self.to_text()), self.layout
+        sheet = Sheet(theme, self.to_text())
+        layout = self.layout
         step = stride(layout.batch_size, int(_TALL))
-        order, muted = layout.sorted_indices[::step].tolist(), sheet.colours.muted
-        wide, tall = min(30.0, _WIDE / layout.max_len), min(22.0, _TALL / len(order))
+        order = layout.sorted_indices[::step].tolist()
+        muted = sheet.colours.muted
+        wide = min(30.0, _WIDE / layout.max_len)
+        tall = min(22.0, _TALL / len(order))
         grid = Grid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, 11)
         what = f"{self.calls:,} rectangles"
         if self.calls == 1:
             what = "one rectangle, the padded batch,"
         sheet.title(f"{text.percent(self.wasted, self.cells)} of the cells in {what} are padding")
-        width, height = grid.right - _LEFT, grid.foot - _TOP
+        width = grid.right - _LEFT
+        height = grid.foot - _TOP
         sheet.box(_LEFT, _TOP, width, height, stroke=muted, thick=1, dash="2 3")
         boxes = []
         for start, end, size in self.rectangles:
@@ -126,7 +133,8 @@ class Stairs(Drawing):
 
     def _name_axis(self, grid: Grid) -> None:
         """Writes the cuts above the grid, and the sizes below it, as many as fit."""
-        sheet, accent = grid.sheet, grid.sheet.colours.accent
+        sheet = grid.sheet
+        accent = grid.sheet.colours.accent
         sheet.note(_LEFT - 14, _TOP - 8, "cuts", "end")
         for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
             sheet.text(x, _TOP - 8, label, anchor="middle", size=11, ink=accent)
@@ -174,7 +182,8 @@ class TradeOff(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Draws two plots against the number of rectangles: the cost and the wasted cells."""
-        at, last = self.calls.index(self.at), self.calls[-1]
+        at = self.calls.index(self.at)
+        last = self.calls[-1]
         cost = f"cost relative to one rectangle: {self.ratios[at]:.2f}"
         wasted = f"wasted cells: {text.short(self.wasted[at])}"
         plots = [self._plot(cost, self.ratios), self._plot(wasted, self.wasted)]

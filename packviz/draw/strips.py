@@ -52,8 +52,10 @@ class Strips(Drawing):
         if not isinstance(axis, str) and len(axis) != size:
             needed = f"give {size}, one for each number of a vector"
             raise ValueError(f"axis has {len(axis)} names; {needed}")
-        self.names, self.values = tuple(vectors), np.stack(rows)
-        self.title, self.axis = title, axis
+        self.names = tuple(vectors)
+        self.values = np.stack(rows)
+        self.title = title
+        self.axis = axis
 
     @property
     def distances(self) -> list[float]:
@@ -87,8 +89,10 @@ class Strips(Drawing):
         for distance in self.distances:
             words = text.difference(distance) if distance else "="
             numbers.append((distance, words))
-        heads, axis = self.axis, ""
+        heads = self.axis
+        axis = ""
         if isinstance(self.axis, str):
-            heads, axis = [str(i) for i in range(self.values.shape[1])], self.axis
+            heads = [str(i) for i in range(self.values.shape[1])]
+            axis = self.axis
         margin = f"distance from {self.names[0]} (norm)"
         return CellTable(self.title, self.names, heads, rows, axis, margin, numbers)
