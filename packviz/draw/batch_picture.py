@@ -1,5 +1,4 @@
-"""Draws a batch: the padded grid, the packed steps beside or below it, and the packed data at the
-bottom.
+"""Draws a batch: the padded grid, the packed steps and the packed data.
 
 A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence
 is drawn as one bar, so that 512 × 512 cells need only a few shapes and a few kilobytes.

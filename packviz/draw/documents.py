@@ -1,5 +1,4 @@
-"""Counts, draws and describes the scores that attention computes for documents in rows of a fixed
-size.
+"""Counts and draws the scores that attention computes for documents in rows of a fixed size.
 
 A row of `C` time steps (tokens) has a score for each pair of a query and a key. That makes `C · C`
 scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores
@@ -198,7 +197,8 @@ class Scores(Drawing):
                     place += 1
             kinds = self._kinds(row, np.arange(self.row_size))
             scores = [" ".join(line) for line in kinds]
-            lines += text.table(zip(owners, scores, strict=True), "  >  <")
+            table = [list(pair) for pair in zip(owners, scores, strict=True)]
+            lines += text.table(table, "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:

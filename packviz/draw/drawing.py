@@ -103,7 +103,7 @@ def _address(svg: str) -> str:
 
 def _png(svg: str) -> bytes:
     try:
-        import cairosvg
+        import cairosvg  # noqa: PLC0415 - optional
     except (ImportError, OSError) as error:  # OSError: the library cairo is missing
         install = "python -m pip install cairosvg, and the library cairo"
         raise ValueError(

@@ -307,7 +307,7 @@ class CellTable:
         left = grid.right + 16
         sheet.note(left, grid.top - 9, self.margin)
         numbers = [number for number, _ in self.numbers]
-        longest = max(0.0, *numbers, 0.0) or 1.0
+        longest = max([0.0, *numbers]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
             x = left
             if number and np.isfinite(number):
