@@ -167,7 +167,13 @@ def draw(shown: Shown, theme: str) -> Sheet:
     elif shown.flat or shown.mistaken:
         y = _draw_data(data, y + 8, flat=True)
     beside = grid.left < steps.left and not grid.is_low
-    notes = _notes(shown, listed=shown.indices and not beside)
+    notes: list[str] = []
+    if shown.indices and not beside:
+        notes += text.indices(shown.layout)
+    if shown.explain:
+        notes += text.EXPLAINED.values()
+    if shown.stride > 1 and shown.part != text.DATA:
+        notes.append(one_in(shown.stride, shown.layout.batch_size))
     narrowest = data.wide * shown.layout.batch_sizes.min()
     if narrowest < 1 and shown.part in (text.WHOLE, text.DATA):
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
@@ -507,16 +513,3 @@ def _draw_bracket(
     ink = colours.accent if here else colours.muted
     bracket = f"M{start} {y - 3}v-6H{end}v6"
     sheet.path(curve + bracket, stroke=ink, width=1 + here)
-
-
-def _notes(shown: Shown, listed: bool) -> list[str]:
-    """Returns the notes to write below the picture, with the lists of indices if `listed`."""
-    layout = shown.layout
-    notes = []
-    if listed:
-        notes += text.indices(layout)
-    if shown.explain:
-        notes += text.EXPLAINED.values()
-    if shown.stride > 1 and shown.part != text.DATA:
-        notes.append(one_in(shown.stride, layout.batch_size))
-    return notes

@@ -84,7 +84,8 @@ class Stairs(Drawing):
                 steps = f"steps {start}–{end - 1}"
             high = text.count(size, "sequence")
             wide = text.count(length, "step")
-            padding = size * length - self.layout.batch_sizes[start:end].sum()
+            real = self.layout.batch_sizes[start:end].sum()
+            padding = size * length - real
             rows.append([steps, f"{high} × {wide}, {padding:,} padding"])
         if len(rows) > text.FEW:
             rows[8:-3] = [["…"]]
@@ -211,7 +212,8 @@ class TradeOff(Drawing):
         if last > 1:
             axis += f" (1: padded, {last:,}: no padding)"
         title = f"The cost is lowest with {text.count(self.best, 'rectangle')}"
-        whole = Sweep(title, [[upper], [lower]], (), (), "", axis, 230).sheet(theme)
+        sweep = Sweep(title, [[upper], [lower]], (), (), "", axis, 230)
+        whole = sweep.sheet(theme)
         whole.description = self.to_text()
         return whole
 
