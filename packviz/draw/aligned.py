@@ -99,16 +99,21 @@ class Aligned(Drawing):
 
     @property
     def _table(self) -> CellTable:
-        wrong = np.zeros_like(self.real) if self.wrong is None else self.wrong
+        wrong = self.wrong
+        if wrong is None:
+            wrong = np.zeros_like(self.real)
         rows = []
         for b, labels in enumerate(self.labels):
-            fills = np.where(self.real[b], palette.sequence_colour(b), HATCHED).tolist()
-            cells = zip(fills, labels, wrong[b].tolist(), strict=True)
-            rows.append([Cell(fill, label, framed=framed) for fill, label, framed in cells])
+            colour = palette.sequence_colour(b)
+            cells = []
+            for label, real, framed in zip(labels, self.real[b], wrong[b], strict=True):
+                fill = colour if real else HATCHED
+                cells.append(Cell(fill, label, framed=framed))
+            rows.append(cells)
         names = [sequence_name(b) for b in range(len(rows))]
         if self.columns:
             return CellTable(self.title, names, self.columns, rows, axis="")
-        steps = [str(t) for t in range(self.real.shape[1])]
+        steps = list(map(str, range(self.real.shape[1])))
         return CellTable(self.title, names, steps, rows)
 
 
@@ -136,7 +141,8 @@ def _real(
     """Returns a mask that is True at the real cells, `(B, T)`."""
     if getattr(lengths, "ndim", 1) == 2:
         mask = array(lengths)
-        if mask.shape != shape or not np.isin(mask, (0, 1)).all():
+        is_mask = np.isin(mask, (0, 1)).all()
+        if mask.shape != shape or not is_mask:
             kind = f"{mask.dtype} of shape {mask.shape}"
             raise ValueError(f"a mask must contain booleans of shape {shape}, got {kind}")
         if padding_side != "right":
