@@ -1,5 +1,6 @@
-"""Provides the checks of the notebooks' exercises. Each check takes the reader's answer and returns
-a `Verdict`.
+"""Provides the checks of the notebooks' exercises.
+
+Each check takes the reader's answer and returns a `Verdict`.
 """
 
 from __future__ import annotations
@@ -108,10 +109,8 @@ def batch_sizes(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
 
 @exercise
 def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
-    """Checks a function that picks the final states of both directions from a bidirectional RNN's
-    output.
-    """
-    from torch import arange
+    """Checks a function that picks the final states of a bidirectional RNN from its output."""
+    from torch import arange  # noqa: PLC0415 - torch loads slowly
 
     half = 2
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
@@ -156,12 +155,10 @@ def _shape_problem(answer: object, shape: Sequence[int]) -> str:
 
 @exercise
 def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
-    """Checks a function that averages a padded batch `(B, T, F)` over the real steps of each
-    sequence.
-    """
-    from torch import allclose, arange, stack, tensor
+    """Checks a function that averages each sequence of a padded batch `(B, T, F)`."""
+    from torch import allclose, arange, stack, tensor  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.masks import real_mask
+    from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
 
     add_up = (
         "Add up the real steps, and divide each row by its own length, "
@@ -196,9 +193,9 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 @exercise
 def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
     """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right."""
-    from torch import tensor
+    from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.masks import align
+    from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
 
     full = "Row b has no padding."
     zero = "A zero can be data, so use the lengths."
@@ -222,10 +219,11 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 
 @exercise
 def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...]]) -> Verdict:
-    """Checks a function that turns `(sequence, tags)` pairs into a padded batch, its lengths and
-    the padded tags.
+    """Checks a function that turns `(sequence, tags)` pairs into a padded batch.
+
+    The function returns the padded sequences, their lengths, and the padded tags.
     """
-    from torch import Tensor, tensor
+    from torch import Tensor, tensor  # noqa: PLC0415 - torch loads slowly
 
     pairs = [([3, 0, 4], [1, 0, 2]), ([5, 9], [2, 2])]
     yours = answer([(tensor(sequence), tags) for sequence, tags in pairs])
@@ -282,12 +280,12 @@ def _flops_hint(count: FlopCount, yours: float) -> str:
     right = count.packed
     from_input, from_state, _ = count.spec.products[0]
     n = count.layout.n_real
-    four_products = right * 4 / 3
+    an_lstms = "That is an LSTM's count, with four products for each cell. A GRU has three."
     mistakes = {
         "That is the padded count. In a packed batch, only real cells are computed.": count.padded,
         "Each entry of a product takes a multiplication and an addition.": right / 2,
         "At each step, a GRU multiplies three times, each time by different weights.": right / 3,
-        "That is an LSTM's count, with four products for each cell. A GRU has three.": four_products,
+        an_lstms: right * 4 / 3,
         "There are two products: this is the one with the input.": n * from_input,
         "There are two products: this is the one with the state.": n * from_state,
     }
@@ -308,10 +306,10 @@ def _is_near(yours: float, target: float) -> bool:
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], float]) -> Verdict:
-    """Checks a function that computes how many bytes the backward pass of `pad_packed_sequence`
-    writes.
+    """Checks a function that computes how many bytes the backward pass of padding writes.
 
-    The function takes the lengths and the number of features. Answers within 10 % are accepted.
+    Padding means `pad_packed_sequence`. The function takes the lengths and the number of features.
+    Answers within 10 % are accepted.
     """
     batches = [(spread(distinct, 128, 64), 32) for distinct in (8, 16, 32, 64)]
     batches.append((spread(12, 30, 50), 5))
@@ -340,10 +338,8 @@ def backward_bytes(answer: Callable[[list[int], int], float]) -> Verdict:
 
 @functools.cache
 def _counted(lengths: tuple[int, ...], features: int) -> int:
-    """Counts the bytes that the backward pass writes, and keeps the number in case the reader tries
-    again.
-    """
-    from packviz.count import profile
+    """Counts the bytes that the backward pass writes."""
+    from packviz.count import profile  # noqa: PLC0415 - torch loads slowly
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes
 
@@ -545,7 +541,7 @@ def worker_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
 
     The average of the processes' gradients must be the gradient of the mean over all tokens.
     """
-    from torch import Tensor, arange, autograd
+    from torch import Tensor, arange, autograd  # noqa: PLC0415 - torch loads slowly
 
     examples = []
     for tokens in ([6, 2], [3, 3], [5, 1, 2], [7]):
@@ -610,10 +606,10 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
 @exercise
 def repaired_network(answer: Callable[[], torch.nn.Module]) -> Verdict:
     """Checks that a model returns its packed output as a padded tensor over all time steps."""
-    import torch
+    import torch  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.check.static import check_static
-    from packviz.ops.running import run
+    from packviz.check.static import check_static  # noqa: PLC0415 - torch loads slowly
+    from packviz.ops.running import run  # noqa: PLC0415 - torch loads slowly
 
     cases = [(5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1])]
     steps = []
@@ -671,7 +667,6 @@ def document_ids(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
         target = np.repeat(documents, lengths).tolist()
         rows = Comparison(f"document ids of lengths {lengths}", answer(list(lengths)), target)
         if not rows.agree:
-            steps = range(max(lengths))
             positions = [t for n in lengths for t in range(n)]
             step_by_step = Layout(lengths).mask.T.nonzero()[1].tolist()
             sizes = [lengths[b] for b in target]
@@ -697,15 +692,14 @@ _SIX = (6, 2, 4, 1, 5, 3)
 
 
 def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
-    """Returns three batches that torch packs wrongly without an error, each as `(x, lengths,
-    batch_first)`.
+    """Returns three batches that torch packs wrongly without an error.
 
-    All three contain the same six sequences of whole numbers: sequence a counts up from 10, b
-    counts up from 20, and so on. Zeros are padding.
+    Each is `(x, lengths, batch_first)`. All three contain the same six sequences of whole numbers:
+    sequence a counts up from 10, b counts up from 20, and so on. Zeros are padding.
     """
-    from torch import arange
+    from torch import arange  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.masks import align, real_mask
+    from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
     places = arange(6)
     numbers = 10 * (places + 1)[:, None] + places
@@ -724,10 +718,11 @@ def _sequences(x: Tensor, lengths: Iterable[int]) -> list[str]:
 
 @exercise
 def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
-    """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`,
-    have been repaired.
+    """Checks that the silent mistakes in three batches have been repaired.
+
+    Each batch is given as `(x, lengths, batch_first)`.
     """
-    from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+    from packviz.ops.original import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415 - torch loads slowly
 
     batches = list(answer)
     if len(batches) != 3:

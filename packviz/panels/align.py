@@ -1,6 +1,4 @@
-"""Shows alignment in a panel: move the padding to either side, and see what guessing from zeros
-gets wrong.
-"""
+"""Shows alignment in a panel: move the padding, and see what guessing from zeros gets wrong."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ ZEROS = ("none", "at the start", "at the end")
 
 
 class AlignPanel(Panel):
-    """A small batch whose padding is moved according to the lengths and, for comparison, by
-    guessing from zeros.
+    """A small batch whose padding is moved by its lengths and, for comparison, by guessing.
+
+    The guess is that every zero at the ends of a row is padding.
 
     Attributes:
         typed: the text field for the lengths.
@@ -65,9 +64,9 @@ class AlignPanel(Panel):
 
     def view(self) -> View:
         """Returns a view of the batch and of the results of both methods."""
-        from torch import tensor
+        from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
-        from packviz.ops.masks import align
+        from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
 
         layout = read(self.typed.value)
         if not text.is_few(layout):
@@ -95,8 +94,9 @@ class AlignPanel(Panel):
 
 
 def guessed(x: Any, padding_side: str) -> Any:
-    """Rotates each row until all zeros at its ends are on one side, as code that ignores lengths
-    does.
+    """Rotates each row until all zeros at its ends are on one side.
+
+    That is what code does that ignores the lengths.
 
     Args:
         x: a tensor `(B, T)` of numbers, padded with zeros.
@@ -112,9 +112,7 @@ def guessed(x: Any, padding_side: str) -> Any:
 
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, except for zeros at its
-    start or end.
-    """
+    """Returns a batch `(B, T)` whose sequences count up from 1, except for the real zeros."""
     x = np.zeros(layout.mask.shape, dtype=np.int64)
     for values, n in zip(x, layout.lengths, strict=True):
         sequence = np.arange(1, n + 1)

@@ -1,6 +1,4 @@
-"""Shows batching in a panel: choose which sequences share a batch, and see the padding and how long
-workers wait.
-"""
+"""Shows batching in a panel: choose which sequences share a batch, and see what that wastes."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ _TOKENS = ("tokens", "waiting, in tokens", "waiting")
 
 
 class BatchingPanel(Panel):
-    """An epoch of batches from your lengths, with the padding of each batch and the share of each
-    worker.
+    """An epoch of batches from your lengths, with their padding and the share of each worker.
 
     Attributes:
         picker: the controls for choosing the lengths. Their seed also determines how batches are

@@ -1,6 +1,4 @@
-"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs the RNN needs for the
-batch.
-"""
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs it needs."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ from packviz.panels.picker import lengths_field, read
 
 
 class CostPanel(Panel):
-    """The FLOPs of an RNN on a batch, padded and packed: in total, at each time step, and where
-    they arise.
+    """The FLOPs of an RNN on a batch, padded and packed.
+
+    They are shown in total, at each time step, and where they arise.
 
     Attributes:
         typed: the text field for the lengths.

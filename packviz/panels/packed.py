@@ -98,7 +98,7 @@ class PackedPanel(Panel):
 
 def _states(layout: Layout, t: int) -> list[aligned.Aligned]:
     """Returns the states of a small RNN after step `t`, padded and packed."""
-    import torch
+    import torch  # noqa: PLC0415 - torch loads slowly
 
     shape = (layout.max_len, layout.batch_size, 3)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -129,9 +129,9 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     Raises:
         ValueError: torch rejects the lengths. The message is the one that torch gives.
     """
-    import torch
+    import torch  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.original import pack_padded_sequence
+    from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415 - torch loads slowly
 
     x = torch.zeros(layout.max_len, layout.batch_size)
     n = torch.tensor(layout.lengths)

@@ -29,8 +29,7 @@ class PaddingPanel(Panel):
         longest: int = 128,
         seed: int = 0,
     ) -> None:
-        """Makes the panel with these lengths or, if `kind` names a distribution, with lengths from
-        it.
+        """Makes the panel with these lengths, or with lengths from the distribution `kind`.
 
         Args:
             lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.

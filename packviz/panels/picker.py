@@ -1,5 +1,6 @@
-"""Provides the controls for a panel's lengths, which you type, set with sliders, or draw from a
-distribution.
+"""Provides the controls for a panel's lengths.
+
+You type lengths, set them with sliders, or draw them from a distribution.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Shows staircases in a panel: choose a number of rectangles and the cost of a call, and see the
-wasted cells.
-"""
+"""Shows staircases in a panel: choose a number of rectangles, and see the wasted cells."""
 
 from __future__ import annotations
 
@@ -26,8 +24,9 @@ Cuts = tuple[int, ...]
 
 
 class StaircasePanel(Panel):
-    """The best staircase with a chosen number of rectangles, from padding (one rectangle) to
-    packing.
+    """The best staircase with a chosen number of rectangles.
+
+    One rectangle is padding, and the largest number is packing.
 
     For a given number of rectangles, the best cuts are those that waste the fewest cells, so they
     depend only on the lengths. The best number of rectangles depends on the cost of a call compared
@@ -109,9 +108,7 @@ class StaircasePanel(Panel):
 
 @lru_cache(32)
 def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
-    """Returns the best cuts for all small and some larger numbers of rectangles, and the cuts for
-    packing.
-    """
+    """Returns the best cuts for small and some larger numbers of rectangles, and for packing."""
     packing = every_cut(lengths)
     most = len(packing) - 1
     stops = {k: best_cuts(lengths, 0, k) for k in range(1, min(most, EACH) + 1)}

@@ -24,8 +24,7 @@ CELLS = ("LSTM", "GRU", "RNN")
 
 
 class StatesPanel(Panel):
-    """A small RNN of your choice, run on padded and on packed data, with the differences between
-    its hidden states.
+    """The hidden states of a small RNN on padded and on packed data, with their differences.
 
     Attributes:
         typed: the text field for the lengths.
@@ -80,10 +79,8 @@ class StatesPanel(Panel):
         )
 
     def view(self) -> View:
-        """Returns a view of the hidden states over time and of the differences between padded and
-        packed results.
-        """
-        from packviz.check.trajectories import trajectory
+        """Returns a view of the hidden states over time, and of where the results differ."""
+        from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch loads slowly
 
         layout = read(self.typed.value, MOST_CELLS)
         self.result = result = self._both(layout)
@@ -100,9 +97,9 @@ class StatesPanel(Panel):
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
 
     def _both(self, layout: Layout) -> Any:
-        import torch
+        import torch  # noqa: PLC0415 - torch loads slowly
 
-        from packviz.check.compare import compare
+        from packviz.check.compare import compare  # noqa: PLC0415 - torch loads slowly
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)
