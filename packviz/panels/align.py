@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from packviz.core.layout import Layout
+from packviz.core.layout import IntArray, Layout
 from packviz.draw import text
 from packviz.draw.aligned import Aligned, beside
 from packviz.panels.panel import Panel, View, dropdown, row
 from packviz.panels.picker import lengths_field, read
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIDES = ("right", "left")
 ZEROS = ("none", "at the start", "at the end")
@@ -80,11 +83,11 @@ class AlignPanel(Panel):
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
         drawn = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
-        pictures = [
-            drawn(x, padding_side=before, title=f"x: padding on the {before}"),
-            drawn(moved, padding_side=after, title=f"✓ padding on the {after}, by lengths"),
-            drawn(guess, padding_side=after, title=f"{mark} guessed from zeros", like=moved),
-        ]
+        result = partial(drawn, padding_side=after)
+        given = drawn(x, padding_side=before, title=f"x: padding on the {before}")
+        right = result(moved, title=f"✓ padding on the {after}, by lengths")
+        guessing = result(guess, title=f"{mark} guessed from zeros", like=moved)
+        pictures = [given, right, guessing]
         summary = "Here the guess happens to be right in every cell."
         if self.wrong_cells:
             wrong = text.count(self.wrong_cells, "cell")
@@ -93,7 +96,7 @@ class AlignPanel(Panel):
         return View(lambda theme: beside(pictures, theme), summary, lambda: "\n\n".join(texts))
 
 
-def guessed(x: Any, padding_side: str) -> Any:
+def guessed(x: Tensor, padding_side: str) -> Tensor:
     """Rotates each row until all zeros at its ends are on one side.
 
     That is what code does that ignores the lengths.
@@ -106,12 +109,14 @@ def guessed(x: Any, padding_side: str) -> Any:
     for b, values in enumerate(x):
         places = values.nonzero().flatten().tolist()
         if places:
-            shift = -places[0] if padding_side == "right" else len(values) - 1 - places[-1]
+            shift = len(values) - 1 - places[-1]
+            if padding_side == "right":
+                shift = -places[0]
             moved[b] = values.roll(shift)
     return moved
 
 
-def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
+def _batch(layout: Layout, padding_side: str, zeros: str) -> IntArray:
     """Returns a batch `(B, T)` whose sequences count up from 1, except for the real zeros."""
     x = np.zeros(layout.mask.shape, dtype=np.int64)
     for values, n in zip(x, layout.lengths, strict=True):

@@ -79,6 +79,7 @@ class PackedPanel(Panel):
         t = self.t.value
         mistaken = self.mistaken.value
         indices = self.indices.value
+        parts = batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices)
         is_few = text.is_few(layout)
         show(self.states, is_few)
         states = _states(layout, t) if self.states.value and is_few else []
@@ -88,10 +89,10 @@ class PackedPanel(Panel):
         texts += [picture.to_text() for picture in states]
 
         def draw(theme: str) -> Sheet:
-            picture = batch_picture.draw(
-                batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices), theme
-            )
-            return stack("", [picture, aligned.beside(states, theme)], theme) if states else picture
+            picture = batch_picture.draw(parts, theme)
+            if not states:
+                return picture
+            return stack("", [picture, aligned.beside(states, theme)], theme)
 
         return View(draw, texts[0], lambda: "\n\n".join(texts))
 
@@ -105,16 +106,16 @@ def _states(layout: Layout, t: int) -> list[aligned.Aligned]:
         torch.manual_seed(0)
         rnn = torch.nn.RNN(3, 4).double()
         x = torch.randn(shape, dtype=torch.float64)
-        outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
+        real_steps = torch.tensor(layout.mask.T)
+        outputs, _ = rnn(x * real_steps[..., None])
     # Before its sequence ends, a padded row is right.
     last = torch.tensor(layout.lengths - 1).clamp(max=t)
     padded = outputs[t]
     packed = outputs[last, range(layout.batch_size)]
     real = layout.mask[:, [t] * 4]
-    return [
-        _picture(f"padded: h after step {t} (hatched if it has read padding)", padded, real),
-        _picture(f"packed: h after step {t} (kept after the end)", packed, np.ones_like(real)),
-    ]
+    read_padding = f"padded: h after step {t} (hatched if it has read padding)"
+    kept = f"packed: h after step {t} (kept after the end)"
+    return [_picture(read_padding, padded, real), _picture(kept, packed, np.ones_like(real))]
 
 
 def _picture(title: str, states: Tensor, mask: BoolArray) -> aligned.Aligned:

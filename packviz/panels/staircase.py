@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import ipywidgets as widgets
 
@@ -69,16 +69,11 @@ class StaircasePanel(Panel):
         """
         kind = kind if lengths is None else TYPED
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
-        self.call = widgets.SelectionSlider(
-            options=CALLS,
-            value=one_of("call", call, CALLS),
-            description="a call costs (in cells)",
-            layout=widgets.Layout(width="480px"),
-            style={"description_width": "initial"},
-        )
-        self.rectangles = widgets.SelectionSlider(
-            options=[rectangles], description="rectangles", layout=widgets.Layout(width="480px")
-        )
+        one_of("call", call, CALLS)
+        self.call = _stops("a call costs (in cells)", CALLS)
+        self.call.value = call
+        self.call.style.description_width = "initial"
+        self.rectangles = _stops("rectangles", [rectangles])
         super().__init__(self.picker, row(self.call, self.rectangles))
 
     def view(self) -> View:
@@ -99,11 +94,17 @@ class StaircasePanel(Panel):
         self.trade_off = trade_off = TradeOff(tuple(stops), wasted, costs, at)
         ratio = trade_off.ratios[trade_off.calls.index(at)]
         price = f"a call costs as much as {text.count(call, 'cell')}"
-        return View(
-            draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one.",
-            describe=lambda: f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}",
-        )
+        summary = f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one."
+
+        def describe() -> str:
+            return f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}"
+
+        return View(partial(beside, stairs, trade_off), summary, describe)
+
+
+def _stops(description: str, options: Sequence[int]) -> widgets.SelectionSlider:
+    layout = widgets.Layout(width="480px")
+    return widgets.SelectionSlider(options=options, description=description, layout=layout)
 
 
 @lru_cache(32)
@@ -111,7 +112,9 @@ def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
     """Returns the best cuts for small and some larger numbers of rectangles, and for packing."""
     packing = every_cut(lengths)
     most = len(packing) - 1
-    stops = {k: best_cuts(lengths, 0, k) for k in range(1, min(most, EACH) + 1)}
+    stops = {}
+    for k in range(1, min(most, EACH) + 1):
+        stops[k] = best_cuts(lengths, 0, k)
     # The more a call costs, the fewer rectangles are best, so other costs lead to other staircases.
     call = max(lengths) * len(lengths)
     while call > 1 and most > EACH:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packviz.core.layout import Layout
 from packviz.draw import differences
@@ -70,13 +71,12 @@ class StatesPanel(Panel):
         self.layers = slider("layers", layers, 1, 3)
         self.bidirectional = tick("bidirectional", bidirectional)
         self.direction = dropdown("direction", "forward", ["forward", "reverse"])
-        self.number = dropdown("draw", WHOLE, [WHOLE, *(f"unit {i}" for i in range(HIDDEN))])
+        units = [f"unit {i}" for i in range(HIDDEN)]
+        self.number = dropdown("draw", WHOLE, [WHOLE, *units])
         self.seed = slider("seed", seed, 0, 99)
-        super().__init__(
-            row(self.typed, self.padding, self.cell),
-            row(self.layers, self.seed, self.bidirectional),
-            row(self.number, self.direction),
-        )
+        data = row(self.typed, self.padding, self.cell)
+        rnn = row(self.layers, self.seed, self.bidirectional)
+        super().__init__(data, rnn, row(self.number, self.direction))
 
     def view(self) -> View:
         """Returns a view of the hidden states over time, and of where the results differ."""
@@ -88,15 +88,17 @@ class StatesPanel(Panel):
         show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
         is_whole = self.number.value == WHOLE
-        path = trajectory(result, direction, None if is_whole else self.number.index - 1)
+        unit = None if is_whole else self.number.index - 1
+        path = trajectory(result, direction, unit)
 
         def draw(theme: str) -> Sheet:
             where = differences.draw(result.panels(), "Where padded and packed differ:", theme)
-            return stack(str(result.rnn), [path.sheet(theme), where], theme)
+            drawings = [path.sheet(theme), where]
+            return stack(str(result.rnn), drawings, theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
 
-    def _both(self, layout: Layout) -> Any:
+    def _both(self, layout: Layout) -> StatesComparison:
         import torch  # noqa: PLC0415 - torch loads slowly
 
         from packviz.check.compare import compare  # noqa: PLC0415 - torch loads slowly
@@ -104,9 +106,12 @@ class StatesPanel(Panel):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)
             # In double precision, stored pictures do not depend on the processor.
-            x = torch.randn(layout.batch_size, layout.max_len, INPUT, dtype=torch.float64)
-            options = {"bidirectional": self.bidirectional.value, "batch_first": True}
-            rnn = getattr(torch.nn, self.cell.value)(INPUT, HIDDEN, self.layers.value, **options)
-        if self.padding.value != NOISE:
-            x[~torch.tensor(layout.mask)] = float("nan") if self.padding.value == NAN else 0.0
+            shape = (*layout.mask.shape, INPUT)
+            x = torch.randn(shape, dtype=torch.float64)
+            make = getattr(torch.nn, self.cell.value)
+            both_ways = self.bidirectional.value
+            rnn = make(INPUT, HIDDEN, self.layers.value, batch_first=True, bidirectional=both_ways)
+        fillings = {ZEROS: 0.0, NAN: math.nan}
+        if self.padding.value in fillings:
+            x[~torch.tensor(layout.mask)] = fillings[self.padding.value]
         return compare(rnn.double(), x, layout.lengths, gradients=False, tolerance=1e-5)
