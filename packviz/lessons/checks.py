@@ -199,11 +199,10 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
     full = "Row b has no padding."
     zero = "A zero can be data, so use the lengths."
     cases = [
-        ([[0, 3, 1], [5, 9, 2]], [2, 3], full),
-        ([[0, 0, 0, 7], [0, 0, 4, 0]], [1, 3], zero),
+        (tensor([[0, 3, 1], [5, 9, 2]]), [2, 3], full),
+        (tensor([[0, 0, 0, 7], [0, 0, 4, 0]]), [1, 3], zero),
     ]
-    for rows, lengths, hint in cases:
-        x = tensor(rows)
+    for x, lengths, hint in cases:
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -520,7 +519,8 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
     chosen = []
     targets = []
     for rounds, exact, target, hint in cases:
-        chosen.append(str(answer([dict(times) for times in rounds], set(exact))))
+        given_rounds = [dict(times) for times in rounds]
+        chosen.append(str(answer(given_rounds, set(exact))))
         targets.append(target)
         rows = Comparison("your choices", chosen, targets)
         if not rows.agree:

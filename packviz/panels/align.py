@@ -77,8 +77,9 @@ class AlignPanel(Panel):
         n = layout.lengths.tolist()
         before = self.source_side.value
         after = self.padding_side.value
-        x = tensor(_batch(layout, before, self.zeros.value))
-        moved = align(x, n, padding_side=after, source_side=before, batch_first=True)
+        batch = tensor(_batch(layout, self.zeros.value))
+        x = align(batch, n, padding_side=before, source_side="right", batch_first=True)
+        moved = align(batch, n, padding_side=after, source_side="right", batch_first=True)
         guess = guessed(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
@@ -116,16 +117,14 @@ def guessed(x: Tensor, padding_side: str) -> Tensor:
     return moved
 
 
-def _batch(layout: Layout, padding_side: str, zeros: str) -> IntArray:
+def _batch(layout: Layout, zeros: str) -> IntArray:
     """Returns a batch `(B, T)` whose sequences count up from 1, except for the real zeros."""
-    x = np.zeros(layout.mask.shape, dtype=np.int64)
-    for values, n in zip(x, layout.lengths, strict=True):
-        sequence = np.arange(1, n + 1)
-        n_zeros = min(2, n - 1)
-        if zeros == ZEROS[1]:
-            sequence[:n_zeros] = 0
-        elif zeros == ZEROS[2]:
-            sequence[n - n_zeros :] = 0
-        start = 0 if padding_side == "right" else layout.max_len - n
-        values[start : start + n] = sequence
-    return x
+    steps = np.arange(layout.max_len)
+    lengths = layout.lengths[:, None]
+    n_zeros = np.minimum(2, lengths - 1)
+    is_counted = layout.mask
+    if zeros == ZEROS[1]:
+        is_counted = is_counted & (steps >= n_zeros)
+    elif zeros == ZEROS[2]:
+        is_counted = is_counted & (steps < lengths - n_zeros)
+    return is_counted * (steps + 1)
