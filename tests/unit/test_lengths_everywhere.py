@@ -23,7 +23,7 @@ X = torch.randn(6, 4, 2)
 
 
 class Series:
-    """Numbers with labels, like those of pandas: `series[0]` is the entry with the label 0, not the first one."""
+    """Numbers with labels, as in pandas: `series[0]` is the entry with the label 0."""
 
     def __init__(self, values):
         self._values = list(values)
