@@ -94,8 +94,10 @@ class Grid:
         stairs = rectangles(lengths, cuts)
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable")
-        step = np.concatenate([np.repeat(np.arange(a, b), count) for a, b, count in stairs])
-        rank = np.concatenate([np.tile(np.arange(count), b - a) for a, b, count in stairs])
+        widths = [end - start for start, end, _ in stairs]
+        counts = np.repeat([count for _, _, count in stairs], widths)  # at each time step
+        step = np.repeat(np.arange(len(counts)), counts)
+        rank = np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
         self._step = step
         self._sequence = order[rank]
         self._last_step = n[self._sequence] - 1
