@@ -68,7 +68,7 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
-    """Runs one edition, and replaces its file if the notebook has changed. Returns what was done."""
+    """Runs one edition, and replaces its file if it has changed. Returns what was done."""
     old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else ""
     stored = None
     with contextlib.suppress(ValueError):

@@ -1,8 +1,7 @@
 """Adds an alternative text to every stored picture, for readers who cannot see the picture.
 
 nbconvert gives an SVG or PNG output no alternative text in its HTML, but it prefers an HTML output
-if there is one. So
-every picture also has an HTML output: the same picture as an `<img>`, whose `alt` is the first
+if there is one. So every picture also has an HTML output: the same picture as an `<img>`, whose `alt` is the first
 paragraph of the picture's text. Its data is in base64, because code hosts remove `<svg>` from HTML.
 A chart's PNG is large, so it is stored only in the HTML.
 """
@@ -10,7 +9,6 @@ A chart's PNG is large, so it is stored only in the HTML.
 from __future__ import annotations
 
 import base64
-import re
 from html import escape
 from typing import Any
 
@@ -26,9 +24,11 @@ def is_picture(output: Any) -> bool:
 
 
 def png_of(output: Any) -> str:
-    """Returns an output's PNG in base64, which may be part of its HTML, or an empty string if there is no PNG."""
-    found = re.search(r"data:image/png;base64,([^\"]+)", output.data.get(HTML, ""))
-    return str(output.data.get(PNG, found[1] if found else ""))
+    """Returns an output's PNG in base64, which may be part of its HTML, or an empty string."""
+    if PNG in output.data:
+        return str(output.data[PNG])
+    _, _, rest = output.data.get(HTML, "").partition("data:image/png;base64,")
+    return str(rest.partition('"')[0])
 
 
 def chart_size(chart: Any) -> tuple[int, int]:
@@ -57,13 +57,18 @@ def describe_pictures(notebook: Any) -> None:
 
 def as_html(output: Any) -> str:
     """Returns a picture as an `<img>` element with an alternative text."""
-    said = " ".join(text_of(output.data).split("\n\n")[0].split())
+    words = " ".join(text_of(output.data).split("\n\n")[0].split())
+    sides = {}
     if SVG in output.data:
-        kind, data, size = SVG, base64.b64encode(output.data[SVG].encode()).decode("ascii"), ""
+        kind = SVG
+        data = base64.b64encode(output.data[SVG].encode()).decode("ascii")
     else:
+        kind = PNG
+        data = png_of(output).replace("\n", "")
         sides = output.metadata.get(PNG, {})
-        if PLOTLY in output.data:
-            sides = dict(zip(("width", "height"), chart_size(output), strict=True))
-        kind, data = PNG, png_of(output).replace("\n", "")
-        size = "".join(f' {side}="{value}"' for side, value in sorted(sides.items()))
-    return f'<img alt="{escape(said)}"{size} style="max-width:100%;height:auto" src="data:{kind};base64,{data}">'
+    if kind == PNG and PLOTLY in output.data:
+        width, height = chart_size(output)
+        sides = {"width": width, "height": height}
+    size = "".join(f' {side}="{value}"' for side, value in sorted(sides.items()))
+    style = 'style="max-width:100%;height:auto"'
+    return f'<img alt="{escape(words)}"{size} {style} src="data:{kind};base64,{data}">'
