@@ -42,7 +42,7 @@ def not_answering(notebook: Notebook) -> list[str]:
 
 
 def themes(name: str) -> list[str]:
-    """Returns the themes in which to look at a notebook: one, by its name, or both in the full profile."""
+    """Returns one theme for a notebook, which depends on its name, or both in the full profile."""
     both = ["light", "dark"]
     return both if FULL else [both[sum(name.encode()) % 2]]
 

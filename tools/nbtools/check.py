@@ -11,7 +11,6 @@ from nbtools.alternative import as_html, has_own_html, is_picture, png_of
 from nbtools.canonical import (
     LIVE_TIMING,
     PLOTLY,
-    WIDGET_VIEW,
     canonical,
     dumps,
     leaks,
@@ -98,8 +97,6 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
         return
     if dumps(canonical(notebook, edition.path.stem)) != text:
         yield f"not in canonical form; {_REMEDY}"
-    if notebook.metadata.get("widgets"):
-        yield "stores widget state"
     if _content(notebook) != _content(edition.notebook):
         yield f"differs from its source; {_REMEDY}"
     yield from _order(notebook)
@@ -130,7 +127,7 @@ def _apart(root: Path, *paths: Path) -> Iterator[str]:
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
     except (OSError, ValueError):
-        return  # there is only one edition, or one is missing or broken, which is reported elsewhere
+        return  # there is one edition, or one is missing or broken, which is reported elsewhere
     for i, cell in _pairs(reader, solved):
         other = solved.cells[i]
         if cell.source == other.source and _shown(cell) != _shown(other):
@@ -221,9 +218,5 @@ def _pictures(cell: Any) -> Iterator[str]:
             yield "a picture has no text/html output with its text"
         if bare:
             yield f"an output's text is only {bare[0]}…); give it a text that says what it shows"
-        if WIDGET_VIEW in data:
-            yield "stores a widget view"
-            if "image/svg+xml" not in data and "text/html" not in data:
-                yield "a widget view needs a picture (image/svg+xml) or a table (text/html)"
         if _FETCHES.search(f"{data.get('text/html')} {data.get('image/svg+xml')}"):
             yield "an output fetches from the network"

@@ -93,7 +93,7 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def _code_cells(path: Path) -> int:
-    """Counts the code cells to run, which include the reader's exercises for a solutions notebook."""
+    """Counts the code cells to run. In solutions, these include the reader's exercises."""
     notebook = loads(path.read_text(encoding="utf-8"))
     number: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     reader = path.parent.parent / path.name
