@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from html import escape
 from os.path import normpath
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import plotly
@@ -330,11 +329,18 @@ def api(subpackage: str, title: str) -> str:
         path = (pv._MODULES | pv._SUBMODULES).get(name, "")
         if path.partition(".")[0] != subpackage:
             continue
-        value = getattr(pv, name)
-        kind = {type: "class", ModuleType: "module"}.get(type(value), "function")
-        where = path if kind == "module" else name
-        lines += ["", f"pv.{name}", "-" * (len(name) + 3), "", f".. auto{kind}:: packviz.{where}"]
-    return "\n".join([*lines, ""])
+        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
+        entries = {f"packviz.{name}": getattr(pv, name)}
+        if name in pv._SUBMODULES:
+            module = f"packviz.{path}"
+            lines += [f".. automodule:: {module}", "   :no-members:", ""]
+            entries = {f"{module}.{inner}": part for inner, part in vars(getattr(pv, name)).items()}
+        for entry, value in entries.items():
+            own = getattr(value, "__module__", "").startswith(f"packviz.{path}")
+            if own and "._" not in entry:
+                kind = "class" if isinstance(value, type) else "function"
+                lines += [f".. auto{kind}:: {entry}", ""]
+    return "\n".join(lines)
 
 
 def main(out: str, repository: str = "") -> int:

@@ -109,8 +109,8 @@ def test_written_notebooks_have_no_defect(written: Path):
 
 
 def test_a_second_writing_in_another_folder_changes_no_byte(written: Path, root: Path, tool: Tool):
-    again = tool("write", "01", "--root", root, "--redraw")
-    assert [line.split(" (")[0] for line in again.stdout.splitlines()] == [
+    again = tool("write", "01", "--root", root)
+    assert again.stdout.splitlines() == [
         f"notebooks/{STEM}.ipynb: unchanged",
         f"notebooks/solutions/{STEM}.ipynb: unchanged",
     ]
@@ -264,7 +264,7 @@ SPOILT = [
     ),
     (
         lambda n, root: n.cells[2].update(execution_count=None, outputs=[]),
-        "code cell 01-02 was not run",
+        "not run once, from top to bottom",
     ),
     (lambda n, root: n.cells[2].update(execution_count=9), "not run once, from top to bottom"),
     (
@@ -310,8 +310,8 @@ FIFTEEN = "\n".join(f"x{i} = {i}" for i in range(15)) + "\n\n"
 MAY_NOT = [
     (FIFTEEN + "x = 1", [], "16 lines of code, over the limit of 15"),
     ("print(1)", ["exercize"], "unknown tag exercize"),
-    ("print(1)", ["nbval-ignore-output"], "but not 'live-timing'"),
-    ("print(1)", ["live-timing"], "but not 'nbval-ignore-output'"),
+    ("print(1)", ["nbval-ignore-output"], "belong together"),
+    ("print(1)", ["live-timing"], "belong together"),
     ("x = 1\nassert x", [], "contains an assertion; move it"),
     ("# NBVAL_IGNORE_OUTPUT\nprint(1)", [], "the comment NBVAL_IGNORE_OUTPUT hides it"),
     ("print(1)", ["claims"], "is tagged 'claims' but asserts nothing"),

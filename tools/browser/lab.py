@@ -283,11 +283,10 @@ class Notebook:
                 problems.append(f"{kind}: {text}")
             elif not HARMLESS_STDERR.match(text):
                 problems.append(f"stderr: {text}")
-        log = self._lab.server.log()
-        new = _plain(log[self._log_from :])
-        self._log_from = len(log)
-        if "Traceback (most recent call last)" in new:
-            problems.append(f"log: {new[-4000:]}")
+        log = self._lab.server.log()[self._log_from :]
+        self._log_from += len(log)
+        if "Traceback (most recent call last)" in log:
+            problems.append(f"log: {log[-4000:]}")
         return problems
 
     def cell_problems(self) -> list[str]:
@@ -304,8 +303,6 @@ class Notebook:
             for output in cell["outputs"]:
                 if output["output_type"] == "error":
                     reasons.append(f"{output['ename']}: {output['evalue']}")
-                if output.get("name") == "stderr":
-                    reasons.append(f"stderr: {''.join(output['text'])}")
             line = cell["source"].strip().partition("\n")[0]
             problems += [f"cell {cell['index']} ({line}): {reason}" for reason in reasons]
         return problems

@@ -131,8 +131,6 @@ def _cell(cell: Any, identity: str) -> dict[str, Any]:
     if cell.cell_type == "code":
         result["execution_count"] = cell.get("execution_count")
         result["outputs"] = _outputs(cell)
-    elif cell.get("attachments"):
-        result["attachments"] = cell.attachments
     return copy.deepcopy(result)
 
 
@@ -140,7 +138,7 @@ def _outputs(cell: Any) -> list[dict[str, Any]]:
     if LIVE_TIMING in tags(cell) and cell.get("execution_count") is not None:
         return [{"output_type": "stream", "name": "stdout", "text": LIVE_TEXT}]
     result: list[dict[str, Any]] = []
-    for output in copy.deepcopy(cell.get("outputs", [])):
+    for output in copy.deepcopy(cell.outputs):
         if output.output_type == "stream" and result and result[-1].get("name") == output.name:
             result[-1]["text"] += output.text
         elif (cleaned := _output(output)) is not None:

@@ -148,15 +148,9 @@ def _content(notebook: Any) -> list[tuple[Any, ...]]:
 
 
 def _order(notebook: Any) -> Iterator[str]:
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    unrun = [cell.id for cell in code if cell.execution_count is None]
-    counts = [cell.execution_count for cell in code]
-    if not code:
-        yield "has no code cell"
-    elif unrun:
-        yield f"code cell {', '.join(unrun)} was not run, so a test could not compare its outputs"
-    elif counts != list(range(1, len(counts) + 1)):
-        yield f"its cells were not run once, from top to bottom (counts {counts})"
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    if not counts or counts != list(range(1, len(counts) + 1)):
+        yield f"its code cells were not run once, from top to bottom (counts {counts})"
 
 
 def _cell_defects(cell: Any, root: Path) -> Iterator[str]:
@@ -176,10 +170,8 @@ def _odd_tags(cell: Any) -> Iterator[str]:
     if unknown := own - KNOWN_TAGS:
         known = ", ".join(sorted(KNOWN_TAGS))
         yield f"unknown tag {', '.join(sorted(unknown))}; the known tags are {known}"
-    if IGNORE_OUTPUT in own and LIVE_TIMING not in own:
-        yield f"is tagged {IGNORE_OUTPUT!r} but not {LIVE_TIMING!r}"
-    if LIVE_TIMING in own and IGNORE_OUTPUT not in own:
-        yield f"is tagged {LIVE_TIMING!r} but not {IGNORE_OUTPUT!r}"
+    if len(own & {IGNORE_OUTPUT, LIVE_TIMING}) == 1:
+        yield f"the tags {IGNORE_OUTPUT!r} and {LIVE_TIMING!r} belong together"
     for comment in _NBVAL_COMMENT.findall(cell.source):
         yield f"the comment {comment} hides it from the tests; use the tags of a live timing"
 
