@@ -131,11 +131,10 @@ class Site:
         shutil.rmtree(self.out, ignore_errors=True)
         for folder in ("notebooks", "api", "docs", "_static/frames", "_static/charts"):
             (self.out / folder).mkdir(parents=True)
-        for name in ("site.css", "site.js", "picture.svg"):
-            shutil.copy(DOCS / name, self.static)
+        script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+        for path in (*DOCS.glob("site.*"), DOCS / "picture.svg", PANELS / "batch.css", script):
+            shutil.copy(path, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
-        shutil.copy(PANELS / "batch.css", self.static)
-        shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", self.static)
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
         (self.static / "colours.js").write_text(
             f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n"

@@ -42,13 +42,6 @@ def slug(title: str) -> str:
     return title.strip().replace(" ", "-")
 
 
-def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Restores the words before the colon in a property, which napoleon mistakes for a type."""
-    if what == "property" and (types := [line for line in lines if line.startswith(":type: ")]):
-        lines.remove(types[0])
-        lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
-
-
 def draw_examples(
     app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
@@ -68,5 +61,4 @@ def draw_examples(
 
 def setup(app: Any) -> None:
     """Registers the two functions above, which must run after napoleon."""
-    app.connect("autodoc-process-docstring", keep_whole, priority=800)
     app.connect("autodoc-process-docstring", draw_examples, priority=900)

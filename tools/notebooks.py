@@ -14,10 +14,10 @@ from pathlib import Path
 
 from nbtools.alternative import describe_pictures
 from nbtools.canonical import dumps, leaks, loads
-from nbtools.check import defects
+from nbtools.check import defects, stored_notebooks
 from nbtools.execute import RunError, draw_charts, executed
 from nbtools.source import Edition, SourceError, editions, source_files
-from nbtools.strict import select, strict_failures
+from nbtools.strict import strict_failures
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,7 +90,10 @@ def _check(options: argparse.Namespace) -> int:
 def _test(options: argparse.Namespace) -> int:
     if _check(options):
         return 1
-    failures = strict_failures(options.root, select(options.root, options.names))
+    # A solutions notebook comes after the reader's notebook of the same name, and replaces it.
+    stored = {path.stem: path for path in stored_notebooks(options.root)}
+    paths = [stored[source.stem] for source in source_files(options.root, options.names)]
+    failures = strict_failures(options.root, paths)
     print(*failures, sep="\n", file=sys.stderr)
     return bool(failures)
 

@@ -137,7 +137,7 @@ class Server:
     def _command(self) -> list[str]:
         return [
             *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"),
-            *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
+            "--allow-root",
             "--expose-app-in-browser",
             f"--ServerApp.root_dir={self.root}",
             f"--LabApp.app_settings_dir={self.home / 'overrides'}",
@@ -213,19 +213,14 @@ class Lab:
         """Opens a notebook, and shuts its kernel down at the end.
 
         The notebook opens in the tab of the previous one, because JupyterLab takes five seconds to
-        load. After an exception, JupyterLab is loaded again in a fresh browser profile.
+        load. After an exception, JupyterLab is loaded again in a fresh browser profile, and the old
+        kernel ends with the server.
         """
         page = self.page or self._load()
         self.page = None
-        try:
-            notebook = Notebook(self, page, name)
-            try:
-                yield notebook
-            finally:
-                notebook.shutdown()
-        except BaseException:
-            page.context.close()
-            raise
+        notebook = Notebook(self, page, name)
+        yield notebook
+        notebook.call("shutdown")
         self.page = page
 
     def _load(self) -> Page:
@@ -343,11 +338,6 @@ class Notebook:
         self.call("command", "apputils:change-theme", {"theme": name})
         self.page.wait_for_function("dark => packvizLab.isDark() === dark", arg=dark)
         self.settle(quiet=0.4)
-
-    def shutdown(self) -> None:
-        """Shuts the kernel down, and closes the notebook."""
-        with contextlib.suppress(Exception):
-            self.call("shutdown")
 
     def panels(self, kind: str | None = None) -> list[Panel]:
         """Returns the panels on the page, or those of a kind: ``panel``, ``quiz`` or ``output``."""

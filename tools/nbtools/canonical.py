@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,21 +93,13 @@ def leaks(cell: Any, root: Path) -> list[str]:
         root: The repository's folder.
     """
     hits: list[str] = []
-    folders = _own_folders(root)
+    own = re.compile(rf"(?<![\w.]){re.escape(str(root))}(?![\w.-])")
     for text in _strings(cell.outputs):
         text = _BASE64.sub("", plain(text))
-        for folder in folders:
-            if re.search(rf"(?<![\w.]){re.escape(folder)}(?![\w.-])", text):
-                hits.append(f"this machine's path {folder}")
+        hits += [f"this machine's path {match[0]}" for match in own.finditer(text)]
         for kind, pattern in _LEAKS.items():
             hits += [f"{kind} {match[0]}" for match in pattern.finditer(text)]
     return [f"an output contains {hit}" for hit in dict.fromkeys(hits)]
-
-
-def _own_folders(root: Path) -> set[str]:
-    folders = [root, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())]
-    folders += [folder.resolve() for folder in folders]  # a folder may be a symbolic link
-    return {str(folder) for folder in folders if folder != Path(folder.anchor)}
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -99,11 +99,10 @@ def editions(source: Path) -> list[Edition]:
         SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell
             option, a cell that is neither code nor Markdown, or no heading.
     """
-    original = jupytext.read(source, fmt="py:percent")
+    reader = jupytext.read(source, fmt="py:percent")
+    solved = copy.deepcopy(reader)
     folder = source.parent.parent
     name = f"{source.stem}.ipynb"
-    reader = copy.deepcopy(original)
-    solved = copy.deepcopy(original)
     for i, (stub, solution) in enumerate(zip(reader.cells, solved.cells, strict=True)):
         where = f"{source.name}, cell {i}"
         _refuse_odd_cell(stub, where)

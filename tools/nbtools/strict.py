@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 from workers import workers
 
-from nbtools.check import stored_notebooks
 from nbtools.execute import CELL_SECONDS, kernel_env
 
 _INI = Path(__file__).with_name("nbval.ini")
@@ -21,7 +20,7 @@ _INI = Path(__file__).with_name("nbval.ini")
 def strict_failures(root: Path, paths: list[Path]) -> list[str]:
     """Runs notebooks under nbval, and lists the failures. nbval prints its own report.
 
-    If a notebook has solutions, the reader's notebook runs as part of the solutions notebook,
+    A solutions notebook stands for the reader's notebook, too, which runs as a part of it,
     because only the exercises differ (see `kernels`, and `defects`, which compares the stored
     outputs of shared cells). The number of threads and the hash seed differ from those with which
     the notebooks were written, because no output may depend on them.
@@ -32,7 +31,6 @@ def strict_failures(root: Path, paths: list[Path]) -> list[str]:
     """
     if not paths:
         return [f"there are no notebooks in {root / 'notebooks'}"]
-    paths = [path for path in paths if path.parent / "solutions" / path.name not in paths]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = _command(root, paths, report)
@@ -54,15 +52,6 @@ def strict_failures(root: Path, paths: list[Path]) -> list[str]:
     if status and not problems:
         problems.append(f"nbval ended with exit status {status}")
     return problems
-
-
-def select(root: Path, names: list[str]) -> list[Path]:
-    """Returns the stored notebooks with these names (stems or numbers), by default all."""
-    wanted = {Path(name).stem for name in names}
-    paths = stored_notebooks(root)
-    if not names:
-        return paths
-    return [path for path in paths if {path.stem, path.stem[:2]} & wanted]
 
 
 def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
