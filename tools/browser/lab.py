@@ -30,8 +30,6 @@ from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import nbformat
-from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute
 from playwright.sync_api import TimeoutError as PageTimeoutError
 
@@ -187,9 +185,19 @@ class Server:
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:
         """Writes a notebook of code cells beside the copied ones, and returns its name."""
-        notebook = new_notebook(metadata={"kernelspec": KERNEL})
-        notebook.cells = [new_code_cell(source) for source in cells]
-        nbformat.write(notebook, self.root / name)
+        empty: dict[str, Any] = {
+            "cell_type": "code",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+        }
+        notebook = {
+            "cells": [{**empty, "source": source} for source in cells],
+            "metadata": {"kernelspec": KERNEL},
+            "nbformat": 4,
+            "nbformat_minor": 4,
+        }
+        (self.root / name).write_text(json.dumps(notebook), encoding="utf-8")
         return name
 
 
