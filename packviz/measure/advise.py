@@ -21,7 +21,7 @@ from packviz.core.validation import kind_of, require_seconds
 from packviz.draw import text
 from packviz.measure import rnn_calls
 from packviz.measure.machine import provenance
-from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, measure
+from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
 from packviz.ops.agreement import of_states, relative_error
 
 Method = Callable[[Any, Tensor, Tensor], Any]
@@ -316,7 +316,7 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
     Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
     out. torch's padded run is kept although its results differ.
     """
-    clock = clock_for(batch.device)
+    seconds = stopwatch(batch.device)
     allowed = partial(of_states, device=batch.device.type)
     looks: dict[str, float] = {}
     missing: dict[str, str] = {}
@@ -327,9 +327,7 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
             continue
         run = partial(batch.run, ALL[name])
         try:
-            clock.start()
-            run()
-            took = clock.stop()
+            took = seconds(run)
             results = batch.evaluate(ALL[name])
         except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
             if name in (PADDED, PACKED):
@@ -342,9 +340,7 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
             missing[name] = f"does not give the {('output', 'h_n', 'c_n')[wrong]} of packing"
             continue
         if time.monotonic() + len(ALL) * took < end:  # a first call also imports and allocates
-            clock.start()
-            run()
-            took = clock.stop()
+            took = seconds(run)
         looks[name] = took
     return looks, missing
 

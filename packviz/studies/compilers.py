@@ -21,7 +21,8 @@ from packviz.check.captures import captured, difference, first_line, numbers
 from packviz.core.util import quiet
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
-from packviz.measure.study import MeasureOptions, Results, Study
+from packviz.measure.machine import Data
+from packviz.measure.study import Results, Study
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS = 5
@@ -146,7 +147,7 @@ def survey(points: Iterable[CompilerPoint] = ()) -> Outcomes:
     return STUDY.run([*points] or STUDY.full)
 
 
-def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> Outcome:
+def compile_and_compare(point: CompilerPoint, device: str, settings: Data) -> Outcome:
     """Compiles the model on equal lengths, and checks its results on other lengths."""
     with quiet(), torch.no_grad():
         return _outcome(point)

@@ -47,11 +47,11 @@ from packviz.draw.curves import Curve, Plot, Sweep
 from packviz.draw.quantities import plain
 from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
+from packviz.measure.machine import Data
 from packviz.measure.study import (
     KINDS,
     PASSES,
     Comparison,
-    MeasureOptions,
     Point,
     Results,
     Study,
@@ -271,12 +271,11 @@ def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tup
     }
 
 
-def _methods(point: Point, which: str, how: MeasureOptions) -> Comparison:
+def _methods(point: Point, which: str, device: str, settings: Data) -> Comparison:
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
-    methods = how.parameters["methods"]
-    return network.comparison(n, int(n[0]), methods, which, how.device)
+    return network.comparison(n, int(n[0]), settings["methods"], which, device)
 
 
 STUDY = Study(

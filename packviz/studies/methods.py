@@ -29,10 +29,10 @@ from packviz.draw.text import count
 from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS, Method
+from packviz.measure.machine import Data
 from packviz.measure.study import (
     PASSES,
     Comparison,
-    MeasureOptions,
     Point,
     Results,
     Study,
@@ -223,11 +223,11 @@ def calls_of(
     return calls
 
 
-def _compared(point: Point, which: str, how: MeasureOptions) -> Comparison:
+def _compared(point: Point, which: str, device: str, settings: Data) -> Comparison:
     methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
         methods[method] = partial(rnn_calls.run, method=method)
-    calls = calls_of(point, methods, which, how.device)
+    calls = calls_of(point, methods, which, device)
     return Comparison(calls, forget, alike=[PACKED, *METHODS])
 
 

@@ -25,10 +25,10 @@ from packviz.draw import bars, quantities, text
 from packviz.draw.palette import LIGHT, METHODS, THEMES
 from packviz.draw.sheet import Sheet
 from packviz.measure import rnn_calls
+from packviz.measure.machine import Data
 from packviz.measure.study import (
     PASSES,
     Comparison,
-    MeasureOptions,
     Point,
     Results,
     Study,
@@ -119,7 +119,7 @@ class Case:
         return layout.n_real * self.point.spec.gemm_per_cell / layout.max_len
 
 
-Measured: TypeAlias = Results[Point, Mapping[str, Any]]
+Measured: TypeAlias = Results[Point, Data]
 
 Packs = Callable[[Case], bool]
 """A rule: a function that returns whether to pack a case."""
@@ -353,13 +353,14 @@ def _extent(measured: Sequence[Case]) -> str:
     return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
 
 
-def _summaries(point: Point, how: MeasureOptions) -> dict[str, Any]:
+def _summaries(point: Point, device: str, settings: Data) -> Data:
     """Returns the median and the quartiles of the rounds' ratios for each pass."""
     methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     summaries = {}
     for which in PASSES:
-        calls = calls_of(point, methods, which, how.device)
-        ratio = timed(Comparison(calls), how, warmup=2).ratio(PACKED, PADDED)
+        calls = calls_of(point, methods, which, device)
+        timing = timed(Comparison(calls), device, settings, warmup=2)
+        ratio = timing.ratio(PACKED, PADDED)
         values = [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)]
         summaries[which] = {"ratio": values, "rounds": ratio.rounds}
     return summaries
