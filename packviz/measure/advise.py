@@ -30,7 +30,8 @@ Method = Callable[[Any, Tensor, Tensor], Any]
 It returns the output and the states.
 """
 
-PADDED, PACKED = "torch, padded", "torch, packed"
+PADDED = "torch, padded"
+PACKED = "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
 """The methods of `pv.run`, which all give the results of packing."""
 
@@ -216,7 +217,7 @@ class Advice(HasText):
 
 def advise(
     rnn: nn.RNNBase,
-    lengths: Any,
+    lengths: object,
     *,
     batch_size: int = 64,
     budget: float = 20.0,
@@ -345,7 +346,7 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
     return looks, missing
 
 
-def _device_of(rnn: Any) -> torch.device:
+def _device_of(rnn: object) -> torch.device:
     """Returns the device of an RNN, and rejects an RNN that cannot be measured."""
     if not isinstance(rnn, nn.RNNBase):
         raise TypeError(
@@ -359,7 +360,7 @@ def _device_of(rnn: Any) -> torch.device:
     return device
 
 
-def _lengths(values: Any) -> IntArray:
+def _lengths(values: object) -> IntArray:
     if values is None:
         raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
     if isinstance(values, (str, PathLike)):

@@ -281,7 +281,8 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
                     raise
                 continue
             if not reference:
-                reference, expected = name, result
+                reference = name
+                expected = result
                 continue
             off, wrong = relative_error(result, expected, of_gradients)
             if wrong is None:
@@ -335,7 +336,7 @@ def _read(point: object, row: Data) -> Any:
     return {which: Timing(**row[which]) for which in PASSES if which in row}
 
 
-def _write(value: Any) -> dict[str, Any]:
+def _write(value: Any) -> Data:
     return {which: dataclasses.asdict(timing) for which, timing in value.items()}
 
 
@@ -371,7 +372,7 @@ class Study(Generic[P, V, R]):
     others: Mapping[str, Sequence[P]] = field(default_factory=dict)
     parameters: Data = field(default_factory=dict)
     read: Callable[[P, Data], V] = _read
-    write: Callable[[V], dict[str, Any]] = _write
+    write: Callable[[V], Data] = _write
     version: int = 1
 
     def run(self, points: Sequence[P] = (), **options: Any) -> R:
@@ -440,7 +441,7 @@ class Study(Generic[P, V, R]):
                 values[point] = value
                 if path:
                     head = {"packviz": self.name, "version": self.version, "provenance": place}
-                    row = dataclasses.asdict(point) | self.write(value)
+                    row = {**dataclasses.asdict(point), **self.write(value)}
                     rows.append(path, head, row)
         return self.load(path) if path else self.results(place, values)
 

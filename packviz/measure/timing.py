@@ -24,9 +24,11 @@ import math
 import random
 import statistics
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -434,11 +436,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
     """
     n = len(values)
-    outside = 2 / 2**n
-    if outside > 1 - CONFIDENCE:
+    tails = accumulate(2 * math.comb(n, k) / 2**n for k in range(n))
+    k = bisect_right([*tails], 1 - CONFIDENCE) - 1
+    if k < 0:
         return -math.inf, math.inf
-    k = 0
-    while (outside := outside + 2 * math.comb(n, k + 1) / 2**n) <= 1 - CONFIDENCE:
-        k += 1
     ordered = sorted(values)
     return ordered[k], ordered[n - 1 - k]

@@ -24,7 +24,9 @@ from packviz.draw.text import count
 from packviz.measure.machine import Data
 from packviz.measure.study import Results, Study
 
-RIGHT, WRONG, ERROR = "right", "WRONG", "error"
+RIGHT = "right"
+WRONG = "WRONG"
+ERROR = "error"
 STEPS = 5
 EXAMPLE = (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))

@@ -58,7 +58,8 @@ METHODS: dict[str, Method] = {
 """The methods by name. The first one that is measured is the reference for the others."""
 
 
-_VOCABULARY, _CLASSES = 10, 2
+_VOCABULARY = 10
+_CLASSES = 2
 
 
 class Network(nn.Module):

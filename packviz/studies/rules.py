@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -40,7 +40,8 @@ from packviz.studies.methods import calls_of
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
-PADDED, PACKED = "padded", "packed"
+PADDED = "padded"
+PACKED = "packed"
 _MARKS = {
     PACKED: {"symbol": "circle", "color": METHODS["packed"]},
     PADDED: {"symbol": "x", "color": METHODS["padded"]},
@@ -138,7 +139,7 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
     return measured
 
 
-def rule_of_thumb(lengths: Any) -> bool:
+def rule_of_thumb(lengths: object) -> bool:
     """Returns whether a rule of thumb says to pack.
 
     It does if lengths vary by over 10 % of the longest, or if there are at least 8 sequences. Equal
@@ -312,10 +313,9 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         which = "training" if case.training else "forward"
         panels[f"{which}, {case.point.steps} steps"].append(case)
         faster[which] += case.faster == PACKED
-    forward, training = faster["forward"], faster["training"]
     title = (
-        f"{mode}, {machine}: packing is faster on {forward} of {len(measured) // 2} batches"
-        f" forward, and on {training} in training"
+        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2}"
+        f" batches forward, and on {faster['training']} in training"
     )
     notes = captions({machine: results})
     lines = [title]
