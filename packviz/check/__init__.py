@@ -1,1 +1,1 @@
-"""Checks the correctness of packing: compares states, diagnoses batches, explains errors, and tests captured graphs."""
+"""Compares states, diagnoses batches, explains errors, and tests captured graphs."""
