@@ -1,5 +1,6 @@
-"""Builds the web site: `python docs/build.py OUT [OWNER/NAME]`, with the name of a GitHub
-repository to link to.
+"""Builds the web site: `python docs/build.py OUT [OWNER/NAME]`.
+
+The optional argument is the name of a GitHub repository to link to.
 
 The script writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. It
 runs no notebook.
@@ -23,7 +24,6 @@ from collections.abc import Iterator
 from html import escape
 from os.path import normpath
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import plotly
@@ -47,6 +47,10 @@ for (const place of document.querySelectorAll("[data-batch]")) {
 }
 """
 )
+RECORDED = (
+    "This panel measures on your machine. Here you see a recorded result; "
+    "JupyterLab has the controls."
+)
 TITLES = {
     "core": "Lengths",
     "draw": "Pictures",
@@ -59,6 +63,7 @@ TITLES = {
 """The titles of the pages of the API reference, by subpackage."""
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
+PLOTLY = "application/vnd.plotly.v1+json"
 _SVG = "http://www.w3.org/2000/svg"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
@@ -84,13 +89,18 @@ def live(svg: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
+def read(path: str) -> str:
+    """Returns the text of a file of the repository."""
+    return (REPO / path).read_text(encoding="utf-8")
+
+
 def raw(html: str) -> str:
     """Returns HTML in a form that Markdown leaves unchanged."""
     return f"``````{{raw}} html\n{html}\n``````"
 
 
 def box(kind: str, html: str) -> str:
-    """Returns HTML in a box, which can be scrolled sideways if its content is wider than the page."""
+    """Returns HTML in a box, which scrolls sideways if its content is wider than the page."""
     return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
 
 
@@ -107,31 +117,31 @@ class Site:
     """
 
     def __init__(self, out: Path, repository: str = "") -> None:
-        self.out, self.static, self.repository = out, out / "_static", repository
-        self.quizzes = tomllib.loads(
-            (REPO / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8")
-        )
-        self.pages = {f"notebooks/{path.name}" for path in (REPO / "notebooks").glob("*.ipynb")}
-        self.pages |= {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
-        self.pages |= {f"docs/{path.name}" for path in DOCS.glob("*.md") if path.name != "front.md"}
+        self.out = out
+        self.static = out / "_static"
+        self.repository = repository
+        self.quizzes = tomllib.loads(read("packviz/lessons/quizzes.toml"))
+        self.pages = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+        for path in [*REPO.glob("notebooks/*.ipynb"), *DOCS.glob("*.md")]:
+            self.pages.add(path.relative_to(REPO).as_posix())
+        self.pages.remove("docs/front.md")
 
     def write(self) -> None:
         """Writes all files of the folder."""
         shutil.rmtree(self.out, ignore_errors=True)
         for folder in ("notebooks", "api", "docs", "_static/frames", "_static/charts"):
             (self.out / folder).mkdir(parents=True)
-        for name in ("site.css", "site.js", "picture.svg"):
-            shutil.copy(DOCS / name, self.static)
+        script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+        for path in (*DOCS.glob("site.*"), DOCS / "picture.svg", PANELS / "batch.css", script):
+            shutil.copy(path, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
-        shutil.copy(PANELS / "batch.css", self.static)
-        shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", self.static)
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
         (self.static / "colours.js").write_text(
             f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n"
         )
         (self.static / "palette.css").write_text(palette.STYLE + "\n")
         for page in sorted(self.pages):
-            text = (REPO / page).read_text(encoding="utf-8")
+            text = read(page)
             if page.endswith(".ipynb"):
                 text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
             elif page == "README.md":  # the front page already has the title and the picture
@@ -139,15 +149,16 @@ class Site:
                 text = re.sub(r"!\[[^\]]*\]\(docs/picture\.svg\)\n", "", text)
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
-        index = (DOCS / "front.md").read_text(encoding="utf-8")
+        binder = ""
+        if self.repository:
+            address = self.binder("00_start_here.ipynb")
+            binder = f"[on Binder]({address}), with nothing installed, or "
+        index = read("docs/front.md").replace("BINDER", binder)
         index = index.replace("PANEL", raw(moving_batch(panels.BatchPanel())))
-        binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
-        (self.out / "index.md").write_text(
-            index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8"
-        )
-        for i, (title, names) in enumerate(public_names().items(), 1):
+        (self.out / "index.md").write_text(index, encoding="utf-8")
+        for i, (subpackage, title) in enumerate(TITLES.items(), 1):
             page = f"{i}-{title.lower().replace(' ', '-')}.rst"
-            (self.out / "api" / page).write_text(api(title, names))
+            (self.out / "api" / page).write_text(api(subpackage, title))
 
     def linked(self, text: str, folder: Path) -> str:
         """Makes links lead to pages of the site or to files in the repository.
@@ -175,7 +186,7 @@ class Site:
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
         """Yields a stored notebook as Markdown, in parts."""
-        solved = (REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8")
+        solved = read(f"{path.parent}/solutions/{path.name}")
         solutions = filter(_is_exercise, json.loads(solved)["cells"])
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
@@ -231,32 +242,27 @@ class Site:
 
     def output(self, output: dict[str, Any], key: str) -> str:
         """Returns a stored output as HTML."""
-        if output["output_type"] == "stream":
-            return f'<pre class="pv-output" tabindex="0">{escape("".join(output["text"]).rstrip())}</pre>'
-        data = {
-            kind: value if kind.endswith("json") else "".join(value)
-            for kind, value in output["data"].items()
-        }
+        data = output.get("data", {})
         if "image/svg+xml" in data:
-            return box("picture", live(data["image/svg+xml"]))
-        if "application/vnd.plotly.v1+json" in data:
+            return box("picture", live("".join(data["image/svg+xml"])))
+        if PLOTLY in data:
             return self.chart(data, key)
         if "text/html" in data:
-            return box("table", data["text/html"].replace(".ipynb", ".html"))
-        return f'<pre class="pv-output" tabindex="0">{escape(data["text/plain"])}</pre>'
+            return box("table", "".join(data["text/html"]).replace(".ipynb", ".html"))
+        text = "".join(output.get("text") or data["text/plain"])
+        return f'<pre class="pv-output" tabindex="0">{escape(text.rstrip())}</pre>'
 
     def chart(self, data: dict[str, Any], key: str) -> str:
         """Returns the stored image of a chart, and the data from which plotly draws it."""
-        words, size, image = _IMAGE.findall(data["text/html"])[0]
+        words, size, image = _IMAGE.findall("".join(data["text/html"]))[0]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
-        figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace(
-            "<", "\\u003c"
-        )
+        figure = json.dumps(data[PLOTLY], ensure_ascii=False)
+        figure = figure.replace("<", "\\u003c")
         image = f'<img alt="{words}" loading="lazy"{size} src="../_static/charts/{key}.png">'
         return box("chart", f'{image}<script type="application/json">{figure}</script>')
 
     def moving(self, code: str, key: str, html: str) -> str:
-        """Returns the output of a cell. A panel gets its controls, or a line that explains why it has none."""
+        """Returns a cell's output. A panel gets controls, or a line that says why it has none."""
         if "Panel(" not in code:
             return html
         for node in ast.walk(ast.parse(code)):
@@ -266,16 +272,13 @@ class Site:
                     return moving_batch(eval(call, vars(panels)))
                 if call.startswith(tuple(WALKS)):
                     return self.panel(Frames(call), key)
-                recorded = "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
-                return f'{html}<p class="pv-rest">{recorded}</p>'
+                return f'{html}<p class="pv-rest">{RECORDED}</p>'
         return html
 
     def panel(self, frames: Frames, key: str) -> str:
         """Returns a panel at its first frame, with HTML controls."""
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
-        controls = "".join(
-            control(widget, values, frames) for widget, values in frames.controls.items()
-        )
+        controls = "".join(control(widget, frames) for widget in frames.controls)
         picture, summary, error, words = frames.frames[0]
         kind = "picture" if picture.startswith("<svg") else "table"
         parts = [
@@ -283,24 +286,27 @@ class Site:
             f'<div class="error" role="alert">{error}</div>',
             f'<div class="summary" role="status">{summary}</div>',
             box(kind, picture),
-            f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>",
+            "<details><summary>Picture as text</summary>",
+            f"<pre tabindex='0'>{words}</pre></details>",
             f'<p class="pv-rest">{frames.rest()}</p>',
         ]
         return f'<div class="pv-panel packviz" data-key="{key}">{"".join(parts)}</div>'
 
 
 def moving_batch(panel: panels.BatchPanel) -> str:
-    """Returns a batch that the page draws from its lengths, and its picture for a page without scripts."""
+    """Returns a batch that the page draws, and its picture for a page without scripts."""
     state = {"lengths": panel.lengths, "longest": panel.longest, "draws": panel.draws}
     still = live(pv.show(panel.lengths).to_svg())
-    here = f'<div class="packviz" data-batch="{escape(json.dumps(state))}">{box("picture", still)}</div>'
+    data = escape(json.dumps(state))
+    here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'
 
 
-def control(widget: Any, values: list[Any], frames: Frames) -> str:
+def control(widget: Any, frames: Frames) -> str:
     """Returns the HTML control that replaces a widget."""
+    values = frames.controls[widget]
     at = values.index(frames.start[widget])
-    if all(type(value) is int for value in values):
+    if type(values[0]) is int:
         last = len(values) - 1
         data = f'data-values="{" ".join(map(str, values))}" aria-valuetext="{values[at]}"'
         inner = f'<input type="range" min="0" max="{last}" value="{at}" {data}>'
@@ -315,37 +321,25 @@ def control(widget: Any, values: list[Any], frames: Frames) -> str:
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
 
 
-def public_names() -> dict[str, list[str]]:
-    """Returns the public names by title of their page of the API reference."""
-    pages: dict[str, list[str]] = {title: [] for title in TITLES.values()}
-    for name in dir(pv):
-        value = getattr(pv, name)
-        home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
-        _, _, subpackage = home.partition("packviz.")
-        title = TITLES.get(subpackage.partition(".")[0])
-        if title and not name.startswith("_"):
-            pages[title].append(name)
-    return {title: names for title, names in pages.items() if names}
-
-
-def api(title: str, names: list[str]) -> str:
-    """Returns a page of the API reference in reStructuredText."""
+def api(subpackage: str, title: str) -> str:
+    """Returns a page of the API reference in reStructuredText: a subpackage's public names."""
     lines = [title, "=" * len(title)]
-    for name in names:
-        value = getattr(pv, name)
-        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
-        if not isinstance(value, ModuleType):
-            lines.append(_entry(f"packviz.{name}", value))
+    for name in dir(pv):
+        path = (pv._MODULES | pv._SUBMODULES).get(name, "")
+        if path.partition(".")[0] != subpackage:
             continue
-        lines += [f".. automodule:: {value.__name__}", "   :no-members:", ""]
-        for inner, part in vars(value).items():
-            if getattr(part, "__module__", "").startswith(value.__name__) and inner[0] != "_":
-                lines.append(_entry(f"{value.__name__}.{inner}", part))
+        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
+        entries = {f"packviz.{name}": getattr(pv, name)}
+        if name in pv._SUBMODULES:
+            module = f"packviz.{path}"
+            lines += [f".. automodule:: {module}", "   :no-members:", ""]
+            entries = {f"{module}.{inner}": part for inner, part in vars(getattr(pv, name)).items()}
+        for entry, value in entries.items():
+            own = getattr(value, "__module__", "").startswith(f"packviz.{path}")
+            if own and "._" not in entry:
+                kind = "class" if isinstance(value, type) else "function"
+                lines += [f".. auto{kind}:: {entry}", ""]
     return "\n".join(lines)
-
-
-def _entry(name: str, value: Any) -> str:
-    return f".. auto{'class' if isinstance(value, type) else 'function'}:: {name}\n"
 
 
 def main(out: str, repository: str = "") -> int:

@@ -18,10 +18,10 @@ html_css_files = ["palette.css", "batch.css", "site.css"]
 html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = html_show_search_summary = html_show_sphinx = False
 html_use_index = html_domain_indices = False
-html_extra_path = [
-    ".nojekyll"
-]  # so that GitHub Pages does not drop folders whose names begin with _
-pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+# GitHub Pages must not drop folders whose names begin with _.
+html_extra_path = [".nojekyll"]
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 default_role = "code"  # docstrings write `x` for code
 autoclass_content = "both"
 autodoc_type_aliases = dict.fromkeys(["IntArray", "BoolArray", "FloatArray"], "array")
@@ -42,33 +42,23 @@ def slug(title: str) -> str:
     return title.strip().replace(" ", "-")
 
 
-def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Restores the words before the colon in a property's docstring, which napoleon mistakes for a type."""
-    if what == "property" and (types := [line for line in lines if line.startswith(":type: ")]):
-        lines.remove(types[0])
-        lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
-
-
 def draw_examples(
     app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
     """Runs the examples of a docstring, and puts their pictures below it."""
-    if getattr(value, "__module__", "").startswith(
-        "packviz.measure"
-    ):  # these examples take seconds, and draw nothing
-        return
+    if getattr(value, "__module__", "").startswith("packviz.measure"):
+        return  # these examples take seconds, and draw nothing
     names: dict[str, Any] = {}
     for example in doctest.DocTestParser().get_examples("\n".join(lines)):
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(example.source, name, "exec"), names)
-    for drawn in (
-        one for one in names.values() if hasattr(one, "to_svg") and not isinstance(one, type)
-    ):
+    for drawn in names.values():
+        if not hasattr(drawn, "to_svg") or isinstance(drawn, type):
+            continue
         picture = f'<div class="pv-picture packviz" tabindex="0">{drawn.to_svg("live")}</div>'
         lines += ["", ".. raw:: html", "", *(f"   {line}" for line in picture.splitlines()), ""]
 
 
 def setup(app: Any) -> None:
     """Registers the two functions above, which must run after napoleon."""
-    app.connect("autodoc-process-docstring", keep_whole, priority=800)
     app.connect("autodoc-process-docstring", draw_examples, priority=900)

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
-import time
 from pathlib import Path
 
 from nbtools.alternative import describe_pictures
 from nbtools.canonical import dumps, leaks, loads
-from nbtools.check import defects
+from nbtools.check import defects, stored_notebooks
 from nbtools.execute import RunError, draw_charts, executed
 from nbtools.source import Edition, SourceError, editions, source_files
-from nbtools.strict import select, strict_failures
+from nbtools.strict import strict_failures
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,15 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         1 if there are defects or failures, 2 if the command is wrong, and otherwise 0.
     """
-    parser = argparse.ArgumentParser(
-        prog="notebooks.py", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="notebooks.py", description=__doc__)
     commands = {"write": _write, "check": _check, "test": _test}
     parser.add_argument("command", choices=commands)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="01_why_pack, or 01 (default: all)"
     )
-    parser.add_argument("--redraw", action="store_true", help="draw every chart again")
     parser.add_argument("--root", type=Path, default=ROOT, help="the folder of notebooks/")
     options = parser.parse_args(arguments)
     options.root = options.root.resolve()
@@ -50,29 +45,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _write(options: argparse.Namespace) -> int:
-    failed = []
+    failed = False
     for source in source_files(options.root, options.names):
         for edition in editions(source):
             name = edition.path.relative_to(options.root)
-            start = time.monotonic()
             try:
-                state = _write_one(edition, options)
+                print(f"{name}: {_write_one(edition, options)}", flush=True)
             except RunError as error:
-                failed.append(str(name))
+                failed = True
                 print(f"{name}: not written: {error}\n", file=sys.stderr, flush=True)
-            else:
-                print(f"{name}: {state} ({time.monotonic() - start:.1f} s)", flush=True)
-    if failed:
-        print(f"not written: {', '.join(failed)}", file=sys.stderr)
-    return bool(failed)
+    return failed
 
 
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
-    """Runs one edition, and replaces its file if the notebook has changed. Returns what was done."""
-    old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else ""
+    """Runs one edition, and replaces its file if it has changed. Returns what was done."""
+    old = ""
     stored = None
-    with contextlib.suppress(ValueError):
-        stored = None if options.redraw else loads(old)
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        old = edition.path.read_text(encoding="utf-8")
+        stored = loads(old)
     notebook = executed(edition)
     draw_charts(notebook, stored)
     problems = []
@@ -85,9 +76,7 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     new = dumps(notebook)
     if new == old:
         return "unchanged"
-    draft = edition.path.with_suffix(".ipynb.part")
-    draft.write_text(new, encoding="utf-8", newline="\n")
-    os.replace(draft, edition.path)
+    edition.path.write_text(new, encoding="utf-8", newline="\n")
     return "written"
 
 
@@ -101,9 +90,11 @@ def _check(options: argparse.Namespace) -> int:
 def _test(options: argparse.Namespace) -> int:
     if _check(options):
         return 1
-    failures = strict_failures(options.root, select(options.root, options.names))
-    for failure in failures:
-        print(failure, file=sys.stderr)
+    # A solutions notebook comes after the reader's notebook of the same name, and replaces it.
+    stored = {path.stem: path for path in stored_notebooks(options.root)}
+    paths = [stored[source.stem] for source in source_files(options.root, options.names)]
+    failures = strict_failures(options.root, paths)
+    print(*failures, sep="\n", file=sys.stderr)
     return bool(failures)
 
 

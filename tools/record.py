@@ -34,7 +34,7 @@ STUDIES: dict[str, tuple[str, ...]] = {
 
 
 def record(command: list[str], seconds: float) -> int | None:
-    """Runs a study, and interrupts it when the time is up. Returns its exit status, or None then."""
+    """Runs a study. Returns its exit status, or None if the time was up before its end."""
     process = subprocess.Popen(command, cwd=ROOT)
     try:
         return process.wait(timeout=seconds)

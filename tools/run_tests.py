@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from browser.chromium import find_chromium, how_to_get_it, in_ci
@@ -35,46 +35,30 @@ STAGES: dict[str, tuple[str, ...]] = {
 cores busy last."""
 
 
-@dataclass
-class Outcome:
-    """The result of a stage: what it ran, its time in seconds, its tests, and why it failed if it did."""
-
-    stage: str
-    seconds: float = 0.0
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    problem: str = ""
-
-    def __str__(self) -> str:
-        counts = f"{self.passed} passed, {self.failed} failed" if "pytest" in self.stage else ""
-        status = f"failed: {self.problem}" if self.problem else "ok"
-        return f"{self.stage:<36}{self.seconds:>7.1f} s  {counts:<24}{status}"
+def summary(outcome: Counter[str]) -> str:
+    """Returns the numbers of tests of an outcome in words."""
+    return ", ".join(f"{outcome[kind]} {kind}" for kind in ("passed", "failed", "skipped"))
 
 
-def count_tests(outcome: Outcome, report: Path) -> None:
-    """Adds the numbers in pytest's report to the outcome. A stage without a test has checked nothing, so it fails."""
-    try:
-        cases = [*ElementTree.parse(report).iter("testcase")]
-    except (OSError, ElementTree.ParseError):
-        cases = []
-    for case in cases:
-        results = {child.tag for child in case}
-        if results & {"failure", "error"}:
-            outcome.failed += 1
-        elif "skipped" in results:
-            outcome.skipped += 1
-        else:
-            outcome.passed += 1
-    if not cases:
-        outcome.problem = "no test ran"
+def count_tests(report: Path) -> Counter[str]:
+    """Counts the tests in pytest's report. No test at all is a failure."""
+    if not report.is_file():
+        return Counter(failed=1)
+    numbers = ElementTree.parse(report).getroot()[0].attrib
+    outcome = Counter(skipped=int(numbers["skipped"]))
+    outcome["failed"] = int(numbers["failures"]) + int(numbers["errors"])
+    outcome["passed"] = int(numbers["tests"]) - outcome["failed"] - outcome["skipped"]
+    if numbers["tests"] == "0":
+        outcome["failed"] = 1
+    return outcome
 
 
-def run(group: str, stage: str) -> Outcome:
-    """Runs one stage."""
-    outcome = Outcome(stage)
-    # More processes run than there are cores, so a thread must not keep a core busy while it waits.
-    environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
+def run(group: str, stage: str) -> Counter[str]:
+    """Runs one stage, and returns the numbers of its tests. A failed stage counts as a test."""
+    if group == "browser" and find_chromium() is None:
+        print(f"=== skipped {stage}: {how_to_get_it()}", flush=True)
+        # If PACKVIZ_CHROMIUM is set, its path is wrong, which is always an error.
+        return Counter(failed=int(in_ci() or "PACKVIZ_CHROMIUM" in os.environ))
     command = [sys.executable, *stage.split()]
     report = JUNIT / f"{group}.xml"
     if "pytest" in stage:
@@ -83,59 +67,42 @@ def run(group: str, stage: str) -> Outcome:
         command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
         # An idle process takes tests from another's queue, because some tests take a minute.
         command += ["-n", str(workers()), "--dist", "worksteal"]
-    if group == "browser":
-        chromium = find_chromium()
-        if chromium is None:
-            # If PACKVIZ_CHROMIUM is set, its path is wrong, which is always an error.
-            if in_ci() or os.environ.get("PACKVIZ_CHROMIUM"):
-                outcome.problem = how_to_get_it()
-            print(f"=== skipped {stage}: {how_to_get_it()}", flush=True)
-            return outcome
-        environment["PACKVIZ_CHROMIUM"] = chromium
     start = time.perf_counter()
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env=environment,
+        # More processes run than there are cores, so no thread must keep one busy while it waits.
+        env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
     )
-    outcome.seconds = time.perf_counter() - start
+    outcome = count_tests(report) if "pytest" in stage else Counter()
+    if done.returncode:
+        outcome["failed"] = max(outcome["failed"], 1)
     print(f"\n=== python {stage}\n{done.stdout.decode(errors='replace')}", flush=True)
-    if "pytest" in stage:
-        count_tests(outcome, report)
-    if done.returncode and not outcome.problem:
-        outcome.problem = f"exit status {done.returncode}"
+    seconds = time.perf_counter() - start
+    print(f"=== {seconds:.0f} s for python {stage}: {summary(outcome)}", flush=True)
     return outcome
+
+
+def run_group(group: str) -> Counter[str]:
+    """Runs the stages of a group, one after another."""
+    return sum((run(group, stage) for stage in STAGES[group]), Counter())
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the given groups of stages, by default all. Returns 1 if one failed, and otherwise 0."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    offer = ", ".join(STAGES)
-    parser.add_argument("group", nargs="*", help=f"groups to run: {offer} (default: all)")
-    asked = parser.parse_args(arguments).group or [*STAGES]
-    for group in asked:
-        if group not in STAGES:
-            parser.error(f"no such group: {group}; choose from {offer}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("group", nargs="*", help=f"{', '.join(STAGES)} (default: all)")
+    groups = parser.parse_args(arguments).group or [*STAGES]
+    if not STAGES.keys() >= {*groups}:
+        parser.error(f"choose groups from {', '.join(STAGES)}")
     JUNIT.mkdir(parents=True, exist_ok=True)
-
-    def run_group(group: str) -> list[Outcome]:
-        return [run(group, stage) for stage in STAGES[group]]
-
-    start = time.perf_counter()
     with ThreadPoolExecutor(2) as pool:
-        results = pool.map(run_group, [group for group in STAGES if group in asked])
-        outcomes = [outcome for result in results for outcome in result]
-    print("", *outcomes, f"all: {time.perf_counter() - start:.1f} s", sep="\n")
-    passed = sum(outcome.passed for outcome in outcomes)
-    skipped = sum(outcome.skipped for outcome in outcomes)
-    # A stage that failed without a failed test counts as one.
-    failed = sum(max(outcome.failed, bool(outcome.problem)) for outcome in outcomes)
-    total = f"{passed} passed, {failed} failed"
-    print(f"\n{total}, {skipped} skipped" if skipped else f"\n{total}", flush=True)
-    return int(failed > 0)
+        outcome = sum(pool.map(run_group, sorted(groups)), Counter[str]())
+    print(f"\n{summary(outcome)}", flush=True)
+    return int(outcome["failed"] > 0)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ BYTES = 4e9
 
 
 def workers() -> int:
-    """Returns the number of processes: one for each core, or fewer if memory is short, but at least one."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return max(1, min(cores, int(psutil.virtual_memory().available / BYTES)))
+    """Returns the number of processes: one for each core, or fewer if memory is short."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    in_memory = int(psutil.virtual_memory().available / BYTES)
+    return max(1, min(cores, in_memory))

@@ -226,7 +226,7 @@ class Layout:
 
     @property
     def n_padding(self) -> int:
-        """The number of padding cells: `n_cells - n_real`."""
+        """The number of padding cells, which is `n_cells - n_real`."""
         return self.n_cells - self.n_real
 
     @property

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 from browser.lab import Control, Notebook, Panel
 
-SCREENSHOTS = Path(__file__).resolve().parents[2] / "artefacts" / "screenshots"
 GARBAGE = "3, two, -1; ☠"
 MODES = ("dropdown", "choice", "radio", "toggle", "checkbox")
 CONTRAST = 4.5
@@ -34,7 +32,7 @@ Key = tuple[str, str, int]
 
 
 def keyed(controls: Iterable[Control]) -> dict[Key, Control]:
-    """Returns controls by (kind, name, number): a key that stays the same when a view is redrawn."""
+    """Returns controls by (kind, name, number), which stays the same when a view is redrawn."""
     result: dict[Key, Control] = {}
     for control in controls:
         key = (control.kind, control.name, 0)
@@ -61,7 +59,7 @@ def moves(notebook: Notebook, panel: Panel, slider: Control) -> bool:
 
 
 class Walk:
-    """Tries every control of a panel, first in its current state, then in every mode that a choice leads to."""
+    """Tries every control of a panel in its current state and in every mode of its choices."""
 
     def __init__(self, notebook: Notebook, panel: Panel) -> None:
         self.notebook, self.panel = notebook, panel
@@ -130,7 +128,10 @@ class Walk:
         self.notebook.settle()
 
     def _plays(self) -> None:
-        """Presses play, waits until the picture moves, and stops. There are three buttons: play, stop and repeat."""
+        """Presses play, waits until the picture moves, and stops.
+
+        There are three buttons: play, stop and repeat.
+        """
         buttons = self.notebook.controls(self.panel, "play")
         for i in range(0, len(buttons), 3):
             play, stop = buttons[i : i + 2]
@@ -188,7 +189,7 @@ def unreached_by_tab(notebook: Notebook, panel: Panel) -> list[str]:
 
 
 def unanswering_quiz(notebook: Notebook, panel: Panel) -> list[str]:
-    """Gives the last answer of a quiz; complains if choosing it and pressing the button change no text."""
+    """Gives the last answer of a quiz, and complains if this changes no text."""
     before = notebook.call("panelText", panel.id)
     notebook.locate(notebook.controls(panel, "radio")[-1]).click()
     notebook.settle()
@@ -202,22 +203,24 @@ def unanswering_quiz(notebook: Notebook, panel: Panel) -> list[str]:
 
 
 def faint_texts(notebook: Notebook, cell: int, sample: int = 30) -> list[str]:
-    """Lists the texts in a cell's SVG pictures whose contrast with their background is below 4.5:1."""
+    """Lists the texts in a cell's SVG pictures with a contrast below 4.5:1."""
     return [
-        f"cell {cell}: {text['text']!r} has contrast {text['ratio']:.1f}:1 ({text['ink']} on {text['ground']})"
+        f"cell {cell}: {text['text']!r} has contrast {text['ratio']:.1f}:1 "
+        f"({text['ink']} on {text['ground']})"
         for text in notebook.call("contrasts", cell, sample)
         if text["ratio"] < CONTRAST
     ]
 
 
 def barriers(notebook: Notebook, *rules: str) -> list[str]:
-    """Returns what axe-core finds serious or critical in outputs, panels and Markdown, by all or some of its rules."""
+    """Returns what axe-core finds serious or critical, by all or some of its rules."""
     notebook.call("unclip")
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     found = Axe().run(notebook.page, AUDITED, options).response["violations"]
     return [
-        f"cell {notebook.call('cellOf', node['target'][-1])}: {one['id']} ({one['impact']}): {node['html']}"
-        for one in found
-        if one["impact"] in GRAVE
-        for node in one["nodes"]
+        f"cell {notebook.call('cellOf', node['target'][-1])}: "
+        f"{barrier['id']} ({barrier['impact']}): {node['html']}"
+        for barrier in found
+        if barrier["impact"] in GRAVE
+        for node in barrier["nodes"]
     ]

@@ -20,7 +20,7 @@ SHORTER = [
     ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
     ("13_static_graphs", "survey()", "survey(compilers.STUDY.quick)"),
 ]
-"""What is replaced in the cells that compute longest. The notebook tests run these cells as they are."""
+"""What is replaced in the slowest cells. The notebook tests run these cells as they are."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -24,7 +24,7 @@ HIDE = """() => {
 
 
 def is_hatched(notebook: Notebook, cell: int, theme: palette.Theme) -> bool:
-    """Scrolls to the picture in a cell, and tells whether it shows much of both the padding's colour and its lines."""
+    """Scrolls to the picture in a cell, and returns whether its padding is hatched."""
     cells = notebook.page.locator(".jp-Notebook .jp-Cell")
     picture = cells.nth(cell).locator("svg.packviz, .jp-OutputArea-output img").first
     picture.scroll_into_view_if_needed()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pytest
 from browser.lab import Lab, Notebook
 from browser_checks import (
-    SCREENSHOTS,
     Walk,
     barriers,
     faint_texts,
@@ -21,13 +19,11 @@ FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
 
 
 def legible(notebook: Notebook, theme: str) -> list[str]:
-    """Lists what is faint in a theme or a barrier otherwise; saves screenshots if there is any, or in full."""
+    """Lists what is faint in a theme, or a barrier otherwise."""
     notebook.set_theme(dark=theme == "dark")
     complaints = barriers(notebook)
     for i in range(len(notebook.call("cells"))):
         complaints += faint_texts(notebook, i)
-    if complaints or FULL:
-        notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
     notebook.set_theme(dark=False)
     return complaints
 
@@ -46,7 +42,7 @@ def not_answering(notebook: Notebook) -> list[str]:
 
 
 def themes(name: str) -> list[str]:
-    """Returns the themes in which to look at a notebook: one, by its name, or both in the full profile."""
+    """Returns one theme for a notebook, which depends on its name, or both in the full profile."""
     both = ["light", "dark"]
     return both if FULL else [both[sum(name.encode()) % 2]]
 
@@ -72,7 +68,7 @@ def refuse(complaints: Iterable[object]) -> None:
 def test_a_notebook_as_its_reader_meets_it(
     lab: Lab, notebook_name: str, subtests: pytest.Subtests
 ) -> None:
-    """This is one test for all checks, because opening and running a notebook is most of the work."""
+    """One test makes all checks, because opening and running a notebook is most of the work."""
     with lab.open(notebook_name) as notebook:
         notebook.run_all()
         for what, check in CHECKS.items():

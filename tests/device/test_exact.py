@@ -31,13 +31,15 @@ from packviz.ops.agreement import TOLERANCE, full_precision, relative_difference
 from packviz.ops.rnn import Ragged
 
 _FARTHER = 4
-"""The error of a method, relative to double precision, may be this many times torch's, because both round."""
+"""The error of a method, relative to double precision, may be this many times torch's, because both round."""  # noqa: E501
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 
 
 class Pair(NamedTuple):
-    """Our results and torch's: tensors, alone or in tuples and lists. If `allowed` is 0, all bits must be equal."""
+    """Our results and torch's: tensors, alone or in tuples and lists. If `allowed` is 0, all bits
+    must be equal.
+    """
 
     what: str
     ours: Any
@@ -132,7 +134,7 @@ class _Case:
         ]
 
     def __str__(self) -> str:
-        return f"{Spec.of(self.rnn)} on {len(self.lengths)} sequences of up to {max(self.lengths)} steps"
+        return f"{Spec.of(self.rnn)} on {len(self.lengths)} sequences of up to {max(self.lengths)} steps"  # noqa: E501
 
     def double(self) -> _Case:
         """Returns the same case in double precision."""
@@ -237,7 +239,9 @@ def _running(
     tf32: bool = False,
     autocast: torch.dtype | None = None,
 ) -> Iterator[Pair]:
-    """Compares every way to run an RNN, in one precision, with torch in double precision. The dtypes are torch's."""
+    """Compares every way to run an RNN, in one precision, with torch in double precision. The
+    dtypes are torch's.
+    """
     cast = torch.autocast(device.partition(":")[0], autocast) if autocast else nullcontext()
     with full_precision(tf32):
         for mode in _MODES:
@@ -304,7 +308,9 @@ def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
 
 
 def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
-    """Checks that nothing waits for a GPU, forward or backward, on a batch with new lengths, by torch's own error."""
+    """Checks that nothing waits for a GPU, forward or backward, on a batch with new lengths, by
+    torch's own error.
+    """
     for mode in _MODES if device.startswith("cuda") else ():
         case = _Case(mode, rng, torch.float32, device)
         for name, call in _asked_of_a_gpu(case, device).items():

@@ -10,5 +10,5 @@ def tool() -> Tool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the run of all notebooks first: it takes longer than the others, which another worker runs meanwhile."""
+    """Puts the run of all notebooks first, because it takes longest."""
     items.sort(key=lambda item: item.path.stem != "test_nbval")

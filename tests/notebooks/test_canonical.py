@@ -1,4 +1,4 @@
-"""Tests the stored form of notebooks, how they are written, and that each kind of defect is found."""
+"""Tests the stored form of notebooks, their writing, and that each kind of defect is found."""
 
 import base64
 import copy
@@ -46,7 +46,8 @@ class Shown:
 
 
 view = ipywidgets.IntSlider()._repr_mimebundle_()
-Shown(view | {"image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'/>", "text/plain": "a slider at 0"})
+svg = "<svg xmlns='http://www.w3.org/2000/svg'/>"
+Shown(view | {"image/svg+xml": svg, "text/plain": "a slider at 0"})
 
 # %%
 figure = {"data": [{"type": "bar", "y": lengths}], "layout": {"width": 300, "height": 200}}
@@ -108,8 +109,8 @@ def test_written_notebooks_have_no_defect(written: Path):
 
 
 def test_a_second_writing_in_another_folder_changes_no_byte(written: Path, root: Path, tool: Tool):
-    again = tool("write", "01", "--root", root, "--redraw")
-    assert [line.split(" (")[0] for line in again.stdout.splitlines()] == [
+    again = tool("write", "01", "--root", root)
+    assert again.stdout.splitlines() == [
         f"notebooks/{STEM}.ipynb: unchanged",
         f"notebooks/solutions/{STEM}.ipynb: unchanged",
     ]
@@ -227,15 +228,14 @@ def test_canonical_cleans_and_is_idempotent():
         ("File \x1b[32m/tmp/ipykernel_1/2.py", "somebody's path /tmp/"),
         ("see /home/ada/x", "somebody's path /home/ada/x"),
         ("<object at 0x7f0123456789>", "memory address"),
-        ('<div id="8e32f066-0985-4a96-843f-1065df3a143a">', "random id (8e32"),
-        ("'model_id': 'b2c47a09d5974e4f9f65ff15e023142a'", "random id (b2c4"),
-        ("{home}", "this machine's path"),
+        ('<div id="8e32f066-0985-4a96-843f-1065df3a143a">', "random id 8e32"),
+        ("'model_id': 'b2c47a09d5974e4f9f65ff15e023142a'", "random id b2c4"),
         ("a/tmp/b, ./tmp/c, x.root/y, at 0x1", None),
     ],
 )
 def test_leaks(text, found, tmp_path):
     cell = dirty().cells[0]
-    cell.outputs[0].text = text.format(root=tmp_path, home=Path.home())
+    cell.outputs[0].text = text.format(root=tmp_path)
     cell.outputs[4].data["image/png"] = "/tmp/"  # base64 may spell anything
     hits = leaks(cell, tmp_path)
     assert any(found in hit for hit in hits) if found else not hits, hits
@@ -263,22 +263,16 @@ SPOILT = [
     ),
     (
         lambda n, root: n.cells[2].update(execution_count=None, outputs=[]),
-        "code cell 01-02 was not run",
+        "not run once, from top to bottom",
     ),
     (lambda n, root: n.cells[2].update(execution_count=9), "not run once, from top to bottom"),
     (
         lambda n, root: n.metadata.update(widgets={"application/x": {"state": {}}}),
-        "stores widget state",
+        "not in canonical form",
     ),
     (
         lambda n, root: data_with(n, "image/svg+xml").update({WIDGET_VIEW: VIEW}),
-        "stores a widget view",
-    ),
-    (
-        lambda n, root: output_with(n, "image/svg+xml").update(
-            data={WIDGET_VIEW: VIEW, "text/plain": "x"}
-        ),
-        "a widget view needs a picture",
+        "not in canonical form",
     ),
     (lambda n, root: picture(n, text_plain="IntSlider(value=0)"), "only IntSlider(value="),
     (lambda n, root: picture(n, PLOTLY, text_html=None), "a chart has no image"),
@@ -315,8 +309,8 @@ FIFTEEN = "\n".join(f"x{i} = {i}" for i in range(15)) + "\n\n"
 MAY_NOT = [
     (FIFTEEN + "x = 1", [], "16 lines of code, over the limit of 15"),
     ("print(1)", ["exercize"], "unknown tag exercize"),
-    ("print(1)", ["nbval-ignore-output"], "but not 'live-timing'"),
-    ("print(1)", ["live-timing"], "but not 'nbval-ignore-output'"),
+    ("print(1)", ["nbval-ignore-output"], "belong together"),
+    ("print(1)", ["live-timing"], "belong together"),
     ("x = 1\nassert x", [], "contains an assertion; move it"),
     ("# NBVAL_IGNORE_OUTPUT\nprint(1)", [], "the comment NBVAL_IGNORE_OUTPUT hides it"),
     ("print(1)", ["claims"], "is tagged 'claims' but asserts nothing"),

@@ -52,7 +52,7 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """Runs the cells of a page that show recorded results, with its claims; returns what it drew."""
+    """Runs the cells of a page that show recorded results, and returns what it drew."""
     (folder := tmp_path / "recorded").mkdir()
     monkeypatch.chdir(tmp_path)
     shown = []
@@ -137,7 +137,8 @@ def test_more_threads_and_a_second_gpu_stand_there_too(page):
 def test_a_page_without_a_gpu_says_so_on_its_first_screen(page, capsys, name, kind):
     shown = page(name, kind, "benchmark", claims=False)
     assert capsys.readouterr().out.startswith(
-        "All times on this page were measured on a CPU, because no GPU results have been recorded yet."
+        "All times on this page were measured on a CPU, because no GPU results have been recorded "
+        "yet."
     )
     assert not of(shown, "GPU: ")
 

@@ -1,4 +1,4 @@
-"""Checks that every relative link of notebooks and Markdown pages works, and that 00 names every notebook."""
+"""Checks that relative links of pages work, and that 00 names every notebook."""
 
 import re
 from pathlib import Path

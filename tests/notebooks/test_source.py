@@ -81,7 +81,8 @@ def test_reader_and_solutions(tmp_path):
 
 
 def test_claims_stand_folded_in_the_solutions_alone(tmp_path):
-    text = '# %% [markdown]\n# # A title\n\n# %%\nx = 1\n\n# %% tags=["claims"]\nassert x == 1\n\n# %%\nx\n'
+    title = "# %% [markdown]\n# # A title\n\n"
+    text = title + '# %%\nx = 1\n\n# %% tags=["claims"]\nassert x == 1\n\n# %%\nx\n'
     reader, solved = editions(write(tmp_path, text))
     assert [cell.source for cell in reader.notebook.cells] == ["# A title", "x = 1", "x"]
     assert [cell.source for cell in solved.notebook.cells] == [
@@ -110,7 +111,8 @@ def test_a_source_that_would_lose_something_is_refused(tmp_path, text, message):
 
 
 def test_links_of_every_kind_lead_to_the_same_file_from_solutions():
-    text = '[a](b.ipynb) ![p](img/p.png "t") [r]: ../README.md\n\n[r]: ../README.md\n<img src="x.svg"> [s](<y.md>)'
+    inline = '[a](b.ipynb) ![p](img/p.png "t") [r]: ../README.md\n\n'
+    text = inline + '[r]: ../README.md\n<img src="x.svg"> [s](<y.md>)'
     assert links(text) == ["b.ipynb", "img/p.png", "../README.md", "x.svg", "y.md"]
     assert links(one_folder_deeper(text)) == [
         "../b.ipynb",
@@ -122,7 +124,8 @@ def test_links_of_every_kind_lead_to_the_same_file_from_solutions():
 
 
 def test_what_is_no_relative_link_stays():
-    text = "[a](https://pytorch.org/x) [b](#part) [m](mailto:a@b.c) `[c](d.md)`\n\n```\n[e](f.md)\n```\n"
+    inline = "[a](https://pytorch.org/x) [b](#part) [m](mailto:a@b.c) `[c](d.md)`\n\n"
+    text = inline + "```\n[e](f.md)\n```\n"
     assert one_folder_deeper(text) == text
     assert links(text) == ["https://pytorch.org/x", "#part", "mailto:a@b.c"]
     assert not any(is_relative(link) for link in links(text))

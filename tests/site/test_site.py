@@ -1,4 +1,4 @@
-"""Checks that the web site in build/site is complete, small and accessible, and works from a folder."""
+"""Checks that the site in build/site is complete, small and accessible, and needs no server."""
 
 import functools
 import gzip
@@ -23,18 +23,23 @@ FRAMES = sorted((SITE / "_static/frames").glob("*.js"))
 _ASK = re.compile(r'^ask\("([^"]+)"\)', re.M)
 QUIZZES = tomllib.loads((ROOT / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
 # What a panel shows, in words.
-SHOWN = """key => [...document.querySelectorAll(`[data-key="${key}"] :is(.summary, .error, .pv-picture, .pv-table)`)]
-  .map(part => part.textContent).join()"""
+SHOWN = """key => [...document.querySelectorAll(
+    `[data-key="${key}"] :is(.summary, .error, .pv-picture, .pv-table)`
+  )].map(part => part.textContent).join()"""
 # Leaves a few of each kind of entry, row and link, one token of each colour in code, and no content
 # of pictures, whose colours are tested with the palette. All others would be judged alike, and take
 # minutes.
 FEW_OF_A_KIND = """() => {
   const seen = {};
   document.querySelectorAll("svg[role=img]").forEach(svg => svg.replaceChildren());
-  for (const node of document.querySelectorAll("dl.py, tbody tr, li, p, .highlight span, .sig span")) {
-    const kind = `${node.localName} ${node.className} ${node.parentElement?.className} ${node.children.length > 0}`;
+  const entries = "dl.py, tbody tr, li, p, .highlight span, .sig span";
+  for (const node of document.querySelectorAll(entries)) {
+    const parent = node.parentElement?.className;
+    const full = node.children.length > 0;
+    const kind = `${node.localName} ${node.className} ${parent} ${full}`;
     seen[kind] = (seen[kind] ?? 0) + 1;
-    if (node.localName === "span" ? seen[kind] > 1 && !node.children.length : seen[kind] > 3) node.remove();
+    const span = node.localName === "span";
+    if (span ? seen[kind] > 1 && !full : seen[kind] > 3) node.remove();
   }
 }"""
 
@@ -223,7 +228,8 @@ def test_a_page_moves_answers_and_is_accessible(open_page, page):
     both = ("light", "dark")
     for scheme in both if FULL else [both[PAGES.index(page) % 2]]:
         tab.emulate_media(color_scheme=scheme)
-        followed = "light => document.body.dataset.jpThemeLight === light"  # the page is told with the next frame
+        # The page learns of the scheme with the next frame.
+        followed = "light => document.body.dataset.jpThemeLight === light"
         tab.wait_for_function(followed, arg=str(scheme == "light").lower())
         found = Axe().run(tab, {"exclude": [["svg > *"]]}, {"resultTypes": ["violations"]}).response
         grave = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
@@ -262,7 +268,8 @@ BROKEN = """() => [...document.querySelectorAll("td code .pre")].flatMap((code) 
       place.setStart(text, i);
       place.setEnd(text, i + 1);
       const { top } = place.getBoundingClientRect();
-      if (before && top > before.top + 4 && /\\w/.test(before.letter)) broken.push(code.textContent);
+      const lower = before && top > before.top + 4;
+      if (lower && /\\w/.test(before.letter)) broken.push(code.textContent);
       before = { top, letter: text.data[i] === "_" ? "" : text.data[i] };
     }
   return broken;

@@ -19,7 +19,7 @@ def find_chromium() -> str | None:
 
 
 def in_ci() -> bool:
-    """Returns whether this is a CI host, which sets `CI`. On such a host, a missing browser is a failure."""
+    """Returns whether this is a CI host, on which a missing browser is a failure."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
@@ -27,4 +27,5 @@ def how_to_get_it() -> str:
     """Returns advice for a machine on which `find_chromium` found nothing."""
     named = os.environ.get("PACKVIZ_CHROMIUM")
     problem = f"PACKVIZ_CHROMIUM={named} is not a program" if named else "no Chromium was found"
-    return f"{problem}; install it (on Debian, the chromium package), or set PACKVIZ_CHROMIUM=/path/to/it"
+    advice = "install it (on Debian, the chromium package), or set PACKVIZ_CHROMIUM=/path/to/it"
+    return f"{problem}; {advice}"

@@ -15,7 +15,6 @@
   const app = () => window.jupyterapp;
   const panel = () => app().shell.currentWidget;
   const notebook = () => panel().node.querySelector('.jp-Notebook');
-  const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
   // ---- the notebook: kernel, cells, theme -------------------------------------------------------
@@ -330,28 +329,5 @@
       const ink = over([...fill.slice(0, 3), seen], ground);
       return { text: text(node), ratio: ratio(ink, ground), ink: ink.slice(0, 3), ground: ground.slice(0, 3) };
     });
-  };
-
-  // ---- screenshots -------------------------------------------------------------------------------
-
-  const scroller = () => notebook().querySelector('.jp-WindowedPanel-outer') ?? notebook();
-
-  /** Returns the top and the bottom of each cell, in pixels of the scrolled content. */
-  pv.cellSpans = () => {
-    const box = scroller();
-    const zero = box.getBoundingClientRect().top - box.scrollTop;
-    return [...notebook().querySelectorAll('.jp-Cell')].map((cell) => {
-      const { top, bottom } = cell.getBoundingClientRect();
-      return [top - zero, bottom - zero];
-    });
-  };
-
-  /** Scrolls `top` to the upper edge, and returns its place on the page. */
-  pv.scrollTo = async (top) => {
-    const box = scroller();
-    box.scrollTop = top;
-    await frames();
-    const { left, top: edge, width, height } = box.getBoundingClientRect();
-    return { left, top: edge + (top - box.scrollTop), width: Math.min(width, box.clientWidth), bottom: edge + height };
   };
 })();

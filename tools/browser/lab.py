@@ -33,6 +33,7 @@ from urllib.request import urlopen
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute
 from playwright.sync_api import TimeoutError as PageTimeoutError
 
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 PAGE_SCRIPT = Path(__file__).with_suffix(".js")
 LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])"
 OUTSIDE = re.compile(rf"^(?!(https?|wss?)://{LOOPBACK}([:/]|$)|data:|blob:|about:|chrome)")
@@ -49,11 +50,10 @@ HARMLESS_CONSOLE = re.compile(r"favicon|ResizeObserver loop")
 # JupyterLab asks every kernel for its widgets, and a kernel without ipywidgets then writes to
 # stderr. torch.profiler writes to stderr when it starts and stops.
 HARMLESS_STDERR = re.compile(
-    r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
+    r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$"
+    r"|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
 )
 PATIENCE = 300.0  # seconds, because a busy machine is not a defect
-SHOT_HEIGHT = 1600
-BARS_HEIGHT = 120  # the largest height of JupyterLab's own bars above a notebook
 
 
 class LabError(RuntimeError):
@@ -135,7 +135,7 @@ class Server:
     def _command(self) -> list[str]:
         return [
             *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"),
-            *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
+            "--allow-root",
             "--expose-app-in-browser",
             f"--ServerApp.root_dir={self.root}",
             f"--LabApp.app_settings_dir={self.home / 'overrides'}",
@@ -151,11 +151,11 @@ class Server:
     def _environment(self) -> dict[str, str]:
         env = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
-            folder = self.home / name
-            folder.mkdir()
-            env[name] = str(folder)
-        own = {"JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_TOKEN": self.token, "PYTHONUNBUFFERED": "1"}
-        return env | own
+            env[name] = str(self.home / name)
+        env["JUPYTER_PREFER_ENV_PATH"] = "1"
+        env["JUPYTER_TOKEN"] = self.token
+        env["PYTHONUNBUFFERED"] = "1"
+        return env
 
     def _wait_until_up(self) -> str:
         end = time.monotonic() + PATIENCE
@@ -185,70 +185,69 @@ class Server:
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:
         """Writes a notebook of code cells beside the copied ones, and returns its name."""
-        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        document: dict[str, Any] = {"nbformat": 4, "nbformat_minor": 5, "cells": []}
-        document["metadata"] = {"kernelspec": kernel}
-        for i, source in enumerate(cells):
-            cell = {"cell_type": "code", "id": f"cell-{i}", "metadata": {}, "source": source}
-            document["cells"].append(cell | {"outputs": [], "execution_count": None})
-        (self.root / name).write_text(json.dumps(document))
+        empty: dict[str, Any] = {
+            "cell_type": "code",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+        }
+        notebook = {
+            "cells": [{**empty, "source": source} for source in cells],
+            "metadata": {"kernelspec": KERNEL},
+            "nbformat": 4,
+            "nbformat_minor": 4,
+        }
+        (self.root / name).write_text(json.dumps(notebook), encoding="utf-8")
         return name
 
 
 class Lab:
-    """A server and a browser, whose tab serves one notebook after another."""
+    """JupyterLab in a browser tab, which opens one notebook after another.
+
+    Attributes:
+        server: the server.
+        page: Playwright's handle on the tab, or None before JupyterLab is loaded.
+        problems: what has gone wrong on the page, such as `console: …`.
+    """
 
     def __init__(self, server: Server, browser: Browser) -> None:
         self.server = server
         self.browser = browser
-        self._tab: Tab | None = None
+        self.page: Page | None = None
+        self.problems: list[str] = []
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Notebook]:
         """Opens a notebook, and shuts its kernel down at the end.
 
         The notebook opens in the tab of the previous one, because JupyterLab takes five seconds to
-        load. After an exception, JupyterLab is loaded again in a fresh browser profile.
+        load. After an exception, JupyterLab is loaded again in a fresh browser profile, and the old
+        kernel ends with the server.
         """
-        tab = self._tab or Tab(self.server, self.browser)
-        self._tab = None
-        try:
-            notebook = Notebook(self.server, tab, name)
-            try:
-                yield notebook
-            finally:
-                notebook.shutdown()
-        except BaseException:
-            tab.page.context.close()
-            raise
-        self._tab = tab
+        page = self.page or self._load()
+        self.page = None
+        notebook = Notebook(self, page, name)
+        yield notebook
+        notebook.call("shutdown")
+        self.page = page
 
-
-class Tab:
-    """JupyterLab in a fresh browser profile.
-
-    Attributes:
-        page: Playwright's handle on the tab.
-        problems: what has gone wrong on the page, such as `console: …`.
-    """
-
-    def __init__(self, server: Server, browser: Browser) -> None:
-        """Loads JupyterLab, with nothing open."""
-        self.problems: list[str] = []
-        context = browser.new_context(
+    def _load(self) -> Page:
+        """Loads JupyterLab in a fresh browser profile, with nothing open."""
+        context = self.browser.new_context(
             viewport={"width": 1280, "height": 1000}, service_workers="block", locale="en-GB"
         )
         context.add_init_script(path=PAGE_SCRIPT)
         context.route(OUTSIDE, self._refuse)
         context.route_web_socket(OUTSIDE, self._refuse_socket)
         context.set_default_timeout(1000 * PATIENCE)
-        self.page: Page = context.new_page()
-        self.page.on("pageerror", lambda error: self.problems.append(f"page: {error}"))
-        self.page.on("console", self._on_console)
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.problems.append(f"page: {error}"))
+        page.on("console", self._on_console)
         workspace = f"lab/workspaces/pv{secrets.token_hex(4)}"
-        self.page.goto(f"{server.url}{workspace}?token={server.token}")
-        self.page.wait_for_function("() => window.packvizLab && packvizLab.started()")
-        self.page.evaluate("() => packvizLab.command('application:toggle-left-area')")
+        page.goto(f"{self.server.url}{workspace}?token={self.server.token}")
+        page.wait_for_function("() => window.packvizLab && packvizLab.started()")
+        page.evaluate("() => packvizLab.command('application:toggle-left-area')")
+        return page
 
     def _refuse(self, route: Route) -> None:
         self.problems.append(f"request: {route.request.method} {route.request.url}")
@@ -266,21 +265,20 @@ class Tab:
 class Notebook:
     """A notebook that `Lab.open` has opened in JupyterLab."""
 
-    def __init__(self, server: Server, tab: Tab, name: str) -> None:
+    def __init__(self, lab: Lab, page: Page, name: str) -> None:
         self.name = name
-        self.page = tab.page
-        self._tab = tab
-        self._server = server
-        self._log_from = len(server.log())
-        tab.problems.clear()
+        self.page = page
+        self._lab = lab
+        self._log_from = len(lab.server.log())
+        lab.problems.clear()
         self.call("open", name)
-        self.page.wait_for_function("() => packvizLab.ready()")
+        page.wait_for_function("() => packvizLab.ready()")
         self.call("listen")
 
     def problems(self) -> list[str]:
-        """Returns all problems since the last call, in cells, callbacks, the page, requests and the server's log."""
-        problems = self._tab.problems[:]
-        self._tab.problems.clear()
+        """Returns the problems since the last call: of the kernel, the page and the server."""
+        problems = self._lab.problems[:]
+        self._lab.problems.clear()
         for message in self.page.evaluate("() => packvizLab.messages.splice(0)"):
             text = _plain(message["text"]).strip()
             if message["kind"] == "error":
@@ -288,15 +286,14 @@ class Notebook:
                 problems.append(f"{kind}: {text}")
             elif not HARMLESS_STDERR.match(text):
                 problems.append(f"stderr: {text}")
-        log = self._server.log()
-        new = _plain(log[self._log_from :])
-        self._log_from = len(log)
-        if "Traceback (most recent call last)" in new:
-            problems.append(f"log: {new[-4000:]}")
+        log = self._lab.server.log()[self._log_from :]
+        self._log_from += len(log)
+        if "Traceback (most recent call last)" in log:
+            problems.append(f"log: {log[-4000:]}")
         return problems
 
     def cell_problems(self) -> list[str]:
-        """Returns a problem for each error, stderr output, cell that did not run and widget that is not drawn."""
+        """Returns the errors, stderr outputs, cells that did not run, and widgets not drawn."""
         problems = []
         for cell in self.call("cells"):
             reasons = []
@@ -309,8 +306,6 @@ class Notebook:
             for output in cell["outputs"]:
                 if output["output_type"] == "error":
                     reasons.append(f"{output['ename']}: {output['evalue']}")
-                if output.get("name") == "stderr":
-                    reasons.append(f"stderr: {''.join(output['text'])}")
             line = cell["source"].strip().partition("\n")[0]
             problems += [f"cell {cell['index']} ({line}): {reason}" for reason in reasons]
         return problems
@@ -337,8 +332,7 @@ class Notebook:
         self.settle(quiet=0.5)
 
     def settle(self, quiet: float = 0.15) -> None:
-        """Waits until the kernel is idle and the notebook's DOM has not changed for `quiet`
-        seconds.
+        """Waits until the kernel is idle and the DOM has not changed for `quiet` seconds.
 
         Raises:
             LabError: the page never comes to rest.
@@ -353,18 +347,13 @@ class Notebook:
         self.page.wait_for_function("dark => packvizLab.isDark() === dark", arg=dark)
         self.settle(quiet=0.4)
 
-    def shutdown(self) -> None:
-        """Shuts the kernel down, and closes the notebook."""
-        with contextlib.suppress(Exception):
-            self.call("shutdown")
-
     def panels(self, kind: str | None = None) -> list[Panel]:
-        """Returns the panels on the page in order. `kind` selects one kind: ``panel``, ``quiz`` or ``output``."""
+        """Returns the panels on the page, or those of a kind: ``panel``, ``quiz`` or ``output``."""
         panels = [Panel(**panel) for panel in self.call("panels")]
         return [panel for panel in panels if kind in (None, panel.kind)]
 
     def controls(self, panel: Panel, *kinds: str) -> list[Control]:
-        """Returns the controls of a panel in order, usable or not. `kinds` selects some kinds; the default is all."""
+        """Returns the controls of a panel, usable or not: all, or those of some kinds."""
         controls = [Control(**control) for control in self.call("controls", panel.id)]
         return [control for control in controls if not kinds or control.kind in kinds]
 
@@ -386,26 +375,6 @@ class Notebook:
     def error_text(self, panel: Panel) -> str:
         """Returns the error that a panel shows, or an empty string."""
         return str(self.call("errorText", panel.id))
-
-    def screenshots(self, folder: Path, prefix: str, height: int = SHOT_HEIGHT) -> list[Path]:
-        """Saves screenshots of the whole notebook, from the top, as ``PREFIX-01.png`` and so on."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob(f"{prefix}-[0-9][0-9].png"):
-            old.unlink()
-        self.page.set_viewport_size({"width": 1280, "height": height + BARS_HEIGHT})
-        self.settle(quiet=0.3)
-        bottom = int(max(end for _, end in self.call("cellSpans")))
-        paths: list[Path] = []
-        for top in range(0, bottom, height):
-            place = self.call("scrollTo", top)
-            visible = min(bottom - top, height, place["bottom"] - place["top"])
-            path = folder / f"{prefix}-{len(paths) + 1:02d}.png"
-            clip: Any = {"x": place["left"], "y": place["top"], "width": place["width"]}
-            clip["height"] = max(visible, 1)
-            self.page.screenshot(path=path, clip=clip, animations="disabled")
-            paths.append(path)
-        self.page.set_viewport_size({"width": 1280, "height": 1000})
-        return paths
 
 
 def _plain(text: str) -> str:

@@ -1,43 +1,41 @@
 """Adds an alternative text to every stored picture, for readers who cannot see the picture.
 
 nbconvert gives an SVG or PNG output no alternative text in its HTML, but it prefers an HTML output
-if there is one. So
-every picture also has an HTML output: the same picture as an `<img>`, whose `alt` is the first
-paragraph of the picture's text. Its data is in base64, because code hosts remove `<svg>` from HTML.
-A chart's PNG is large, so it is stored only in the HTML.
+if there is one. So every picture also has an HTML output: the same picture as an `<img>`, whose
+`alt` is the first paragraph of the picture's text. Its data is in base64, because code hosts remove
+`<svg>` from HTML. A chart's PNG is large, so it is stored only in the HTML.
 """
 
 from __future__ import annotations
 
 import base64
-import re
 from html import escape
 from typing import Any
 
 from nbtools.canonical import PLOTLY, text_of
 
-CHART_WIDTH, CHART_HEIGHT = 700, 500
-SVG, PNG, HTML = "image/svg+xml", "image/png", "text/html"
+SVG = "image/svg+xml"
+PNG = "image/png"
+HTML = "text/html"
 
 
 def is_picture(output: Any) -> bool:
     """Returns whether an output is shown as a picture."""
-    return bool({SVG, PNG, PLOTLY} & set(output.get("data", {})))
+    return bool({SVG, PLOTLY} & set(output.get("data", {})))
 
 
 def png_of(output: Any) -> str:
-    """Returns an output's PNG in base64, which may be part of its HTML, or an empty string if there is no PNG."""
-    found = re.search(r"data:image/png;base64,([^\"]+)", output.data.get(HTML, ""))
-    return str(output.data.get(PNG, found[1] if found else ""))
+    """Returns an output's PNG in base64, which may be part of its HTML, or an empty string."""
+    if PNG in output.data:
+        return str(output.data[PNG])
+    _, _, rest = output.data.get(HTML, "").partition("data:image/png;base64,")
+    return str(rest.partition('"')[0])
 
 
 def chart_size(chart: Any) -> tuple[int, int]:
-    """Returns a chart's width and height in pixels: its own, its template's, or the default."""
-    layout = chart.data[PLOTLY].get("layout", {})
-    template = layout.get("template", {}).get("layout", {})
-    width = layout.get("width") or template.get("width") or CHART_WIDTH
-    height = layout.get("height") or template.get("height") or CHART_HEIGHT
-    return int(width), int(height)
+    """Returns a chart's width and height in pixels."""
+    layout = chart.data[PLOTLY]["layout"]
+    return int(layout["width"]), int(layout["height"])
 
 
 def has_own_html(output: Any) -> bool:
@@ -57,13 +55,15 @@ def describe_pictures(notebook: Any) -> None:
 
 def as_html(output: Any) -> str:
     """Returns a picture as an `<img>` element with an alternative text."""
-    said = " ".join(text_of(output.data).split("\n\n")[0].split())
+    words = " ".join(text_of(output.data).split("\n\n")[0].split())
     if SVG in output.data:
-        kind, data, size = SVG, base64.b64encode(output.data[SVG].encode()).decode("ascii"), ""
+        kind = SVG
+        size = ""
+        data = base64.b64encode(output.data[SVG].encode()).decode("ascii")
     else:
-        sides = output.metadata.get(PNG, {})
-        if PLOTLY in output.data:
-            sides = dict(zip(("width", "height"), chart_size(output), strict=True))
-        kind, data = PNG, png_of(output).replace("\n", "")
-        size = "".join(f' {side}="{value}"' for side, value in sorted(sides.items()))
-    return f'<img alt="{escape(said)}"{size} style="max-width:100%;height:auto" src="data:{kind};base64,{data}">'
+        kind = PNG
+        width, height = chart_size(output)
+        size = f' height="{height}" width="{width}"'
+        data = png_of(output)
+    style = 'style="max-width:100%;height:auto"'
+    return f'<img alt="{escape(words)}"{size} {style} src="data:{kind};base64,{data}">'

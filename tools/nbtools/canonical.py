@@ -1,11 +1,9 @@
-"""Converts a notebook to the form in which it is stored, and finds content that a stored notebook must not have."""
+"""Converts a notebook to its stored form, and finds content that depends on the machine."""
 
 from __future__ import annotations
 
 import copy
 import re
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,18 +23,19 @@ _nbformat: Any = nbformat  # its functions have no type annotations
 _KEPT_CELL_METADATA = ("tags", "jupyter")
 _BINARY = {"image/png", "image/jpeg", "bdata"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_SOMEBODYS_FOLDER = re.compile(
-    r"(?<![\w.])(?:/home/|/Users/|/root/|/tmp/|/var/folders/|[A-Za-z]:\\+Users\\)\S*"
-)
 _BASE64 = re.compile(r";base64,[A-Za-z0-9+/=]+")
-_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
+_LEAKS = {
+    "somebody's path": re.compile(
+        r"(?<![\w.])(?:/home/|/Users/|/root/|/tmp/|/var/folders/|[A-Za-z]:\\+Users\\)\S*"
+    ),
+    "the memory address": re.compile(r"\bat 0x[0-9a-fA-F]{6,}"),
+    "the random id": re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b"),
+}
 
 
 def canonical(notebook: Any, stem: str) -> Any:
-    """Returns a copy of a notebook in the form in which it is stored. A second call on the copy
-    changes nothing.
+    """Returns a copy of a notebook in its stored form. A second call on the copy changes nothing.
 
     Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's
     number and the cell's position. Consecutive streams are joined. A traceback keeps only the
@@ -53,7 +52,7 @@ def canonical(notebook: Any, stem: str) -> Any:
 
 
 def dumps(notebook: Any) -> str:
-    """Returns a notebook as JSON with sorted keys, an indentation of one space, and a newline at the end."""
+    """Returns a notebook as JSON with sorted keys and an indentation of one space."""
     return str(_nbformat.writes(notebook)).rstrip("\n") + "\n"
 
 
@@ -87,36 +86,20 @@ def plain(text: str) -> str:
 
 
 def leaks(cell: Any, root: Path) -> list[str]:
-    """Lists everything in a cell's outputs that depends on the run or the machine: folders,
-    addresses and random ids.
+    """Lists everything in a cell's outputs that depends on the run or the machine.
 
     Args:
         cell: A code cell.
         root: The repository's folder.
     """
-    found: list[str] = []
-    for text in map(plain, _strings(cell.outputs)):
-        text = _BASE64.sub("", text)
-        for path in _own_folders(root):
-            if re.search(rf"(?<![\w.]){re.escape(path)}(?![\w.-])", text):
-                found.append(f"an output contains this machine's path {path}")
-        found += [
-            f"an output contains somebody's path {hit[0]}"
-            for hit in _SOMEBODYS_FOLDER.finditer(text)
-        ]
-        found += [
-            f"an output contains a memory address ({hit[0]})" for hit in _ADDRESS.finditer(text)
-        ]
-        found += [f"an output contains a random id ({hit[0]})" for hit in _RANDOM_ID.finditer(text)]
-    return list(dict.fromkeys(found))
-
-
-def _own_folders(root: Path) -> list[str]:
-    folders = [root, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())]
-    both = {
-        one for folder in folders for one in (folder, folder.resolve())
-    }  # a folder may be a symbolic link
-    return sorted(str(folder) for folder in both if folder != Path(folder.anchor))
+    hits: list[str] = []
+    own = re.compile(rf"(?<![\w.]){re.escape(str(root))}(?![\w.-])")
+    for text in _strings(cell.outputs):
+        text = _BASE64.sub("", plain(text))
+        hits += [f"this machine's path {match[0]}" for match in own.finditer(text)]
+        for kind, pattern in _LEAKS.items():
+            hits += [f"{kind} {match[0]}" for match in pattern.finditer(text)]
+    return [f"an output contains {hit}" for hit in dict.fromkeys(hits)]
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -138,8 +121,6 @@ def _cell(cell: Any, identity: str) -> dict[str, Any]:
     if cell.cell_type == "code":
         result["execution_count"] = cell.get("execution_count")
         result["outputs"] = _outputs(cell)
-    elif cell.get("attachments"):
-        result["attachments"] = cell.attachments
     return copy.deepcopy(result)
 
 
@@ -147,7 +128,7 @@ def _outputs(cell: Any) -> list[dict[str, Any]]:
     if LIVE_TIMING in tags(cell) and cell.get("execution_count") is not None:
         return [{"output_type": "stream", "name": "stdout", "text": LIVE_TEXT}]
     result: list[dict[str, Any]] = []
-    for output in copy.deepcopy(cell.get("outputs", [])):
+    for output in copy.deepcopy(cell.outputs):
         if output.output_type == "stream" and result and result[-1].get("name") == output.name:
             result[-1]["text"] += output.text
         elif (cleaned := _output(output)) is not None:
@@ -157,19 +138,16 @@ def _outputs(cell: Any) -> list[dict[str, Any]]:
 
 def _output(output: Any) -> dict[str, Any] | None:
     """Returns the output in the stored form, or None if it contains only a widget's view."""
-    cleaned = dict(output)
-    cleaned.pop("transient", None)
+    output.pop("transient", None)
     if output.output_type == "error":
-        cleaned["traceback"] = _own_frames(output.traceback)
-    if "data" in cleaned:
-        cleaned["data"] = {
-            kind: value for kind, value in output.data.items() if kind != WIDGET_VIEW
-        }
-        if not cleaned["data"]:
+        output.traceback = _own_frames(output.traceback)
+    if "data" in output:
+        output.data.pop(WIDGET_VIEW, None)
+        if not output.data:
             return None
-    return cleaned
+    return dict(output)
 
 
 def _own_frames(traceback: list[str]) -> list[str]:
-    """Drops the frames of libraries, because their paths, line numbers and code belong to one installation."""
+    """Drops the frames of libraries, because they differ between installations."""
     return [frame for frame in traceback if not plain(frame).startswith("File ")]

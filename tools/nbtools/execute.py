@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from browser.chromium import find_chromium, how_to_get_it
+from kaleido import Kaleido
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from PIL import Image
 
 from nbtools.alternative import PNG, chart_size, png_of
 from nbtools.canonical import PLOTLY, canonical, plain
@@ -49,13 +51,14 @@ def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[st
     env = {key: value for key, value in os.environ.items() if key not in _NOT_PASSED_ON}
     env |= dict.fromkeys(_THREADS, str(threads))
     env |= {"PYTHONHASHSEED": str(hash_seed), "COLUMNS": "100", "LINES": "40", "TZ": "UTC"}
-    env |= {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    return env | ({"PACKVIZ_STRICT": "1"} if strict else {})
+    env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    if strict:
+        env["PACKVIZ_STRICT"] = "1"
+    return env
 
 
 def executed(edition: Edition) -> Any:
-    """Runs an edition from top to bottom, and returns it in canonical form, with its charts not yet
-    drawn.
+    """Runs an edition, and returns it in canonical form, with its charts not yet drawn.
 
     Raises:
         RunError: A cell raised an error or took too long, or the kernel died.
@@ -100,50 +103,41 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
     Raises:
         RunError: Chromium is missing.
     """
-    old = (
-        {_key(chart): png_of(chart) for chart in charts(stored) if png_of(chart)} if stored else {}
-    )
+    old = {}
+    if stored:
+        old = {_key(chart): png_of(chart) for chart in charts(stored)}
     missing = [chart for chart in charts(notebook) if PNG not in chart.data]
-    new = [chart for chart in missing if _key(chart) not in old]
-    drawn = {_key(chart): picture for chart, picture in zip(new, _pictures(new), strict=True)}
+    new = []
     for chart in missing:
-        chart.data[PNG] = (old | drawn)[_key(chart)]
+        chart.data[PNG] = old.get(_key(chart), "")
+        if not chart.data[PNG]:
+            new.append(chart)
+    if not new:
+        return
+    browser = find_chromium()
+    if browser is None:
+        raise RunError(f"cannot draw its charts: {how_to_get_it()}")
+    asyncio.run(_rasterise(new, browser))
 
 
 def _key(chart: Any) -> str:
     return json.dumps(chart.data[PLOTLY], sort_keys=True)
 
 
-def _pictures(some: list[Any]) -> list[str]:
-    if not some:
-        return []
-    browser = find_chromium()
-    if browser is None:
-        raise RunError(f"cannot draw its charts: {how_to_get_it()}")
-    return asyncio.run(_rasterised(some, browser))
-
-
-async def _rasterised(some: list[Any], browser: str) -> list[str]:
-    """Draws charts in one headless browser, which needs no network."""
-    from kaleido import Kaleido
-
-    pictures = []
+async def _rasterise(new: list[Any], browser: str) -> None:
+    """Adds a PNG to charts, which one headless browser draws without network."""
     async with Kaleido(n=1, timeout=CELL_SECONDS, mathjax=False, path=browser) as kaleido:
-        for chart in some:
+        for chart in new:
             width, height = chart_size(chart)
             figure = {key: chart.data[PLOTLY].get(key, {}) for key in ("data", "layout")}
             options = {"format": "png", "width": width, "height": height, "scale": CHART_SCALE}
             png = await kaleido.calc_fig(json.loads(json.dumps(figure)), opts=options)
-            pictures.append(base64.b64encode(_small(png)).decode("ascii"))
-    return pictures
+            chart.data[PNG] = base64.b64encode(_small(png)).decode("ascii")
 
 
 def _small(png: bytes) -> bytes:
-    """Reduces a chart's PNG to a fifth of its size, because readers download it. Charts need only a few colours."""
-    from PIL import Image
-
+    """Reduces a chart's PNG to a fifth of its size by fewer colours, as readers download it."""
     small = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
-        small, "PNG", optimize=True
-    )
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image.quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return small.getvalue()

@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: Any) -> None:
-    """Excludes HTML that was added to a picture, because a running notebook has none (see `alternative`)."""
+    """Excludes HTML that was added to a picture, because a running notebook has none."""
     for output in filter(is_picture, item.cell.get("outputs", [])):
         if not has_own_html(output):
             output.data.pop(HTML, None)

@@ -33,6 +33,7 @@ _NAME = re.compile(r"\d\d_[a-z0-9_]+")
 _NEARLY_A_MARKER = re.compile(r"#+\s*(end[\s_-]*)?solutions?\s*:?", re.IGNORECASE)
 _CODE = r"(?:^|\n)(?P<fence>```|~~~).*?(?:\n(?P=fence)|\Z)|(?P<ticks>`+)[^`].*?(?P=ticks)"
 _LINK = r"(?P<open>\]\(\s*<?|^\[[^\]\n]+\]:[ \t]*|\b(?:src|href)=[\"'])(?P<target>[^\s)\"'>]+)"
+_TITLE = re.compile(r"^(# .*?)[ \t]*$", re.MULTILINE)
 _CODE_OR_LINK = re.compile(f"{_CODE}|{_LINK}", re.DOTALL | re.MULTILINE)
 
 
@@ -69,42 +70,43 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
         SourceError: There is no source, or none with one of these names; a file is not named
             `NN_name.py`; or two files share a number.
     """
-    found = sorted((root / "notebooks" / "source").glob("*.py"))
-    if not found:
+    sources = sorted((root / "notebooks" / "source").glob("*.py"))
+    if not sources:
         raise SourceError(f"no sources in {root / 'notebooks' / 'source'}")
-    numbers: dict[str, Path] = {}
-    for path in found:
+    known: dict[str, Path] = {}
+    for path in sources:
         if not _NAME.fullmatch(path.stem):
             raise SourceError(f"{path.name}: a source must be named NN_name.py, in lower case")
-        if (other := numbers.setdefault(path.stem[:2], path)) != path:
+        other = known.setdefault(path.stem[:2], path)
+        if other != path:
             raise SourceError(f"{path.name} and {other.name} share a number")
-    wanted = [Path(name).stem if "." in Path(name).name else Path(name).name for name in names]
-    known = {path.stem for path in found} | set(numbers)
-    if unknown := [name for name in wanted if name not in known]:
-        raise SourceError(
-            f"no notebook is named {', '.join(unknown)}; choose from {', '.join(p.stem for p in found)}"
-        )
-    return [p for p in found if not wanted or p.stem in wanted or p.stem[:2] in wanted]
+        known[path.stem] = path
+    wanted = {Path(name).stem for name in names}
+    if unknown := sorted(wanted - known.keys()):
+        offer = ", ".join(path.stem for path in sources)
+        raise SourceError(f"no notebook is named {', '.join(unknown)}; choose from {offer}")
+    if not wanted:
+        return sources
+    return sorted({known[name] for name in wanted})
 
 
 def editions(source: Path) -> list[Edition]:
-    """Reads a source, and returns the reader's notebook and, if there are solutions or claims, the
-    solutions notebook.
+    """Reads a source, and returns its one or two notebooks.
+
+    The second is the solutions notebook, which exists if there are solutions or claims.
 
     Raises:
         SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell
             option, a cell that is neither code nor Markdown, or no heading.
     """
-    original = jupytext.read(source, fmt="py:percent")
-    for position, cell in enumerate(original.cells):
-        _refuse_odd_cell(cell, f"{source.name}, cell {position}")
+    reader = jupytext.read(source, fmt="py:percent")
+    solved = copy.deepcopy(reader)
     folder = source.parent.parent
     name = f"{source.stem}.ipynb"
-    reader = copy.deepcopy(original)
-    solved = copy.deepcopy(original)
     for i, (stub, solution) in enumerate(zip(reader.cells, solved.cells, strict=True)):
+        where = f"{source.name}, cell {i}"
+        _refuse_odd_cell(stub, where)
         if stub.cell_type == "code":
-            where = f"{source.name}, cell {i}"
             stub.source, solution.source = split_solution(stub.source, where)
         if CLAIMS in tags(solution):
             solution.metadata["jupyter"] = {"source_hidden": True}
@@ -131,27 +133,27 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
     """
     stub: list[str] = []
     solved: list[str] = []
-    opened = 0  # the length of `solved` at the opening marker, plus one; 0 outside regions
+    start: int | None = None  # the length of `solved` at the opening marker, inside a region
     for line in text.split("\n"):
         word = line.strip()
         if word == BEGIN:
-            if opened:
+            if start is not None:
                 raise SourceError(f"{where}: {BEGIN!r} is inside a solution")
-            opened = len(solved) + 1
-            stub.append(line[: len(line) - len(line.lstrip())] + STUB)
+            start = len(solved)
+            stub.append(line.replace(BEGIN, STUB))
         elif word == END:
-            if not opened:
+            if start is None:
                 raise SourceError(f"{where}: {END!r} has no {BEGIN!r} before it")
-            if not any(inside.strip() for inside in solved[opened - 1 :]):
+            if not "".join(solved[start:]).strip():
                 raise SourceError(f"{where}: the solution is empty")
-            opened = 0
+            start = None
         elif _NEARLY_A_MARKER.fullmatch(word):
             raise SourceError(f"{where}: {word!r} is neither {BEGIN!r} nor {END!r}")
         else:
             solved.append(line)
-            if not opened:
+            if start is None:
                 stub.append(line)
-    if opened:
+    if start is not None:
         raise SourceError(f"{where}: {BEGIN!r} has no {END!r} after it")
     return "\n".join(stub), "\n".join(solved)
 
@@ -188,18 +190,12 @@ def _refuse_odd_cell(cell: Any, where: str) -> None:
 
 
 def _deepen(notebook: Any, name: str) -> None:
-    """Changes the title and the links of the Markdown cells to those of a solutions notebook, in place."""
-    untitled = True
+    """Changes the title and the links to those of a solutions notebook, in place."""
+    titles = 0
     for cell in notebook.cells:
-        if cell.cell_type != "markdown":
-            continue
-        cell.source = one_folder_deeper(cell.source)
-        if untitled:
-            cell.source, titles = re.subn(
-                r"(?m)^(# .*?)[ \t]*$", r"\1 (solutions)", cell.source, count=1
-            )
-            untitled = not titles
-    if untitled:
-        raise SourceError(
-            f"{name}: has no heading; begin with one, because '(solutions)' is appended to it"
-        )
+        if cell.cell_type == "markdown":
+            cell.source = one_folder_deeper(cell.source)
+            if not titles:
+                cell.source, titles = _TITLE.subn(r"\1 (solutions)", cell.source, count=1)
+    if not titles:
+        raise SourceError(f"{name}: has no heading to which '(solutions)' can be appended")
