@@ -173,10 +173,7 @@ def _outcome(point: CompilerPoint) -> Outcome:
             capture = torch.compile(model, backend=count_operators, fullgraph=fullgraph)
             capture(*inputs)
         else:
-            graph = captured(backend, model, inputs, {})
-
-            def capture(*other: Any) -> Any:
-                return graph(other)
+            capture = captured(backend, model, inputs, {})
 
         # A graph for other lengths has the same operators, so it is not counted.
         compiled = sum(counts) if backend == "compile" else None
