@@ -132,7 +132,8 @@ for method in ("auto", "frozen", "packed", "split", "staircase"):
 from IPython.display import display
 
 for machine, results in machines.items():
-    display(rules.where_packing_pays(machine, results, "GRU"))
+    if rules.cases(results, "GRU"):
+        display(rules.where_packing_pays(machine, results, "GRU"))
 
 # %% [markdown]
 # In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training,

@@ -21,11 +21,11 @@ LIMITS = {
     "nodes of packviz that the everyday calls load": 35_200,  # aim: 33,000
     "nodes of tests": 155_000,
     "nodes of tools and docs": 15_200,  # aim: 14,000
-    "nodes of a statement, mean": 12.2,  # aim: 12
+    "nodes of a statement, mean": 12.02,  # aim: 12
     "nodes of a statement, nine in ten": 22,
     "bytes of TOML, JSON, JavaScript and CSS": 156_191,
-    "classes": 143,  # aim: 125
-    "uses of Any": 334,  # aim: 250
+    "classes": 135,  # aim: 125
+    "uses of Any": 250,
     "comments that silence mypy": 20,
     "assignments of several unrelated values": 60,
     "names that say nothing": 150,
