@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from html import escape
 from os.path import normpath
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import plotly
@@ -324,13 +325,13 @@ def control(widget: Any, frames: Frames) -> str:
 def api(subpackage: str, title: str) -> str:
     """Returns a page of the API reference in reStructuredText: a subpackage's public names."""
     lines = [title, "=" * len(title)]
-    for name in dir(pv):
-        path = (pv._MODULES | pv._SUBMODULES).get(name, "")
+    paths = vars(pv)["_MODULES"] | vars(pv)["_SUBMODULES"]
+    for name, path in sorted(paths.items()):
         if path.partition(".")[0] != subpackage:
             continue
         lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
         entries = {f"packviz.{name}": getattr(pv, name)}
-        if name in pv._SUBMODULES:
+        if isinstance(getattr(pv, name), ModuleType):
             module = f"packviz.{path}"
             lines += [f".. automodule:: {module}", "   :no-members:", ""]
             entries = {f"{module}.{inner}": part for inner, part in vars(getattr(pv, name)).items()}

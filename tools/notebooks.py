@@ -68,8 +68,7 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     draw_charts(notebook, stored)
     problems = []
     for cell in notebook.cells:
-        if cell.cell_type == "code":
-            problems += [f"cell {cell.id}: {leak}" for leak in leaks(cell, options.root)]
+        problems += [f"cell {cell.id}: {leak}" for leak in leaks(cell, options.root)]
     if problems:
         raise RunError("\n  ".join(["its outputs depend on this run or machine", *problems]))
     describe_pictures(notebook)

@@ -112,7 +112,6 @@
     type: cell.model.type,
     source: cell.model.sharedModel.getSource(),
     executed: cell.model.type !== 'code' || cell.model.executionCount !== null,
-    outputs: cell.model.type === 'code' ? cell.model.sharedModel.getOutputs() : [],
     placeholder: cell.node.classList.contains('jp-Cell-Placeholder'),
     broken: [...cell.node.querySelectorAll('.jp-OutputArea-output')]
       .map((node) => node.textContent)

@@ -41,10 +41,6 @@ _BARE_WIDGET = re.compile(
     r"|Select|SelectMultiple)|VBox|HBox|Box|GridBox|Accordion|Tab|Stack|HTML|HTMLMath|Label|Image"
     r"|Dropdown|Combobox|Figure)\((?:\)|\{|\w+=)"
 )
-_FETCHES = re.compile(
-    r"""\bsrc\s*=\s*["']?(?:https?:)?//|<link\b[^>]*\bhref\s*=\s*["']?(?:https?:)?//"""
-    r"""|url\(\s*["']?https?:"""
-)
 
 
 def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
@@ -210,5 +206,3 @@ def _pictures(cell: Any) -> Iterator[str]:
             yield "a picture has no text/html output with its text"
         if bare:
             yield f"an output's text is only {bare[0]}…); give it a text that says what it shows"
-        if _FETCHES.search(f"{data.get('text/html')} {data.get('image/svg+xml')}"):
-            yield "an output fetches from the network"
