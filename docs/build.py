@@ -65,7 +65,6 @@ TITLES = {
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
 PLOTLY = "application/vnd.plotly.v1+json"
-_SVG = "http://www.w3.org/2000/svg"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
@@ -77,10 +76,10 @@ def live(svg: str) -> str:
     White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page,
     as its fill does.
     """
-    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
     root = ElementTree.fromstring(svg)
     for element in root.iter():
-        is_text = element.tag.removeprefix(f"{{{_SVG}}}") in ("text", "tspan", "g")
+        is_text = element.tag.rpartition("}")[2] in ("text", "tspan", "g")
         fill = element.get("fill", "")
         stays = is_text and fill == palette.LIGHT.ground and {*element.itertext()} != {"✗"}
         if fill in _LIVE and not stays:
@@ -330,15 +329,15 @@ def api(subpackage: str, title: str) -> str:
         if path.partition(".")[0] != subpackage:
             continue
         lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
-        entries = {f"packviz.{name}": getattr(pv, name)}
-        if isinstance(getattr(pv, name), ModuleType):
-            module = f"packviz.{path}"
-            lines += [f".. automodule:: {module}", "   :no-members:", ""]
-            entries = {f"{module}.{inner}": part for inner, part in vars(getattr(pv, name)).items()}
-        for entry, value in entries.items():
-            own = getattr(value, "__module__", "").startswith(f"packviz.{path}")
+        value = getattr(pv, name)
+        entries = {f"packviz.{name}": value}
+        if isinstance(value, ModuleType):
+            lines += [f".. automodule:: packviz.{path}", "   :no-members:", ""]
+            entries = {f"packviz.{path}.{inner}": part for inner, part in vars(value).items()}
+        for entry, part in entries.items():
+            own = getattr(part, "__module__", "").startswith(f"packviz.{path}")
             if own and "._" not in entry:
-                kind = "class" if isinstance(value, type) else "function"
+                kind = "class" if isinstance(part, type) else "function"
                 lines += [f".. auto{kind}:: {entry}", ""]
     return "\n".join(lines)
 

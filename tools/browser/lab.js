@@ -112,7 +112,6 @@
     type: cell.model.type,
     source: cell.model.sharedModel.getSource(),
     executed: cell.model.type !== 'code' || cell.model.executionCount !== null,
-    placeholder: cell.node.classList.contains('jp-Cell-Placeholder'),
     broken: [...cell.node.querySelectorAll('.jp-OutputArea-output')]
       .map((node) => node.textContent)
       .find((text) => /Error displaying widget|Loading widget|Failed to load model/.test(text)) ?? null,

@@ -30,7 +30,6 @@ from typing import Any
 
 import nbformat
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute
-from playwright.sync_api import TimeoutError as PageTimeoutError
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 PAGE_SCRIPT = Path(__file__).with_suffix(".js")
@@ -95,8 +94,8 @@ class Server:
         """Starts the server on a copy of a folder of notebooks.
 
         Raises:
-            RuntimeError: the server ended or did not answer in time. The message contains the end of
-                its log.
+            RuntimeError: the server ended or did not answer in time. The message contains the end
+                of its log.
         """
         self.home = Path(tempfile.mkdtemp(prefix="packviz-lab-"))
         self.root = self.home / "notebooks"
@@ -275,8 +274,6 @@ class Notebook:
             reasons = []
             if cell["type"] == "code" and cell["source"].strip() and not cell["executed"]:
                 reasons.append("did not run")
-            if cell["placeholder"]:
-                reasons.append("is not drawn")
             if cell["broken"]:
                 reasons.append(cell["broken"].strip())
             line = cell["source"].strip().partition("\n")[0]
@@ -299,9 +296,7 @@ class Notebook:
         self.page.wait_for_function("() => packvizLab.run.done", timeout=limit, polling=50)
         if error := self.page.evaluate("() => packvizLab.run.error"):
             raise RuntimeError(f"{self.name}: {error}")
-        # `cell_problems` reports a widget that is never drawn.
-        with contextlib.suppress(PageTimeoutError):
-            self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
+        self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
         self.settle(quiet=0.5)
 
     def settle(self, quiet: float = 0.15) -> None:
