@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbtools.alternative import as_html, has_own_html, is_picture, png_of
+from nbtools.alternative import HTML, as_html, has_own_html, is_picture, png_of
 from nbtools.canonical import (
     LIVE_TIMING,
     PLOTLY,
@@ -195,8 +195,7 @@ def _pictures(cell: Any) -> Iterator[str]:
             yield "a chart has no image"
         if PLOTLY in data and not text_of(data):
             yield "a chart has no text"
-        described = has_own_html(output) or data.get("text/html") == as_html(output)
-        if is_picture(output) and not described:
+        if is_picture(output) and not has_own_html(output) and data.get(HTML) != as_html(output):
             yield "a picture has no text/html output with its text"
         if bare:
             yield f"an output's text is only {bare[0]}…); give it a text that says what it shows"
