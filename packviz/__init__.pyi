@@ -37,3 +37,6 @@ from packviz.ops.running import run as run
 from packviz.ops.sampler import BucketSampler as BucketSampler
 
 __version__: str
+
+_MODULES: dict[str, str]
+_SUBMODULES: dict[str, str]

@@ -11,7 +11,7 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Otherwise, the parent process has changed it.
         signal.signal(signal.SIGINT, _stop)
-    from packviz import cli
+    from packviz import cli  # noqa: PLC0415
 
     return cli.main()
 

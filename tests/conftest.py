@@ -31,7 +31,9 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Excludes what is loaded by now from garbage collection, which would take half a second each time."""
+    """Excludes what is loaded by now from garbage collection, which would take half a second each
+    time.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(

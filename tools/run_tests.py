@@ -12,6 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +67,7 @@ def run(group: str, stage: str) -> Counter[str]:
         command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
         # An idle process takes tests from another's queue, because some tests take a minute.
         command += ["-n", str(workers()), "--dist", "worksteal"]
+    start = time.perf_counter()
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -79,7 +81,8 @@ def run(group: str, stage: str) -> Counter[str]:
     if done.returncode:
         outcome["failed"] = max(outcome["failed"], 1)
     print(f"\n=== python {stage}\n{done.stdout.decode(errors='replace')}", flush=True)
-    print(f"python {stage}: {summary(outcome)}", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"=== {seconds:.0f} s for python {stage}: {summary(outcome)}", flush=True)
     return outcome
 
 
@@ -91,8 +94,10 @@ def run_group(group: str) -> Counter[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the given groups of stages, by default all. Returns 1 if one failed, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("group", nargs="*", choices=STAGES, help="groups to run (default: all)")
-    groups = parser.parse_args(arguments).group or STAGES
+    parser.add_argument("group", nargs="*", help=f"{', '.join(STAGES)} (default: all)")
+    groups = parser.parse_args(arguments).group or [*STAGES]
+    if not STAGES.keys() >= {*groups}:
+        parser.error(f"choose groups from {', '.join(STAGES)}")
     JUNIT.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
         outcome = sum(pool.map(run_group, sorted(groups)), Counter[str]())

@@ -27,6 +27,8 @@ from packviz.check import models
 from packviz.lessons import ask, checks
 
 print(models.source(models.ConditionalTagger))
+
+# %%
 ask("conditional packing")
 
 # %%

@@ -1,1 +1,4 @@
-"""Checks the correctness of packing: compares states, diagnoses batches, explains errors, and tests captured graphs."""
+"""Checks the correctness of packing.
+
+It compares states, diagnoses batches, explains errors, and tests captured graphs.
+"""

@@ -336,11 +336,11 @@ class StatesComparison(Drawing):
             lines.append(_line("outputs at padding", self.outputs, where=~mask[..., None]))
         for name, state in self._states.items():
             lines.append(_line(name, state, (name,), noun="state"))
-        for loss, differences in self.gradients.items():
+        for loss, gradients in self.gradients.items():
             results = ("gradients", f"gradients_{loss}")
             whole = f"gradients (loss on {loss})"
             end = f", loss on {loss}"
-            to_x, *to_weights = differences.values()
+            to_x, *to_weights = gradients.values()
             lines.append(_line(f"gradient to x{end}", to_x, results, mask, whole=whole))
             if self.layout.n_padding:
                 lines.append(_line(f"gradient to padding{end}", to_x, where=~mask))

@@ -25,7 +25,10 @@ _disabled: Callable[[Any], Any] = torch.compiler.disable
 
 
 class ExampleModel(nn.Module):
-    """A time-first LSTM between two linear layers, for `x` of shape `(T, B, 3)`. Subclasses add `forward`."""
+    """A time-first LSTM between two linear layers, for `x` of shape `(T, B, 3)`.
+
+    Subclasses add `forward`.
+    """
 
     def __init__(self) -> None:
         """Creates the layers, with random weights."""
@@ -89,7 +92,10 @@ class UsedByMax(ExampleModel):
 
 
 class MaxOfPadded(ExampleModel):
-    """A model that takes the maximum of padded outputs, and masks the padding, whose zeros could be the maximum."""
+    """A model that masks the padding before it takes the maximum of padded outputs.
+
+    Otherwise the padding's zeros could be the maximum.
+    """
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -152,7 +158,10 @@ class _EscapedTagger(ExampleModel):
 
 
 class _MaximumTagger(ExampleModel):
-    """A tagger that takes the maximum of negative outputs over time, so zeros in the padding would exceed it."""
+    """A tagger that takes the maximum of negative outputs over time.
+
+    Zeros in the padding would exceed this maximum.
+    """
 
     def __init__(self, masked: bool) -> None:
         """Makes every output negative.
@@ -177,7 +186,10 @@ class _MaximumTagger(ExampleModel):
 
 
 class _WholeTagger(ExampleModel):
-    """A tagger that runs its LSTM in one call, which may pack and pad. A compiler keeps it or leaves it out."""
+    """A tagger that runs its LSTM in one call, which may pack and pad.
+
+    A compiler keeps it or leaves it out.
+    """
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
         """Stores the function to call, which `whole` makes from the LSTM."""
@@ -190,7 +202,7 @@ class _WholeTagger(ExampleModel):
 
 
 def _island(lstm: nn.LSTM) -> Any:
-    """Returns a function that packs, runs the LSTM and pads, and that `torch.compile` leaves out of its graph."""
+    """Returns a function that packs, runs and pads outside the graphs of `torch.compile`."""
 
     def run(x: Tensor, lengths: Tensor, total_length: int) -> Any:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -222,6 +234,6 @@ def source(model: type[nn.Module]) -> str:
 
 
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns inputs for a model: a random `x` of shape `(steps, B, 3)`, drawn from `seed`, and the lengths."""
+    """Returns inputs for a model: a random `x`, `(steps, B, 3)`, and the lengths."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)

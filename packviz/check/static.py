@@ -1,5 +1,4 @@
-"""Tries torch's compilers and exporters on a model, and reports for which other inputs they are
-right.
+"""Tries torch's compilers and exporters on a model with other inputs than the example's.
 
 Each backend captures the model on the user's example. The capture and the model then run on other
 lengths, other numbers of time steps and other batch sizes, and their results are compared. Only
@@ -88,7 +87,7 @@ class StaticCheck(Tabled):
 
     Attributes:
         title: the name of the model.
-        answers: by backend and then by question (`"lengths"`, `"steps"` and `"batch"`), an `Answer`.
+        answers: an `Answer` by backend and by question, `"lengths"`, `"steps"` or `"batch"`.
         size: the line where the size of a tensor depends on the lengths, which a compiler with
             fixed sizes rejects; empty if there is none. The sizes inside an RNN and the packing
             functions do not count, and the longest sequence keeps its length.
@@ -482,7 +481,7 @@ def _judged(
 
 
 def _refusal(error: Exception) -> Answer:
-    """Returns the answer of a backend that rejects the model, with the user's line that it names."""
+    """Returns the answer of a backend that rejects the model, with the line that it names."""
     text = "".join(traceback.format_exception(error))
     places = re.findall(r'File "([^"]+)", line (\d+)', text)
     lines = [_site(path, int(line)) for path, line in places if _is_users(path)]
@@ -498,7 +497,10 @@ def _is_users(path: str) -> bool:
 
 
 def _site(path: str, line: int) -> str:
-    """Describes a line of code, as in `model.py, line 7: return x`, but without a name in a notebook."""
+    """Describes a line of code, as in `model.py, line 7: return x`.
+
+    In a notebook, the line's file has no name.
+    """
     name = "" if "ipykernel" in path else f"{os.path.basename(path)}, "
     return f"{name}line {line}: {linecache.getline(path, line).strip()}"
 

@@ -1,9 +1,9 @@
-"""Groups sequences into batches, into rows of a fixed size, or into shares for processes. A group
-is an array of indices.
+"""Groups sequences into batches, into rows of a fixed size, or into shares for processes.
 
-A batch is as wide as its longest sequence, so batches of sequences with similar lengths (*buckets*)
-contain little padding. When several workers share a training step, the step takes as long as the
-slowest worker, so all workers should get about the same number of tokens (real time steps).
+A group is an array of indices. A batch is as wide as its longest sequence, so batches of sequences
+with similar lengths (*buckets*) contain little padding. When several workers share a training step,
+the step takes as long as the slowest worker, so all workers should get about the same number of
+tokens (real time steps).
 
 Examples:
     >>> import packviz as pv
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ an epoch random."""
 
 
 def batches(
-    lengths: Any, batch_size: int, order: str = SHUFFLED, *, window: int = WINDOW, seed: int = 0
+    lengths: object, batch_size: int, order: str = SHUFFLED, *, window: int = WINDOW, seed: int = 0
 ) -> list[IntArray]:
     """Divides a data set into the batches of one epoch.
 
@@ -93,7 +92,7 @@ def batches(
     return [buckets[i] for i in random.permutation(len(buckets))]
 
 
-def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
+def split(lengths: object, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """Divides the sequences of one batch among workers, longest first.
 
     Args:
@@ -117,7 +116,7 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     return [order[taker == worker] for worker in range(workers)]
 
 
-def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
+def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
     A network that runs on such a row must keep the sequences in the row apart. Attention needs a
@@ -152,7 +151,8 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
         bottoms = np.minimum(tops + row_size, ends[-1])
         firsts = np.searchsorted(ends, tops, "right")  # the first sequence of each row
         lasts = np.searchsorted(ends, bottoms - 1, "right")
-        return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
+        pairs = zip(firsts, lasts, strict=True)
+        return [np.arange(first, last + 1) for first, last in pairs]
     longest = int(np.argmax(n))
     if n[longest] > row_size:
         problem = f"lengths[{longest}] is {n[longest]}, but row_size is {row_size}"
@@ -169,7 +169,8 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
             first = len(rows)
         elif strategy == NEXT_FIT:
             first = max(len(rows) - 1, 0)
-        row = first + int(np.argmax(left[first : len(rows) + 1] >= n[b]))
+        fits = left[first : len(rows) + 1] >= n[b]
+        row = first + int(np.argmax(fits))
         if row == len(rows):
             rows.append([])
         rows[row].append(b)
@@ -191,7 +192,7 @@ class Load:
     cells: IntArray
 
     @classmethod
-    def of(cls, lengths: Any, groups: Sequence[IntArray]) -> Load:
+    def of(cls, lengths: object, groups: Sequence[IntArray]) -> Load:
         """Counts the cells of batches, each described by the indices of its sequences."""
         n = Layout(lengths).lengths
         real = np.array([n[group].sum() for group in groups])
@@ -205,7 +206,7 @@ class Load:
 
 
 def tokens(
-    lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE
+    lengths: object, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE
 ) -> IntArray:
     """Returns `(S, W)` the number of tokens (real time steps) of each worker in each batch.
 
@@ -216,13 +217,15 @@ def tokens(
     counts = np.zeros((len(groups), workers), dtype=np.int64)
     for step, group in enumerate(groups):
         longest_first = -np.sort(-n[group])
-        np.add.at(counts[step], _takers(group.size, workers, strategy), longest_first)
+        takers = _takers(group.size, workers, strategy)
+        np.add.at(counts[step], takers, longest_first)
     return counts
 
 
 def idle(tokens: IntArray) -> float:
-    """Returns the share of time that workers spend waiting for the slowest one, if time is
-    proportional to tokens.
+    """Returns the share of time that workers spend waiting for the slowest one.
+
+    Time is taken to be proportional to tokens.
 
     Args:
         tokens: `(S, W)` the number of tokens of each worker in each batch.
@@ -233,15 +236,15 @@ def idle(tokens: IntArray) -> float:
 
 
 def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
-    """Returns, for each sequence from the longest to the shortest, the index of the worker that
-    takes it.
-    """
+    """Returns the worker that takes each sequence, from the longest to the shortest."""
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)
     if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
         return np.sort(place)
-    return np.where((turn % 2 == 1) & (strategy == SNAKE), workers - 1 - place, place)
+    if strategy == STRIDED:
+        return place
+    return np.where(turn % 2 == 1, workers - 1 - place, place)
 
 
 def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:

@@ -35,8 +35,9 @@ class Prediction:
 
 
 def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Returns the rectangles of a staircase, each as `(first step, step after the last, number of
-    sequences)`.
+    """Returns the rectangles of a staircase, each with its beginning, end and number of sequences.
+
+    The end is the time step after the last one of the rectangle.
 
     Args:
         lengths: `(B,)` lengths of at least 1, in any order.
@@ -115,8 +116,9 @@ def best_cuts(lengths: Sequence[int], call: int, calls: int | None = None) -> tu
 def _cheapest(
     ends: Sequence[int], running: Sequence[int], call: int, before: Sequence[int | None] | None
 ) -> tuple[list[int | None], list[int]]:
-    """Returns, for each end, the lowest cost to reach it with one more rectangle, and the index of
-    its best beginning.
+    """Returns the lowest cost to reach each end with one more rectangle, and its beginning.
+
+    A beginning is an index into `ends`.
 
     Args:
         ends: the time steps at which rectangles may begin and end.
@@ -150,14 +152,14 @@ def _at(line: Line, step: int) -> int:
 
 
 def _is_above(middle: Line, left: Line, right: Line) -> bool:
-    """Returns whether the middle line is never the lowest of three lines whose slopes fall from left to right."""
+    """Returns whether the middle one of three lines with falling slopes is never the lowest."""
     by_right = (right[0] - left[0]) * (left[1] - middle[1])
     by_middle = (middle[0] - left[0]) * (left[1] - right[1])
     return by_right <= by_middle
 
 
 def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Traces the best beginning of each rectangle from the last cut back to 0, and returns all cuts in order."""
+    """Returns all cuts in order, by following the best beginnings from the last cut to 0."""
     j = len(ends) - 1
     cuts = [ends[j]]
     for begins in reversed(layers):

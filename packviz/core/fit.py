@@ -8,8 +8,9 @@ import numpy as np
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """Returns the exponent of the power law that fits best: the slope of the best-fitting line in a
-    log–log chart.
+    """Returns the exponent of the power law that fits best.
+
+    It is the slope of the best-fitting line in a log–log chart.
 
     Raises:
         ValueError: `x` and `y` differ in length, contain fewer than two numbers, or contain a

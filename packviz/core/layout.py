@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,14 @@ from packviz.core.padded import Padded, reading
 from packviz.core.validation import (
     at_least,
     kind_of,
-    require_dense,
     require_none,
+    require_plain,
     require_values,
 )
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+_Array = TypeVar("_Array", bound=npt.NDArray[np.generic])
 
 MOST_STEPS = 10_000_000
 """The largest number of time steps in a `Layout`. A larger number needs huge arrays, and is
@@ -64,7 +64,7 @@ class Layout:
     sorted_indices: IntArray
 
     def __init__(
-        self, lengths: Any, max_len: int | None = None, *, sorted_indices: Any = None
+        self, lengths: object, max_len: int | None = None, *, sorted_indices: object = None
     ) -> None:
         """Describes a batch with these lengths.
 
@@ -147,7 +147,7 @@ class Layout:
 
     @classmethod
     def from_padded(
-        cls, shape: Sequence[int], lengths: Any, batch_first: bool | None = None
+        cls, shape: Sequence[int], lengths: object, batch_first: bool | None = None
     ) -> Layout:
         """Describes a padded batch with this shape and these lengths.
 
@@ -171,7 +171,7 @@ class Layout:
         return cls(layout.lengths, steps, sorted_indices=layout.sorted_indices)
 
     @classmethod
-    def from_mask(cls, mask: Any) -> Layout:
+    def from_mask(cls, mask: object) -> Layout:
         """Reads the layout from a mask, such as a tokenizer's `attention_mask`.
 
         Args:
@@ -186,7 +186,7 @@ class Layout:
         return cls(m.sum(axis=1), max_len=m.shape[1])
 
     @classmethod
-    def from_offsets(cls, offsets: Any) -> Layout:
+    def from_offsets(cls, offsets: object) -> Layout:
         """Reads the layout of flat rows, in which the sequences follow one another.
 
         Args:
@@ -236,9 +236,7 @@ class Layout:
 
     @cached_property
     def unsorted_indices(self) -> IntArray:
-        """`(B,)` The rank of each sequence in the packing order. This is the inverse of
-        `sorted_indices`.
-        """
+        """`(B,)` The rank of each sequence in packing order, the inverse of `sorted_indices`."""
         return frozen(np.argsort(self.sorted_indices))
 
     @cached_property
@@ -284,9 +282,7 @@ class Layout:
 
     @cached_property
     def flat_rows(self) -> IntArray:
-        """`(N,)` The flat row that corresponds to each packed row, so that `packed =
-        flat[flat_rows]`.
-        """
+        """`(N,)` The flat row of each packed row, so that `packed = flat[flat_rows]`."""
         b, t = self.source.T
         return frozen(self.starts[b] + t)
 
@@ -299,8 +295,10 @@ class Layout:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        size = "" if self.max_len == self.lengths.max() else f", max_len={self.max_len}"
-        return f"Layout({_excerpt(self.lengths)}{size}): {self.n_cells} cells, {self.n_real} real"
+        arguments = _excerpt(self.lengths)
+        if self.max_len != self.lengths.max():
+            arguments += f", max_len={self.max_len}"
+        return f"Layout({arguments}): {self.n_cells} cells, {self.n_real} real"
 
     @property
     def _key(self) -> tuple[bytes, int, bytes]:
@@ -308,8 +306,9 @@ class Layout:
 
 
 def require_steps(layout: Layout) -> Layout:
-    """Returns the layout if no sequence is empty. Packing functions call this, because torch
-    rejects empty sequences.
+    """Returns the layout if no sequence is empty.
+
+    Packing functions call this, because torch rejects empty sequences.
 
     Raises:
         ValueError: a sequence is empty.
@@ -321,9 +320,7 @@ def require_steps(layout: Layout) -> Layout:
 
 
 def sequence_name(index: int) -> str:
-    """Returns the default name of a sequence: a … z, then aa, ab, …, like the columns of a
-    spreadsheet.
-    """
+    """Returns the default name of a sequence: a … z, then aa, ab, …, as in a spreadsheet."""
     name = ""
     index += 1
     while index:
@@ -332,9 +329,10 @@ def sequence_name(index: int) -> str:
     return name
 
 
-def host_array(values: Any) -> npt.NDArray[Any]:
-    """Converts a list, an array or a tensor on any device to a NumPy array. A `Layout` is converted
-    to its lengths.
+def host_array(values: object) -> npt.NDArray[Any]:
+    """Converts a list, an array or a tensor on any device to a NumPy array.
+
+    A `Layout` is converted to its lengths.
 
     Raises:
         ValueError: `values` contains rows of unequal length.
@@ -342,15 +340,19 @@ def host_array(values: Any) -> npt.NDArray[Any]:
     if isinstance(values, Layout):
         return values.lengths
     if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
+        tensor: Any = values.detach().cpu()
+        if tensor.is_floating_point():
+            tensor = tensor.double()  # NumPy has no bfloat16
+        values = tensor
     array = np.asarray(values, order="C")  # torch takes no negative strides
-    if array.dtype == object and array.ndim == 1 and all(isinstance(n, Integral) for n in array):
-        return array.astype(float)  # NumPy stores integers of more than 64 bits as objects
-    return array
+    if array.dtype != object or array.ndim != 1:
+        return array
+    # NumPy stores integers of more than 64 bits as objects.
+    are_whole = all(isinstance(entry, Integral) for entry in array)
+    return array.astype(float) if are_whole else array
 
 
-def is_mask(values: object) -> bool:
+def is_mask(values: object) -> TypeGuard[npt.NDArray[np.generic]]:
     """Returns whether lengths are given as a mask: an array or a tensor of two dimensions.
 
     Nested lists are never a mask, because they could be sequences or batches.
@@ -358,9 +360,10 @@ def is_mask(values: object) -> bool:
     return getattr(values, "ndim", None) == 2
 
 
-def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
-    """Returns lengths as a new array, `(B,)`. `Layout` and most other functions that take lengths
-    call this function.
+def read_lengths(lengths: object, empty: bool = False) -> IntArray:
+    """Returns lengths as a new array, `(B,)`.
+
+    `Layout` and most other functions that take lengths call this function.
 
     Args:
         lengths: a list, an array, a tensor on any device, a `Layout`, or anything that NumPy can
@@ -389,20 +392,10 @@ BOOLEANS = (
 )
 
 
-def _require_plain(values: object, name: str) -> None:
-    """Rejects tensors and arrays whose values cannot be read, or would be misread."""
-    require_dense(name, values)
-    require_values(name, values)
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array of NumPy; give plain lengths, or a mask that is True at real"
-            f" cells, such as ~{name}.mask"
-        )
-
-
-def _mask_array(mask: Any, name: str = "mask") -> BoolArray:
+def _mask_array(mask: object, name: str = "mask") -> BoolArray:
     """Returns a mask as an array, `(B, T)`, in which every row begins with its real cells."""
-    _require_plain(mask, name)
+    require_plain(name, mask)
+    require_values(name, mask)
     expected = f"{name} must be two-dimensional (batch, time step)"
     try:
         given = host_array(mask)
@@ -432,8 +425,9 @@ def _mask_array(mask: Any, name: str = "mask") -> BoolArray:
     return real
 
 
-def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> IntArray:
-    _require_plain(values, name)
+def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) -> IntArray:
+    require_plain(name, values)
+    require_values(name, values)
     try:
         array = host_array(values)
     except ValueError:  # NumPy raises this error for rows of unequal length
@@ -459,7 +453,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     return np.array(array, dtype=np.int64)
 
 
-def _permutation(values: Any, size: int, name: str) -> IntArray:
+def _permutation(values: object, size: int, name: str) -> IntArray:
     order = _whole_numbers(values, name, "give one index per sequence, longest first")
     if not np.array_equal(np.sort(order), np.arange(size)):
         each = f"each of 0 … {size - 1} exactly once"
@@ -467,7 +461,7 @@ def _permutation(values: Any, size: int, name: str) -> IntArray:
     return order
 
 
-def _packing_order(sorted_indices: Any, lengths: IntArray) -> IntArray:
+def _packing_order(sorted_indices: object, lengths: IntArray) -> IntArray:
     order = _permutation(sorted_indices, lengths.size, "sorted_indices")
     n = lengths[order]
     is_longer = np.diff(n, prepend=n[0]) > 0
@@ -476,7 +470,7 @@ def _packing_order(sorted_indices: Any, lengths: IntArray) -> IntArray:
     return order
 
 
-def _excerpt(array: npt.NDArray[Any], limit: int = 12) -> str:
+def _excerpt(array: npt.NDArray[np.generic], limit: int = 12) -> str:
     shown = ", ".join(map(repr, array[:limit].tolist()))
     return f"[{shown}, …]" if array.size > limit else f"[{shown}]"
 

@@ -44,8 +44,9 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"source is {kind_of(source)}; give a path, or text such as '5, 3, 2'")
     name = os.fspath(source)
-    is_file = isinstance(source, os.PathLike) or _FILE_NAME.fullmatch(name) or name == "-"
-    if _number(name) is not None or not (is_file or os.path.exists(name[:255])):
+    is_file = isinstance(source, os.PathLike) or name == "-" or os.path.exists(name[:255])
+    looks_like_file = _FILE_NAME.fullmatch(name) is not None
+    if _number(name) is not None or not (is_file or looks_like_file):
         return parse(name, column)
     try:
         if name.endswith(".npy"):
@@ -67,12 +68,15 @@ _FILE_NAME = re.compile(r"[^\s,;\[{]*[a-z][^\s,;\[{]*|.+\.(csv|json|npy|txt)", r
 
 def _numpy_lengths(name: str) -> list[float]:
     try:
-        values: list[float] = read_lengths(np.load(name, allow_pickle=False)).tolist()
+        contents = np.load(name, allow_pickle=False)
+        values: list[float] = read_lengths(contents).tolist()
         return values
     except EOFError:
         raise ValueError(f"{name}: the file is empty") from None
     except ValueError as error:
-        reason = "it is not a NumPy file of numbers" if "pickle" in str(error) else error
+        reason = str(error)
+        if "pickle" in reason:
+            reason = "it is not a NumPy file of numbers"
         raise ValueError(f"{name}: {reason}") from None
 
 
@@ -106,9 +110,7 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
 
 
 def _columns(text: str, is_table: bool) -> dict[str, object]:
-    """Returns the columns of a table or a JSON object by name. Numbers alone are a column without a
-    name.
-    """
+    """Returns the columns by name. Numbers alone are a column without a name."""
     if not text:
         raise ValueError("no lengths given; type some, as in 5, 3, 2")
     if text[0] in "[{":
@@ -119,19 +121,26 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
         return value if isinstance(value, dict) else {"": value}
     lines = text.splitlines()
     entries = re.split(r"[\s,;]+", text.strip(",; \n"))
-    if _number(entries[0]) is not None or (len(lines) == 1 and not is_table):
+    is_line = len(lines) == 1 and not is_table
+    if is_line or _number(entries[0]) is not None:
         if is_table and len(lines) > 1 and re.search("[,;\t]", lines[0]):
             raise ValueError("a table with several columns needs a first line that names them")
         return {"": entries}
-    delimiter = next((mark for mark in "\t;" if mark in lines[0]), ",")
+    delimiter = ","
+    for mark in ";\t":
+        if mark in lines[0]:
+            delimiter = mark
     try:
-        names, *rows = (row for row in csv.reader(lines, delimiter=delimiter) if row)
+        names, *rows = filter(None, csv.reader(lines, delimiter=delimiter))
     except csv.Error as error:
         raise ValueError(f"not a valid table: {error}") from None
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"row {i} has {len(row)} fields, but there are {len(names)} columns")
-    return {name.strip(): [row[i] for row in rows] for i, name in enumerate(names)}
+    columns: dict[str, object] = {}
+    for i, name in enumerate(names):
+        columns[name.strip()] = [row[i] for row in rows]
+    return columns
 
 
 def _column(names: Sequence[str], column: str | None) -> str:
@@ -141,7 +150,8 @@ def _column(names: Sequence[str], column: str | None) -> str:
         ValueError: the column does not exist.
     """
     for name in names:
-        if name == column or (column is None and name.lower() in ("length", "lengths")):
+        usual = column is None and name.lower() in ("length", "lengths")
+        if usual or name == column:
             return name
     if column is None and len(names) == 1:
         return names[0]
@@ -161,8 +171,9 @@ def _number(entry: str) -> float | None:
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths that repeatedly count down from `longest` to 1, as in setup B of the
-    forum benchmark.
+    """Returns `(B,)` lengths that repeatedly count down from `longest` to 1.
+
+    Setup B of the forum benchmark has these lengths.
     """
     return longest - np.arange(batch_size) % longest
 
@@ -175,13 +186,14 @@ def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 def log_normal(
     batch_size: int, longest: int, seed: int = 0, *, median: float | None = None
 ) -> IntArray:
-    """Returns `(B,)` lengths like those of sentences: most are short, a few are long, and none
-    exceeds `longest`.
+    """Returns `(B,)` lengths like those of sentences: most are short, and a few are long.
 
-    The median defaults to a quarter of `longest`.
+    None exceeds `longest`. The median defaults to a quarter of `longest`.
     """
-    middle = max(longest / 4, 1) if median is None else median
-    drawn = np.random.default_rng(seed).lognormal(math.log(middle), 0.8, size=batch_size)
+    if median is None:
+        median = max(longest / 4, 1)
+    random = np.random.default_rng(seed)
+    drawn = random.lognormal(math.log(median), 0.8, size=batch_size)
     return np.clip(np.rint(drawn), 1, longest).astype(np.int64)
 
 
@@ -202,9 +214,7 @@ def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """Returns `(B,)` lengths of real sentences, capped at `longest`. If there are too few
-    sentences, they repeat.
-    """
+    """Returns `(B,)` lengths of real sentences, capped at `longest`, repeated if necessary."""
     counts = [len(sentence) for sentence in real.sentences()]
     return np.resize(np.minimum(counts, longest), batch_size)
 
@@ -225,12 +235,12 @@ RANDOM = ("uniform", "log-normal", "nearly equal")
 
 
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
-    """Returns `(B,)` lengths with `distinct` different values, longest first, spread evenly from
-    `longest` down to 1.
+    """Returns `(B,)` lengths with `distinct` values, spread evenly from `longest` down to 1.
 
-    Apart from rounding, the values are symmetric around `(longest + 1) / 2`; a single value lies in
-    the middle. So if `distinct` divides `batch_size`, and either `longest` is odd or `distinct` is
-    even, the number of real cells, which is the sum of the lengths, does not depend on `distinct`.
+    The longest come first. Apart from rounding, the values are symmetric around `(longest + 1) /
+    2`; a single value lies in the middle. So if `distinct` divides `batch_size`, and either
+    `longest` is odd or `distinct` is even, the number of real cells, which is the sum of the
+    lengths, does not depend on `distinct`.
 
     Raises:
         ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
@@ -240,7 +250,10 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
         batch = f"{batch_size} sequences of at most {longest} time steps"
         raise ValueError(f"distinct is {distinct}; {batch} can have 1 … {most} distinct lengths")
     gaps = max(distinct - 1, 1)
-    upper = [longest - (2 * i * (longest - 1) + gaps) // (2 * gaps) for i in range(distinct // 2)]
+    upper = []
+    for i in range(distinct // 2):
+        steps = 2 * i * (longest - 1) + gaps
+        upper.append(longest - steps // (2 * gaps))
     middle = [(longest + 1) // 2] * (distinct % 2)
     lower = [longest + 1 - n for n in reversed(upper)]
     values = [*upper, *middle, *lower]
@@ -248,11 +261,10 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
 
 
 def even_steps(distinct: int, size: int) -> list[int]:
-    """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values that
-    occur equally often.
+    """Returns `(size,)` lengths from `size` down to 1, with `distinct` evenly spread values.
 
-    The number of real cells, which is the sum of the lengths, is `size · (size + 1) / 2` for every
-    valid `distinct`.
+    Each value occurs equally often. The number of real cells, which is the sum of the lengths, is
+    `size · (size + 1) / 2` for every valid `distinct`.
 
     Raises:
         ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not

@@ -1,5 +1,4 @@
-"""Reads the shape of a padded batch, whose first two dimensions are the batch and time, in either
-order.
+"""Reads the shape of a padded batch: the batch and time come first, in either order.
 
 packviz's own functions for padded batches use this module, so they read shapes in the same way and
 raise the same errors. The module does not need torch.
@@ -30,7 +29,9 @@ class Padded(NamedTuple):
     def of(cls, shape: Sequence[int], batch_first: bool) -> Padded:
         """Reads a shape with at least two dimensions."""
         first, second = shape[:2]
-        return cls(first, second, True) if batch_first else cls(second, first, False)
+        if batch_first:
+            return cls(first, second, True)
+        return cls(second, first, False)
 
     @classmethod
     def fitting(
@@ -74,27 +75,24 @@ class Padded(NamedTuple):
         return self.steps, self.batch, features
 
     def rows(self, sequence: Any, step: Any) -> Any:
-        """Returns the row of each cell in the flattened batch, given arrays of the cells' sequences
-        and time steps.
-        """
+        """Returns the row of cells in the flattened batch, given their sequences and time steps."""
         if self.batch_first:
             return sequence * self.steps + step
         return step * self.batch + sequence
 
 
 def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
-    """Returns whether the batch is the first dimension. If `batch_first` is `None`, time comes
-    first, as in torch.
+    """Returns whether the batch is the first dimension.
 
-    Warns if `batch_first` is `None` and `B` equals `T` (unless both are 1), because a forgotten
-    `batch_first=True` would then change results without an error.
+    If `batch_first` is `None`, time comes first, as in torch. Warns if `batch_first` is `None` and
+    `B` equals `T` (unless both are 1), because a forgotten `batch_first=True` would then change
+    results without an error.
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
-            f"{reading(shape, False, name)}, has as many sequences as time "
-            "steps, so a wrong order shows no error."
-            " Pass batch_first=False if this order is right, or batch_first=True "
-            "if the batch is the first dimension"
+            f"{reading(shape, False, name)}, has as many sequences as time steps, so a wrong order"
+            " shows no error. Pass batch_first=False if this order is right, or batch_first=True if"
+            " the batch is the first dimension"
         )
     return bool(batch_first)
 

@@ -9,8 +9,9 @@ from importlib import resources
 
 @cache
 def sentences() -> tuple[tuple[str, ...], ...]:
-    """Returns sentences from the docstrings of Python's standard library, each a tuple of words and
-    punctuation marks.
+    """Returns sentences from the docstrings of Python's standard library.
+
+    Each is a tuple of words and punctuation marks.
 
     The data file names their source. The file was generated only once, so that the notebooks do not
     change with Python's version.

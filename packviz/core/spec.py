@@ -96,33 +96,30 @@ class Spec:
 
     @property
     def products(self) -> tuple[tuple[int, int, int], ...]:
-        """The GEMM FLOPs per cell and direction in each layer, for the input, the state and the
-        projection.
-        """
+        """The GEMM FLOPs per cell and direction in each layer: of input, state and projection."""
         rows = 2 * self.gates
         state = self.proj_size or self.hidden_size
         projection = 2 * self.hidden_size * self.proj_size
-        inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
+        between = self.directions * state  # the input of each layer but the first
+        inputs = [self.input_size] + [between] * (self.num_layers - 1)
         return tuple((rows * size, rows * state, projection) for size in inputs)
 
     @property
     def gemm_per_cell(self) -> int:
-        """The GEMM FLOPs of the forward pass for one time step of one sequence, in all layers and
-        directions.
-        """
+        """The GEMM FLOPs of the forward pass for a cell, in all layers and directions."""
         return self.directions * sum(map(sum, self.products))
 
     @property
     def weights(self) -> int:
-        """The number of weights in all matrices. Each weight takes one multiplication and one
-        addition per cell.
+        """The number of weights in all matrices.
+
+        Each weight takes one multiplication and one addition per cell.
         """
         return self.gemm_per_cell // 2
 
     @property
     def elementwise_per_cell(self) -> int:
-        """The element-wise FLOPs of the forward pass for one time step of one sequence, in all
-        layers and directions.
+        """The element-wise FLOPs of the forward pass for a cell, in all layers and directions.
 
         For each hidden unit, these are the additions of the biases, the sum of the two products for
         each gate, the activations, and the update of the state. Below, `a` and `b` are the products

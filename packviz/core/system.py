@@ -24,9 +24,7 @@ def cpu_name() -> str:
 
 
 def output(*command: str) -> str | None:
-    """Returns the first line that a command prints, or `None` if it prints nothing, fails or does
-    not exist.
-    """
+    """Returns the first line that a command prints, or `None` if it fails or prints nothing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -46,7 +46,9 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Sequence[s
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
         *others, last = suffixes
-        allowed = f"{', '.join(others)} or {last}" if others else last
+        allowed = last
+        if others:
+            allowed = f"{', '.join(others)} or {last}"
         advice = f"its name must end in {allowed}, which sets the format"
         raise ValueError(f"{name} is {os.fspath(path)!r}; {advice}")
     return suffix
@@ -63,13 +65,15 @@ def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | b
         ValueError: the suffix is not among `forms`.
         OSError: the file cannot be written.
     """
-    contents = forms[require_suffix("path", path, [*forms])]()
-    Path(path).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+    suffix = require_suffix("path", path, [*forms])
+    contents = forms[suffix]()
+    if isinstance(contents, str):
+        contents = contents.encode()
+    Path(path).write_bytes(contents)
 
 
 def is_readers(frame: FrameType) -> bool:
-    """Returns whether the code of a frame belongs neither to packviz nor to a library that packviz
-    uses.
+    """Returns whether a frame's code belongs neither to packviz nor to a library that it uses.
 
     The name of the module decides, not the path of the file, because a file in a linked folder has
     several paths.
@@ -78,16 +82,13 @@ def is_readers(frame: FrameType) -> bool:
 
 
 def package(frame: FrameType) -> str:
-    """Returns the first part of the name of a frame's module, such as `torch`, or an empty string
-    if it has no name.
-    """
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    """Returns the first part of the name of a frame's module, such as `torch`, or `""`."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0]
 
 
 def warn(message: str) -> None:
-    """Issues a warning for the line that called packviz, so that Python shows the warning once for
-    each such line.
-    """
+    """Issues a warning for the line that called packviz, once for each such line."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and package(frame) == "packviz":
@@ -98,8 +99,9 @@ def warn(message: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses warnings, log lines and printed text, even the output of C++ code, which bypasses
-    Python's streams.
+    """Suppresses warnings, log lines and printed text.
+
+    This includes the output of C++ code, which bypasses Python's streams.
     """
     level = logging.root.manager.disable
     sys.stdout.flush()
@@ -116,9 +118,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def closed(*streams: int) -> Iterator[None]:
-    """Suppresses all output to file descriptors, such as 1 for standard output and 2 for standard
-    error.
-    """
+    """Suppresses all output to file descriptors, such as 1 (standard output) and 2 (errors)."""
     with ExitStack() as after, open(os.devnull, "w") as nowhere:
         for stream in streams:
             before = os.dup(stream)

@@ -42,26 +42,30 @@ def share(name: str, value: object) -> float:
     Raises:
         ValueError: the value is not such a number.
     """
-    advice = "give a share (a number of at least 0), or leave it out"
-    return _finite(name, value, advice, allow_zero=True)
+    number = _finite(value)
+    if number is None or number < 0:
+        advice = "give a share (a number of at least 0), or leave it out"
+        raise ValueError(f"{name} is {value!r}; {advice}")
+    return number
 
 
 def require_seconds(name: str, value: object) -> float:
-    """Checks that a value is a time in seconds, finite and greater than 0, and returns it as a
-    float.
+    """Checks that a value is a time in seconds, finite and greater than 0, and returns it.
 
     Raises:
         ValueError: the value is not such a time.
     """
-    return _finite(name, value, "give a number of seconds greater than 0", allow_zero=False)
+    seconds = _finite(value)
+    if seconds is None or seconds <= 0:
+        raise ValueError(f"{name} is {value!r}; give a number of seconds greater than 0")
+    return seconds
 
 
-def _finite(name: str, value: object, advice: str, allow_zero: bool) -> float:
-    if isinstance(value, Real) and not isinstance(value, bool):
-        number = float(value)
-        if 0 < number < math.inf or (allow_zero and number == 0):
-            return number
-    raise ValueError(f"{name} is {value!r}; {advice}")
+def _finite(value: object) -> float | None:
+    """Returns a finite number as a float, or `None` for anything else."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def require_dense(name: str, value: object) -> None:
@@ -72,12 +76,26 @@ def require_dense(name: str, value: object) -> None:
     """
     if getattr(value, "is_nested", False):
         raise TypeError(
-            f"{name} is a nested tensor; give "
-            "torch.nested.to_padded_tensor(nested, 0.0), which is batch first, and as"
-            " lengths [len(one) for one in nested.unbind()]"
+            f"{name} is a nested tensor; give torch.nested.to_padded_tensor(nested, 0.0), which is"
+            " batch first, and as lengths [len(row) for row in nested.unbind()]"
         )
     if str(getattr(value, "layout", "")).startswith("torch.sparse"):
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
+
+
+def require_plain(name: str, value: object) -> None:
+    """Rejects tensors and arrays whose values cannot be used as they are.
+
+    Raises:
+        TypeError: the value is a nested, sparse or quantised tensor, or a NumPy masked array.
+    """
+    require_dense(name, value)
+    if getattr(value, "is_quantized", False):
+        raise TypeError(f"{name} is a quantised tensor; give {name}.dequantize()")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a NumPy masked array, whose mask would be ignored; give a plain array"
+        )
 
 
 def require_values(name: str, value: object) -> None:
@@ -103,13 +121,18 @@ def kind_of(value: object) -> str:
 def require_none(
     array: npt.NDArray[np.generic], bad: npt.NDArray[np.bool_], name: str, why: str
 ) -> None:
-    """Rejects an array if any entry of `bad` is True. The message gives the first bad entry of the
-    array and `why`.
+    """Rejects an array if any entry of `bad` is True.
+
+    The message gives the first bad entry of the array and `why`.
 
     Raises:
         ValueError: an entry of `bad` is True.
     """
-    where = np.flatnonzero(bad)
-    if where.size:
-        more = f" (and {where.size - 1} more)" if where.size > 1 else ""
-        raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
+    positions = np.flatnonzero(bad)
+    if positions.size == 0:
+        return
+    first = positions[0]
+    more = ""
+    if positions.size > 1:
+        more = f" (and {positions.size - 1} more)"
+    raise ValueError(f"{name}[{first}] is {array[first]}{more}: {why}")

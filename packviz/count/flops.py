@@ -1,5 +1,4 @@
-"""Counts the floating-point operations of an RNN on a batch, padded and packed, without running the
-RNN.
+"""Counts the floating-point operations of an RNN on a batch without running it.
 
 The counts follow these conventions:
 
@@ -72,8 +71,9 @@ class Work(Generic[Count]):
 
 @dataclass(frozen=True, repr=False)
 class FlopCount(Drawing):
-    """The FLOPs of an RNN on a batch, padded and packed, or their sums over several batches, such
-    as those of an epoch.
+    """The FLOPs of an RNN on a batch, padded and packed.
+
+    They may be sums over several batches, such as those of an epoch.
 
     Attributes:
         spec: the sizes of the RNN.

@@ -1,5 +1,4 @@
-"""Counts what torch does: operators, the kernels inside them, the bytes they write, and autograd
-nodes.
+"""Counts what torch does: operators, their kernels, the bytes they write, and autograd nodes.
 
 The counts follow these conventions:
 
@@ -36,8 +35,7 @@ _KERNELS = {"slice_backward": 2}  # of operators with more than one
 
 
 class Operator(NamedTuple):
-    """A call of an operator that filled memory, or the sum over several calls of operators with the
-    same name.
+    """A call of an operator that filled memory, or the sum over several such calls.
 
     Attributes:
         name: the name of the operator in ATen.

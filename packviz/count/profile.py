@@ -1,5 +1,4 @@
-"""Counts what packing, padding and RNNs make torch do, forward and backward: operators, kernels,
-nodes and bytes.
+"""Counts what packing, padding and RNNs make torch do, forward and backward.
 
 The counts are taken while torch runs, and never derived from a formula. `packviz.count.operators`
 defines what counts. The counts depend on the version of torch, because releases may use different
@@ -153,8 +152,7 @@ def count(
     enforce_sorted: bool = True,
     device: str | torch.device = "cpu",
 ) -> Profile:
-    """Counts what torch does to pack a float32 batch and to pad it again, both forward and
-    backward.
+    """Counts what torch does to pack a float32 batch and pad it again, forward and backward.
 
     Args:
         lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose
@@ -192,8 +190,9 @@ def count(
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Counted:
-    """Counts what an RNN does on a batch of zeros, forward and backward. Packing and padding are
-    not counted.
+    """Counts what an RNN does on a batch of zeros, forward and backward.
+
+    Packing and padding are not counted.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. The function runs a copy of it.

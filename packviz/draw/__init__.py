@@ -1,5 +1,6 @@
-"""Draws pictures and tables of plain values. No module here needs torch or ipywidgets; only
-`figures` needs plotly.
+"""Draws pictures and tables of plain values.
+
+No module here needs torch or ipywidgets; only `figures` needs plotly.
 
 This package offers classes and functions that draw given lengths and numbers, such as
 `pv.draw.Stairs`. Functions that also count FLOPs, compare results or measure times are in `packviz`

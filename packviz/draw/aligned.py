@@ -68,7 +68,6 @@ class Aligned(Drawing):
         one_of("padding_side", padding_side, ("right", "left"))
         values = _values(x, "x", batch_first)
         real = _real(lengths, values.shape, batch_first, padding_side)
-        batch_is_first(batch_first, values.shape)
         labels = [[text.value(value) for value in row] for row in values.tolist()]
         if like is None:
             return cls(title, labels, real)
@@ -100,16 +99,21 @@ class Aligned(Drawing):
 
     @property
     def _table(self) -> CellTable:
-        wrong = np.zeros_like(self.real) if self.wrong is None else self.wrong
+        wrong = self.wrong
+        if wrong is None:
+            wrong = np.zeros_like(self.real)
         rows = []
         for b, labels in enumerate(self.labels):
-            fills = np.where(self.real[b], palette.sequence_colour(b), HATCHED).tolist()
-            cells = zip(fills, labels, wrong[b].tolist(), strict=True)
-            rows.append([Cell(fill, label, framed=framed) for fill, label, framed in cells])
+            colour = palette.sequence_colour(b)
+            cells = []
+            for label, real, framed in zip(labels, self.real[b], wrong[b], strict=True):
+                fill = colour if real else HATCHED
+                cells.append(Cell(fill, label, framed=framed))
+            rows.append(cells)
         names = [sequence_name(b) for b in range(len(rows))]
         if self.columns:
             return CellTable(self.title, names, self.columns, rows, axis="")
-        steps = [str(t) for t in range(self.real.shape[1])]
+        steps = list(map(str, range(self.real.shape[1])))
         return CellTable(self.title, names, steps, rows)
 
 
@@ -137,7 +141,8 @@ def _real(
     """Returns a mask that is True at the real cells, `(B, T)`."""
     if getattr(lengths, "ndim", 1) == 2:
         mask = array(lengths)
-        if mask.shape != shape or not np.isin(mask, (0, 1)).all():
+        is_mask = np.isin(mask, (0, 1)).all()
+        if mask.shape != shape or not is_mask:
             kind = f"{mask.dtype} of shape {mask.shape}"
             raise ValueError(f"a mask must contain booleans of shape {shape}, got {kind}")
         if padding_side != "right":
@@ -145,6 +150,7 @@ def _real(
                 f"padding_side is {padding_side!r}, but a mask shows where the padding is:"
                 " leave it out"
             )
+        batch_is_first(batch_first, shape)
         return mask.astype(bool)
     original = shape if batch_first else shape[::-1]
     mask = Layout.from_padded(original, lengths, batch_first).mask

@@ -16,8 +16,7 @@ _ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the nex
 
 
 class Attention(Drawing):
-    """The attention weights that several methods compute for one padded sequence, drawn side by
-    side.
+    """The attention weights of several methods for one padded sequence, drawn side by side.
 
     Attributes:
         length: the number of real time steps of the sequence. The other time steps are padding.
@@ -41,19 +40,25 @@ class Attention(Drawing):
             ValueError: `maps` is empty; a map is not square, or is larger than 16 × 16; the maps
                 differ in size; or `length` is not from 1 to `T`.
         """
-        self.length, self.title = length, title
-        self.maps = {name: frozen(array(weights, float)) for name, weights in maps.items()}
+        self.length = length
+        self.title = title
+        self.maps = {}
+        for name, weights in maps.items():
+            self.maps[name] = frozen(array(weights, float))
         shapes = sorted({weights.shape for weights in self.maps.values()})
-        steps = len(next(iter(self.maps.values()))) if maps else 0
+        steps = shapes[0][0] if maps else 0
         if shapes != [(steps, steps)] or not 1 <= length <= steps <= text.FEW:
+            kinds = ", ".join(map(str, shapes))
             raise ValueError(
                 f"maps must be (T, T) weights of one size up to {text.FEW}, with a length from 1"
-                f" to T; got shapes {', '.join(map(str, shapes))} and length {length}"
+                f" to T; got shapes {kinds} and length {length}"
             )
 
     def lost(self, name: str) -> list[float]:
         """Returns the total weight that each real query of the named method gives to padding."""
-        lost: list[float] = self.maps[name][: self.length, self.length :].sum(axis=1).tolist()
+        real = self.maps[name][: self.length]
+        padding = real[:, self.length :]
+        lost: list[float] = padding.sum(axis=1).tolist()
         return lost
 
     def to_text(self) -> str:
@@ -68,8 +73,9 @@ class Attention(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """Draws the maps, shaded by weight, with padding hatched and the weight on it beside."""
         sheet = Sheet(theme, self.to_text())
-        maps = row([self._table(name).sheet(theme) for name in self.maps], theme, 16, WIDTH)
-        sheet.place(maps, 0, sheet.title(self.title))
+        maps = [self._table(name).sheet(theme) for name in self.maps]
+        y = sheet.title(self.title)
+        sheet.place(row(maps, theme, 16, WIDTH), 0, y)
         return sheet
 
     def _table(self, name: str) -> CellTable:
@@ -79,12 +85,16 @@ class Attention(Drawing):
         for q in range(self.length):
             cells = []
             for k, weight in enumerate(weights[q].tolist()):
-                if k < self.length:
-                    cells.append(Cell(palette.RAMP[shades[q, k]], f"{100 * weight:.0f}"))
-                else:
-                    cells.append(Cell(HATCHED, f"{100 * weight:.0f}" if weight else ""))
+                fill = palette.RAMP[shades[q, k]]
+                label = f"{100 * weight:.0f}"
+                if k >= self.length:
+                    fill = HATCHED
+                    label = label if weight else ""
+                cells.append(Cell(fill, label))
             rows.append(cells)
-        numbers = [(lost, f"{100 * lost:3.0f} %") for lost in self.lost(name)]
+        numbers = []
+        for lost in self.lost(name):
+            numbers.append((lost, f"{100 * lost:3.0f} %"))
         queries = [f"q {q}" for q in range(self.length)]
         keys = [str(k) for k in range(weights.shape[1])]
         return CellTable(name, queries, keys, rows, "key", "on padding", numbers)

@@ -1,5 +1,6 @@
-"""Draws bar charts. Solid bars show what is needed or measured, and hatched bars show waste that
-packing avoids.
+"""Draws bar charts.
+
+Solid bars show what is needed or measured, and hatched bars show waste that packing avoids.
 
 A chart is cheap to redraw when a slider moves, because bars of the same style share one SVG path.
 """
@@ -161,8 +162,9 @@ def totals(
     theme: str,
     words: Words = FLOPS,
 ) -> Sheet:
-    """Draws a horizontal bar for each pair of counts: the first as a solid part, and the second as
-    a hatched part.
+    """Draws a horizontal bar for each pair of counts.
+
+    The first count is the solid part, and the second the hatched part.
 
     Args:
         title: the title above the bars, which states the finding.
@@ -192,8 +194,9 @@ def steps(
     axis: str = "t =",
     names: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a vertical bar for each time step, solid up to the packed count and hatched from there
-    to the padded count.
+    """Draws a vertical bar for each time step.
+
+    A bar is solid up to the packed count, and hatched from there to the padded count.
 
     Args:
         title: the title above the bars, which states the finding.

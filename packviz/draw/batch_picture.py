@@ -1,5 +1,4 @@
-"""Draws a batch: the padded grid, the packed steps beside or below it, and the packed data at the
-bottom.
+"""Draws a batch: the padded grid, the packed steps and the packed data.
 
 A small batch is drawn cell by cell, with the values in the cells. In a large batch, each sequence
 is drawn as one bar, so that 512 × 512 cells need only a few shapes and a few kilobytes.
@@ -87,7 +86,8 @@ class Shown:
     def name_width(self) -> int:
         """The width, in px, of the longest name of a sequence."""
         rows = range(0, self.layout.batch_size, self.stride)
-        return int(max(width_of(self.name(b), 13) for b in rows)) + 1
+        widths = [width_of(self.name(b), 13) for b in rows]
+        return int(max(widths)) + 1
 
     def name(self, b: int) -> str:
         """Returns the name of a sequence, shortened if it is long."""
@@ -95,35 +95,42 @@ class Shown:
 
     def label(self, b: int, t: int, width: float, size: int) -> str:
         """Returns the label of a cell, shortened to the width of the cell in px."""
-        return clip(text.cell_label(self.labels, b, t, self.names), width - 4, size)
+        label = text.cell_label(self.labels, b, t, self.names)
+        return clip(label, width - 4, size)
 
     def widest_label(self, size: int) -> float:
         """Returns the width, in px, of the longest label of a cell."""
-        cells = np.ndindex(self.layout.batch_size, self.layout.max_len)
-        labels = (text.cell_label(self.labels, b, t, self.names) for b, t in cells)
-        return max(width_of(label, size) for label in labels)
+        widest = 0.0
+        for b, t in np.ndindex(self.layout.batch_size, self.layout.max_len):
+            label = text.cell_label(self.labels, b, t, self.names)
+            widest = max(widest, width_of(label, size))
+        return widest
 
     def ticks(self, grid: Grid) -> list[int]:
         """Returns the time steps whose numbers and batch sizes fit side by side."""
-        longest = max(str(grid.columns), str(self.layout.batch_size), key=len)
-        return grid.ticks(longest, self.step)
+        largest = max(grid.columns, self.layout.batch_size)
+        return grid.ticks(str(largest), self.step)
 
 
 @dataclass(frozen=True)
 class _Data:
-    """The places of the rows of data.
+    """The places of the rows of data on a sheet.
 
     Attributes:
+        shown: the batch.
+        sheet: the sheet that the rows are drawn on.
         wide: the width of a row in px.
         gap: the distance in px between the groups of rows.
         right: the x-coordinate at which a line of rows ends.
         one_line: whether all rows fit on one line.
     """
 
+    shown: Shown
+    sheet: Sheet
     wide: float
     gap: float
     right: float
-    one_line: bool
+    one_line: bool = True
 
 
 def draw(shown: Shown, theme: str) -> Sheet:
@@ -139,10 +146,13 @@ def draw(shown: Shown, theme: str) -> Sheet:
     last = shown.layout.batch_sizes.size - 1
     if shown.step is not None and not 0 <= shown.step <= last:
         raise ValueError(f"step is {shown.step}; the longest sequence has time steps 0 … {last}")
-    sheet, whole, y = Sheet(theme, text.summary(shown.layout)), shown.part == text.WHOLE, 0.0
+    sheet = Sheet(theme, text.summary(shown.layout))
+    whole = shown.part == text.WHOLE
+    y = 0.0
     grid, steps = _panels(shown, sheet)
-    width = max(560, 20 + max(steps.right, steps.left + width_of(_STEPS_TITLE)))
-    data = _data(shown, grid, width, stacked=grid.left == steps.left)
+    title_end = steps.left + width_of(_STEPS_TITLE)
+    width = 20 + max(540, steps.right, title_end)
+    data = _data(shown, grid, steps, width)
     if whole or shown.part == text.PADDED:
         _draw_padded(shown, grid)
         y = grid.foot + 6
@@ -150,18 +160,27 @@ def draw(shown: Shown, theme: str) -> Sheet:
         _draw_steps(shown, grid, steps)
         y = steps.foot + 22
     if whole or shown.part == text.DATA:
-        y = _draw_data(shown, sheet, data, y, steps if whole and data.one_line else None)
+        joined = whole and data.one_line
+        y = _draw_data(data, y, steps if joined else None)
     if shown.flat and shown.few and data.one_line:
-        y = _draw_flat(shown, sheet, data, y - 8)
+        y = _draw_flat(data, y - 8)
     elif shown.flat or shown.mistaken:
-        y = _draw_data(shown, sheet, data, y + 8, flat=True)
+        y = _draw_data(data, y + 8, flat=True)
     beside = grid.left < steps.left and not grid.is_low
-    notes = _notes(shown, listed=shown.indices and not beside)
-    if shown.part in (text.WHOLE, text.DATA) and data.wide * shown.layout.batch_sizes.min() < 1:
+    notes: list[str] = []
+    if shown.indices and not beside:
+        notes += text.indices(shown.layout)
+    if shown.explain:
+        notes += text.EXPLAINED.values()
+    if shown.stride > 1 and shown.part != text.DATA:
+        notes.append(one_in(shown.stride, shown.layout.batch_size))
+    narrowest = data.wide * shown.layout.batch_sizes.min()
+    if narrowest < 1 and shown.part in (text.WHOLE, text.DATA):
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
     y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
     if whole and shown.few:
-        sheet.size(max(width, sheet.width - 4), y + 6)
+        width = max(width, sheet.width - 4)
+        sheet.size(width, y + 6)
     elif whole or (shown.part == text.DATA and not shown.few):
         sheet.size(width, y + 6)  # the last bars may reach beyond it
     return sheet
@@ -172,42 +191,58 @@ def draw(shown: Shown, theme: str) -> Sheet:
 
 def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
     """Returns the padded grid, and the grid of packed steps beside or below it."""
-    columns, rows = shown.layout.max_len, -(-shown.layout.batch_size // shown.stride)
+    columns = shown.layout.max_len
+    rows = -(-shown.layout.batch_size // shown.stride)
+    size = 12
     if shown.few:
-        least, size = (36.0, 13) if columns <= 10 else (26.0, 12)
+        least = 26.0
+        if columns <= 10:
+            least = 36.0
+            size = 13
         widest = min(100.0, max(26.0, 2 * _PANEL / columns))
-        wide = min(max(least, 8 + shown.widest_label(size)), widest)
+        wide = max(least, 8 + shown.widest_label(size))
+        wide = min(wide, widest)
         tall = 28.0
     else:
         wide = min(24.0, _PANEL / columns)
-        tall, size = min(22.0, max(1.0, _TALL / rows)), 12
-    grid, names, left = Grid(sheet, rows, columns, wide, tall, size=size), 0, 70.0
+        tall = min(22.0, max(1.0, _TALL / rows))
+    grid = Grid(sheet, rows, columns, wide, tall, size=size)
+    names = 0
+    left = 70.0
     if not grid.is_low:
         names = shown.name_width
         left = 16 + names + _LENGTH + _BESIDE
-    last, right = shown.layout.batch_sizes.size, left + columns * wide
-    if shown.part == text.PACKED or right + columns * wide + _SLOPE > _WIDEST:
-        top = TOP + grid.foot + 14 if shown.part == text.WHOLE else TOP
+    last = shown.layout.batch_sizes.size
+    width = columns * wide
+    right = left + width
+    if shown.part == text.PACKED or right + width + _SLOPE > _WIDEST:
+        top = TOP
+        if shown.part == text.WHOLE:
+            top += grid.foot + 14
         grid = replace(grid, left=max(left, _MARGIN))
         return grid, replace(grid, top=top, columns=last)
     between = _LISTS if shown.indices and not grid.is_low else _SLOPE
-    beside = max(right + between + names, 16 + width_of(shown.data_title))
+    beside = right + between + names
+    beside = max(beside, 16 + width_of(shown.data_title))
     return replace(grid, left=left), replace(grid, left=beside, columns=last)
 
 
-def _data(shown: Shown, grid: Grid, width: float, stacked: bool) -> _Data:
+def _data(shown: Shown, padded: Grid, steps: Grid, width: float) -> _Data:
     """Returns the places of the rows of data."""
-    real, gap = shown.layout.n_real, 0.0
+    real = shown.layout.n_real
     if not shown.few:
-        return _Data((width - 8) / real, gap, width, one_line=True)
-    if not shown.flat:  # else a row with the same place in both orders is exactly below itself
-        gap = _GAP
-    gaps = gap * (shown.layout.batch_sizes.size - 1)
+        return _Data(shown, padded.sheet, (width - 8) / real, 0.0, width)
+    # Without gaps, a row with the same place in both orders is exactly below itself.
+    gap = 0.0 if shown.flat else _GAP
+    gaps = gap * (steps.columns - 1)
     line = max(width, _LINE) - 4
-    wide = min(grid.wide, max((line - 4 - gaps) / real, 4 + shown.widest_label(12)))
-    if stacked or gaps + real * wide > max(line, _WIDEST):
-        return _Data(min(grid.wide, line / text.FEW), _GAP, line, one_line=False)
-    return _Data(wide, gap, max(line, _WIDEST) + 4, one_line=True)
+    longest = max(line, _WIDEST)
+    wide = max((line - 4 - gaps) / real, 4 + shown.widest_label(12))
+    wide = min(padded.wide, wide)
+    if padded.left == steps.left or gaps + real * wide > longest:
+        wide = min(padded.wide, line / text.FEW)
+        return _Data(shown, padded.sheet, wide, _GAP, line, one_line=False)
+    return _Data(shown, padded.sheet, wide, gap, longest + 4)
 
 
 # The panels.
@@ -230,7 +265,9 @@ def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
 
     The RNN reads one column at each time step.
     """
-    sheet, below, sizes = grid.sheet, grid.foot + 16, shown.layout.batch_sizes
+    sheet = grid.sheet
+    below = grid.foot + 16
+    sizes = shown.layout.batch_sizes
     order = shown.layout.sorted_indices[:: shown.stride].tolist()
     sheet.text(grid.left, grid.top - 30, _STEPS_TITLE, bold=True)
     _draw_cells(shown, grid, order)
@@ -238,53 +275,70 @@ def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
         _draw_names(shown, grid, order)
     elif not grid.is_low:
         _draw_sort(shown, padded, grid, order)
-    sheet.text(grid.left - 22, below, "batch_sizes", anchor="end", ink=sheet.colours.muted)
+    muted = sheet.colours.muted
+    sheet.text(grid.left - 22, below, "batch_sizes", anchor="end", ink=muted)
     for t in shown.ticks(grid):
         here = t == shown.step
-        sheet.text(grid.x(t + 0.5), below, str(sizes[t]), anchor="middle", bold=here)
+        middle = grid.x(t + 0.5)
+        sheet.text(middle, below, str(sizes[t]), anchor="middle", bold=here)
 
 
 def _draw_cells(shown: Shown, grid: Grid, order: Sequence[int], padding: bool = False) -> None:
     """Draws the time axis and, below it, each sequence's real cells and perhaps its padding."""
-    layout, rows, running = shown.layout, [], 0
-    label = partial(shown.label, width=grid.wide, size=grid.size) if shown.few else None
+    layout = shown.layout
+    rows = []
+    label = None
+    if shown.few:
+        label = partial(shown.label, width=grid.wide, size=grid.size)
     steps = [str(t) for t in range(grid.columns)]
     grid.heads(steps, here=shown.step, shown=shown.ticks(grid))
     for b in order:
         cells = real_cells(layout, b, label)
-        for t in range(layout.lengths[b], layout.max_len if padding else 0):
-            cells.append(Cell(HATCHED, label(b, t) if label and shown.labels else ""))
+        if padding:
+            for t in range(layout.lengths[b], layout.max_len):
+                name = label(b, t) if label and shown.labels else ""
+                cells.append(Cell(HATCHED, name))
         rows.append(cells)
     grid.draw(rows)
     if shown.step is not None:
-        drawn = layout.lengths[[*order]]
-        running = len(order) if padding else int((drawn > shown.step).sum())
-        grid.frame(0, shown.step, running)
+        framed = len(order)
+        if not padding:
+            drawn = layout.lengths[[*order]]
+            framed = int((drawn > shown.step).sum())
+        grid.frame(0, shown.step, framed)
 
 
 def _draw_names(shown: Shown, grid: Grid, order: Sequence[int]) -> None:
     """Writes the name and length of each row, or some indices if rows are too low for names."""
     if grid.is_low:
-        grid.names([f"b = {order[0]}", *map(str, order[1:])], right=8)
+        indices = [str(b) for b in order]
+        indices[0] = f"b = {order[0]}"
+        grid.names(indices, right=8)
         return
     end = grid.left - _BESIDE
     grid.sheet.note(end, grid.top - 9, "length", "end")
     lengths = shown.layout.lengths[[*order]].tolist()
-    grid.names([shown.name(b) for b in order], lengths, _BESIDE, grid.size)
+    names = [shown.name(b) for b in order]
+    grid.names(names, lengths, _BESIDE, grid.size)
 
 
 def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> None:
     """Draws a line from each sequence's row in the padded grid to its row among the steps."""
-    sheet, y = grid.sheet, grid.top - 9
-    start, end = grid.right + 6, steps.left - shown.name_width - 14
-    steps.names([shown.name(b) for b in order], right=6, size=grid.size)
+    sheet = grid.sheet
+    y = grid.top - 9
+    start = grid.right + 6
+    end = steps.left - shown.name_width - 14
+    names = [shown.name(b) for b in order]
+    steps.names(names, right=6, size=grid.size)
     if shown.indices:
         sheet.note(grid.right + 14, y, "unsorted_indices")
         sheet.note(steps.left - 34, y, "sorted_indices", "end")
-        start, end = start + 28, end - 28
+        start += 28
+        end -= 28
     for rank, b in enumerate(order):
         row = b // shown.stride
-        left, right = (start, grid.y(row + 0.5)), (end, grid.y(rank + 0.5))
+        left = (start, grid.y(row + 0.5))
+        right = (end, grid.y(rank + 0.5))
         sheet.curve(left, right, palette.sequence_colour(b))
         if shown.indices:
             sheet.text(start - 6, grid.line(row), str(rank), anchor="end")
@@ -294,19 +348,10 @@ def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> N
 # The data.
 
 
-def _draw_data(
-    shown: Shown,
-    sheet: Sheet,
-    data: _Data,
-    top: float,
-    steps: Grid | None = None,
-    flat: bool = False,
-) -> float:
+def _draw_data(data: _Data, top: float, steps: Grid | None = None, flat: bool = False) -> float:
     """Draws the rows of data in groups: the rows of each time step, or of each sequence.
 
     Args:
-        shown: the batch.
-        sheet: the sheet to draw on.
         data: the places of the rows.
         top: the y-coordinate to begin at.
         steps: the grid of packed steps; a line connects each of its columns to the column's rows.
@@ -316,25 +361,33 @@ def _draw_data(
     Returns:
         The y-coordinate below the rows.
     """
-    layout, t = shown.layout, shown.step
-    title, ink, y = shown.data_title, "", top + (45 if shown.few else 22)
+    shown = data.shown
+    sheet = data.sheet
+    layout = shown.layout
+    t = shown.step
+    title = shown.data_title
+    ink = ""
+    y = top + (45 if shown.few else 22)
     if steps:
         y = top + _FALL + 8
     if flat:
         title = text.flat(layout)
     if flat and shown.mistaken:
-        title, ink = "✗ wrong: one sequence after another", sheet.colours.wrong
+        title = "✗ wrong: one sequence after another"
+        ink = sheet.colours.wrong
         if t is not None and layout.batch_sizes[t] > 1:
             title += f" (the rows of step {t} would lie apart)"
     sheet.text(4, top + 14, title, bold=True, ink=ink)
-    groups = _draw_groups(shown, sheet, data, y, flat)
+    groups = _draw_groups(data, y, flat)
     if shown.few:
         y = groups[-1][2]
     if steps:
         for tick in shown.ticks(steps):
             left, right, _ = groups[tick]
-            x, middle = steps.x(tick + 0.5), (left + right) / 2
-            curve = f"M{x} {top + 6}C{x} {y - 26} {middle} {y - 45} {middle} {y - 9}"
+            x = steps.x(tick + 0.5)
+            middle = (left + right) / 2
+            bends = f"{x} {y - 26} {middle} {y - 45}"
+            curve = f"M{x} {top + 6}C{bends} {middle} {y - 9}"
             _draw_bracket(sheet, left, right, y, curve, here=tick == t)
     elif shown.few:
         for i, (left, right, line) in enumerate(groups):
@@ -343,88 +396,108 @@ def _draw_data(
             _draw_bracket(sheet, left, right, line)
     if t is None or flat:
         return y + _HIGH + 8
-    rows = f"step {t} fills data[{layout.offsets[t]}:{layout.offsets[t + 1]}]"
-    sheet.text(4, y + _HIGH + 17, rows, bold=True, ink=sheet.colours.accent)
-    return y + _HIGH + 26
+    first, end = layout.offsets[t : t + 2]
+    y += _HIGH + 17
+    rows = f"step {t} fills data[{first}:{end}]"
+    sheet.text(4, y, rows, bold=True, ink=sheet.colours.accent)
+    return y + 9
 
 
-def _draw_groups(
-    shown: Shown, sheet: Sheet, data: _Data, y: float, flat: bool
-) -> list[tuple[float, float, float]]:
+def _draw_groups(data: _Data, y: float, flat: bool) -> list[tuple[float, float, float]]:
     """Draws the rows of data: the rows of each time step, or of each sequence if `flat` is true.
 
     Returns:
         The left end, the right end and the y-coordinate of each group of rows.
     """
-    layout, step, groups, x = shown.layout, shown.step, [], 4.0
+    shown = data.shown
+    sheet = data.sheet
+    layout = shown.layout
+    step = shown.step
+    colours = sheet.colours
+    groups = []
+    x = 4.0
     sizes = layout.lengths if flat else layout.batch_sizes
     ends = np.cumsum(sizes)
     if shown.few:
         cells = np.argwhere(layout.mask) if flat else layout.source
     else:
-        sheet.box(x, y, ends[-1] * data.wide, _HIGH, sheet.colours.padding, thick=1)
-    for i, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
-        right = x + (end - start) * data.wide
+        width = layout.n_real * data.wide
+        sheet.box(x, y, width, _HIGH, colours.padding, thick=1)
+    for i, size in enumerate(sizes):
+        right = x + size * data.wide
         if shown.few and right > data.right:
-            right, x, y = right - x + 4.0, 4.0, y + 54
+            right = right - x + 4.0
+            x = 4.0
+            y += 54
         if shown.few:
-            _draw_rows(shown, sheet, data, x, y, cells[start:end].tolist(), flat)
+            rows = cells[ends[i] - size : ends[i]].tolist()
+            _draw_rows(data, x, y, rows, flat)
         elif i % 2 and right - x >= 1:
-            sheet.box(x, y, right - x, _HIGH, sheet.colours.hatch, stroke="")
+            sheet.box(x, y, right - x, _HIGH, colours.hatch, stroke="")
         groups.append((x, right, y))
         x = right + data.gap
     if step is None or shown.few:
         return groups
     marks = groups[step : step + 1]
     if flat:
-        lefts = [groups[b][0] + step * data.wide for b in np.flatnonzero(sizes > step)]
-        marks = [(left, left + data.wide, y) for left in lefts]
+        marks = []
+        for b in np.flatnonzero(sizes > step):
+            left = groups[b][0] + step * data.wide
+            marks.append((left, left + data.wide, y))
     for left, right, _ in marks:
-        sheet.box(left, y, max(right - left, 1), _HIGH, sheet.colours.accent, stroke="")
+        width = max(right - left, 1)
+        sheet.box(left, y, width, _HIGH, colours.accent, stroke="")
     return groups
 
 
 def _draw_rows(
-    shown: Shown,
-    sheet: Sheet,
-    data: _Data,
-    x: float,
-    y: float,
-    cells: Sequence[tuple[int, int]],
-    flat: bool,
+    data: _Data, x: float, y: float, cells: Sequence[tuple[int, int]], flat: bool
 ) -> None:
     """Draws rows of data side by side: framed at the highlighted step, and empty at later ones."""
-    wide, muted, last = data.wide, sheet.colours.muted, shown.layout.max_len
+    shown = data.shown
+    sheet = data.sheet
+    wide = data.wide
+    muted = sheet.colours.muted
+    accent = sheet.colours.accent
+    last = shown.layout.max_len
     if shown.step is not None and not flat:
         last = shown.step
     for b, t in cells:
         label = shown.label(b, t, wide, 12)
         if t <= last:
-            sheet.cell(x, y, wide, _HIGH, palette.sequence_colour(b), label)
+            fill = palette.sequence_colour(b)
+            sheet.cell(x, y, wide, _HIGH, fill, label)
         else:  # not packed yet
             sheet.box(x, y, wide, _HIGH, stroke=muted, thick=1, dash="2 2")
-            sheet.text(x + wide / 2, y + 16, label, anchor="middle", ink=muted)
+            middle = x + wide / 2
+            sheet.text(middle, y + 16, label, anchor="middle", ink=muted)
         if t == shown.step:
-            sheet.box(x, y, wide, _HIGH, stroke=sheet.colours.accent, thick=3)
+            sheet.box(x, y, wide, _HIGH, stroke=accent, thick=3)
         x += wide
 
 
-def _draw_flat(shown: Shown, sheet: Sheet, data: _Data, top: float) -> float:
+def _draw_flat(data: _Data, top: float) -> float:
     """Draws the flat rows, with a line to each from its packed row, which ends at `top`.
 
     Returns the y-coordinate below the flat rows.
     """
-    layout, y = shown.layout, top + _FALL
-    for packed, (b, flat) in enumerate(zip(layout.source[:, 0], layout.flat_rows, strict=True)):
-        above, below = 4 + (packed + 0.5) * data.wide, 4 + (flat + 0.5) * data.wide
-        sheet.curve((above, top), (below, y), palette.sequence_colour(b), width=2, down=True)
-    groups = _draw_groups(shown, sheet, data, y, flat=True)
-    lefts = [*(left for left, _, _ in groups), groups[-1][1]]
-    starts = [(x, str(start)) for x, start in zip(lefts, layout.starts, strict=True)]
-    for x, label in roomy(starts):
+    sheet = data.sheet
+    layout = data.shown.layout
+    y = top + _FALL
+    for packed, flat in enumerate(layout.flat_rows):
+        above = 4 + (packed + 0.5) * data.wide
+        below = 4 + (flat + 0.5) * data.wide
+        colour = palette.sequence_colour(layout.source[packed, 0])
+        sheet.curve((above, top), (below, y), colour, width=2, down=True)
+    groups = _draw_groups(data, y, flat=True)
+    starts = []
+    for i, (left, _, _) in enumerate(groups):
+        starts.append((left, str(layout.starts[i])))
+    right = groups[-1][1]
+    rows = str(layout.n_real)
+    for x, label in roomy([*starts, (right, rows)]):
         sheet.note(x, y + 37, label, "middle")
-    end = starts[-1][0] + width_of(starts[-1][1])
-    sheet.note(end, y + 37, "starts")
+    sheet.note(right + width_of(rows), y + 37, "starts")
     sheet.text(4, y + 55, text.flat(layout), bold=True)
     return y + 68
 
@@ -434,18 +507,9 @@ def _draw_bracket(
 ) -> None:
     """Draws a bracket over rows of data, at the end of a curve if there is one."""
     inset = min(1.0, (end - start) / 4)
-    bracket = f"{curve}M{start + inset} {y - 3}v-6H{end - inset}v6"
-    ink = sheet.colours.accent if here else sheet.colours.muted
-    sheet.path(bracket, stroke=ink, width=1 + here)
-
-
-def _notes(shown: Shown, listed: bool) -> list[str]:
-    """Returns the notes to write below the picture, with the lists of indices if `listed`."""
-    layout, notes = shown.layout, []
-    if listed:
-        notes += text.indices(layout)
-    if shown.explain:
-        notes += text.EXPLAINED.values()
-    if shown.stride > 1 and shown.part != text.DATA:
-        notes.append(one_in(shown.stride, layout.batch_size))
-    return notes
+    start += inset
+    end -= inset
+    colours = sheet.colours
+    ink = colours.accent if here else colours.muted
+    bracket = f"M{start} {y - 3}v-6H{end}v6"
+    sheet.path(curve + bracket, stroke=ink, width=1 + here)

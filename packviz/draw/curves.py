@@ -125,9 +125,7 @@ class Axes:
         return [*zip(map(self.x, x), map(self.y, y), strict=True)]
 
     def draw_up(self, title: str, unit: str) -> None:
-        """Draws a line and a number at each tick of the vertical axis, and writes the title and the
-        unit above the plot.
-        """
+        """Draws the ticks of the vertical axis, and writes the title and the unit above it."""
         sheet = self.sheet
         x = self.left
         y = self.top - 16
@@ -158,8 +156,9 @@ class Axes:
         sheet.text(middle, y + 15, name, anchor="middle", size=11)
 
     def write_names(self, ends: Mapping[str, Point]) -> None:
-        """Writes the names of curves beside their ends, moved so that they neither overlap nor go
-        below the plot.
+        """Writes the names of curves beside their ends.
+
+        They are moved so that they neither overlap nor go below the plot.
         """
         sheet = self.sheet
         colours = sheet.colours
@@ -188,8 +187,9 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns two or more round numbers (1, 2 or 5 times a power of ten), from at most `low` to at
-    least `high`.
+    """Returns two or more round numbers, from at most `low` to at least `high`.
+
+    A round number is 1, 2 or 5 times a power of ten.
 
     In a wide range, all of them except the two ends are powers of ten, and none is so near an end
     that the two labels would touch.
@@ -223,8 +223,9 @@ def doublings(sizes: Numbers) -> list[float]:
 
 
 def spread_labels(heights: Numbers, lowest: float) -> list[float]:
-    """Returns the sorted y-coordinates of labels, in px, moved so that labels neither overlap nor
-    go below `lowest`.
+    """Returns the sorted y-coordinates of labels, in px.
+
+    They are moved so that labels neither overlap nor go below `lowest`.
     """
     placed = sorted(heights)
     for i in range(1, len(placed)):
@@ -472,9 +473,7 @@ class Sweep(Drawing):
         return sheet
 
     def chart(self) -> Chart | Sweep:
-        """Returns the plots as an interactive plotly chart, or the sweep itself if it has no
-        plots.
-        """
-        from packviz.draw.figures import times_by_size
+        """Returns the plots as a plotly chart, or the sweep itself if it has no plots."""
+        from packviz.draw.figures import times_by_size  # noqa: PLC0415
 
         return times_by_size(self) if self.plots else self

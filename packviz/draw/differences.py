@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from textwrap import wrap
 
 import numpy as np
 
 from packviz.core.layout import BoolArray, IntArray
 from packviz.draw import palette
-from packviz.draw.grid import LEFT, TALL, WIDTH, Cell, CellTable, stride
+from packviz.draw.grid import LEFT, TALL, WIDTH, Cell, CellTable, joined, stride
 from packviz.draw.sheet import HATCHED, Sheet, row, width_of
 from packviz.draw.text import FEW, share, short_share, table
 
@@ -58,7 +57,9 @@ class Differences:
             cells = []
             for c, differs in enumerate(self.differs[r]):
                 cell = share(self.shares[r, c]) if differs else "="
-                cells.append(f"[{cell}]" if self._is_padding(r, c) else cell)
+                if self._is_padding(r, c):
+                    cell = f"[{cell}]"
+                cells.append(cell)
             rows.append([name, *cells])
         width = max(7, *map(len, self.columns))
         padding = "" if self.padding is None else ", [ ] padding"
@@ -72,7 +73,9 @@ class Differences:
         difference.
         """
         rows, columns = self.values.shape
-        wide, tall, title = _CELL, TALL, self.title
+        wide = _CELL
+        tall = TALL
+        title = self.title
         few = max(rows, columns) <= FEW
         step = stride(rows, _MOST)
         shown = range(0, rows, step)
@@ -97,11 +100,13 @@ class Differences:
             label = "" if padding else "="
             if self.differs[r, c]:
                 label = short_share(self.shares[r, c])
+            if padding:
+                fill = HATCHED
             marked = bool(shade >= 0)
-            cells.append(Cell(HATCHED if padding else fill, label if few else "", bold=marked))
+            cells.append(Cell(fill, label if few else "", bold=marked))
         if few:
             return cells
-        return [cell._replace(span=len(list(alike))) for cell, alike in groupby(cells)]
+        return joined(cells)
 
     def _is_padding(self, r: int, c: int) -> bool:
         return self.padding is not None and bool(self.padding[r, c])
@@ -109,9 +114,11 @@ class Differences:
     @cached_property
     def shares(self) -> np.ndarray:
         """`(R, C)` The differences, each as a share of the largest packed value in its row."""
-        scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
-        beyond = np.where(np.isnan(self.values), math.nan, math.inf)
-        shares: np.ndarray = np.divide(self.values, scale, out=beyond, where=scale != 0)
+        values = self.values
+        scale = np.broadcast_to(self.scale, len(self.rows))
+        scale = scale[:, None]
+        shares = np.where(np.isnan(values), math.nan, math.inf)  # if the scale is 0
+        np.divide(values, scale, out=shares, where=scale != 0)
         return shares
 
     @cached_property
@@ -133,12 +140,16 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
         title: the title, which is also the text for a screen reader.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
     """
-    sheet, words = Sheet(theme, title), "difference in % of the row's largest packed value:"
+    sheet = Sheet(theme, title)
+    words = "difference in % of the row's largest packed value:"
     grids = row([each.sheet(theme) for each in differences], theme, 6, WIDTH)
-    sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
+    y = sheet.paragraph(4, 4, wrap(title, 118))
+    sheet.place(grids, 0, y + 8)
     y = sheet.height + 4
-    x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
+    others = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
+    x = sheet.key(4, y, others)
     sheet.text(x, y + 10, words)
-    sheet.key(x + width_of(words) + 8, y, zip(palette.SHADES, BANDS, strict=True))
+    x += width_of(words) + 8
+    sheet.key(x, y, zip(palette.SHADES, BANDS, strict=True))
     sheet.size(WIDTH, y + 26)
     return sheet

@@ -1,5 +1,4 @@
-"""Counts, draws and describes the scores that attention computes for documents in rows of a fixed
-size.
+"""Counts and draws the scores that attention computes for documents in rows of a fixed size.
 
 A row of `C` time steps (tokens) has a score for each pair of a query and a key. That makes `C · C`
 scores, or `C · (C + 1) / 2` with a causal mask, because kernels leave the future out. The scores
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import groupby, permutations
+from itertools import chain, permutations
 from math import ceil
 from typing import NamedTuple
 
@@ -23,10 +22,13 @@ from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import one_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import TALL, Cell, Grid, one_in, stride
+from packviz.draw.grid import TALL, Cell, Grid, joined, one_in, stride
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 
-NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
+NONE = "none"
+CAUSAL = "causal"
+DOCUMENT = "document"
+BOTH = "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
 """The masks. In this order, they hide nothing, the future, other documents, or both of these."""
 
@@ -90,7 +92,8 @@ class Scores(Drawing):
         if row_size is None and strategy == PADDED:
             row_size = layout.max_len
         elif row_size is None:
-            row_size, strategy = layout.n_real, NEXT_FIT
+            row_size = layout.n_real
+            strategy = NEXT_FIT
         self.layout = layout
         self.row_size = row_size
         self.strategy = strategy
@@ -105,7 +108,9 @@ class Scores(Drawing):
     @property
     def cut(self) -> int:
         """The number of documents that are cut into pieces and spread over several rows."""
-        return len({piece.document for row in self.rows for piece in row if piece.first})
+        # Each piece of a document, except the first, starts after time step 0.
+        pieces = chain(*self.rows)
+        return len({piece.document for piece in pieces if piece.first})
 
     @property
     def computed(self) -> int:
@@ -125,7 +130,8 @@ class Scores(Drawing):
         """The number of scores between different documents that the mask does not hide."""
         if self._hides_documents:
             return 0
-        return sum(self._square(_real(row)) for row in self.rows) - self.needed
+        real = [_real(row) for row in self.rows]
+        return sum(map(self._square, real)) - self.needed
 
     @property
     def wasted(self) -> int:
@@ -143,29 +149,33 @@ class Scores(Drawing):
 
     def summary(self) -> str:
         """Returns sentences with the numbers of rows, cells and scores."""
-        rows, cells = len(self.rows), len(self.rows) * self.row_size
+        documents = self.layout.batch_size
+        rows = text.count(len(self.rows), "row")
         steps = text.count(self.row_size, "time step")
-        wasted = f"{self.padding:,} padding ({text.percent(self.padding, cells)} wasted)."
-        size = f"{text.count(rows, 'row')} of {steps}: {text.count(cells, 'cell')},"
-        parts = [size, f"{self.layout.n_real:,} real,", wasted]
+        n_cells = len(self.rows) * self.row_size
+        cells = text.count(n_cells, "cell")
+        wasted = text.percent(self.padding, n_cells)
+        summary = f"{rows} of {steps}: {cells}, {self.layout.n_real:,} real,"
+        summary += f" {self.padding:,} padding ({wasted} wasted)."
         if self.strategy == CUT:
-            parts.append(f"Cut documents: {self.cut:,} of {self.layout.batch_size:,}.")
-        padded = self.layout.batch_size * self._square(self.layout.max_len)
-        parts += [
-            f"Attention computes {text.count(self.computed, 'score')}:",
-            f"{self.needed:,} needed, {self.cross_document:,} across documents,",
-            f"{self.wasted:,} wasted. A padded batch takes {padded:,}.",
-        ]
-        return " ".join(parts)
+            summary += f" Cut documents: {self.cut:,} of {documents:,}."
+        scores = text.count(self.computed, "score")
+        padded = documents * self._square(self.layout.max_len)
+        summary += f" Attention computes {scores}: {self.needed:,} needed,"
+        summary += f" {self.cross_document:,} across documents, {self.wasted:,} wasted."
+        return f"{summary} A padded batch takes {padded:,}."
 
     def to_text(self) -> str:
         """Returns the counts, some of the rows and, if the rows are short, grids of scores."""
         table = []
         for i, row in enumerate(self.rows):
             real = _real(row)
-            padding, needed = f"{self.row_size - real} padding,", f"{self._needed(row):,} needed:"
-            pieces = [f"{sequence_name(b)}[{t}:{t + size}]" for b, t, size in row]
-            table.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
+            padding = f"{self.row_size - real} padding,"
+            needed = f"{self._needed(row):,} needed:"
+            pieces = ""
+            for b, first, size in row:
+                pieces += f"{sequence_name(b)}[{first}:{first + size}] "
+            table.append([f"row {i}", f"{real} real,", padding, needed, pieces.rstrip()])
         if len(table) > text.FEW:
             table[8:-3] = [["…"]]
         lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
@@ -175,22 +185,35 @@ class Scores(Drawing):
         if self.wasted:
             marks.append("· wasted")
         names = ", ".join(marks)
-        for i, row in enumerate(self.rows[:_GRIDS] if self.row_size <= text.FEW else ()):
+        if self.row_size > text.FEW:
+            return "\n".join(lines)
+        for i, row in enumerate(self.rows[:_GRIDS]):
             lines += ["", f"row {i}: each line is a query, and each column is a key ({names})"]
-            owners = [f"{sequence_name(b)}{t + i}" for b, t, size in row for i in range(size)]
-            owners += ["·"] * (self.row_size - len(owners))
+            owners = ["·"] * self.row_size
+            place = 0
+            for b, first, size in row:
+                for t in range(first, first + size):
+                    owners[place] = f"{sequence_name(b)}{t}"
+                    place += 1
             kinds = self._kinds(row, np.arange(self.row_size))
-            table = [[name, " ".join(line)] for name, line in zip(owners, kinds, strict=True)]
+            scores = [" ".join(line) for line in kinds]
+            table = [list(pair) for pair in zip(owners, scores, strict=True)]
             lines += text.table(table, "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the rows, with a colour for each document, and grids of scores below them."""
-        sheet, rows = Sheet(theme, self.to_text()), len(self.rows)
+        sheet = Sheet(theme, self.to_text())
+        rows = len(self.rows)
+        size = f"{text.count(rows, 'row')} of {self.row_size:,}"
         scores = f"{text.count(self.computed, 'score')} and needs {self.needed:,}"
-        title = f"In {text.count(rows, 'row')} of {self.row_size:,}, attention computes {scores}"
-        y = self._draw_rows(sheet, sheet.title(title) + 10) + 56 + _STRIP
-        side, x = (_SIDE, _STRIP + 4) if rows > 1 else (1.5 * _SIDE, _LEFT)
+        y = sheet.title(f"In {size}, attention computes {scores}")
+        y = self._draw_rows(sheet, y + 10) + 56 + _STRIP
+        side = _SIDE
+        x = _STRIP + 4
+        if rows == 1:
+            side *= 1.5
+            x = _LEFT
         for i, row in enumerate(self.rows[:_GRIDS]):
             sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
             self._draw_scores(sheet, row, x, y, side)
@@ -199,10 +222,12 @@ class Scores(Drawing):
         note = "In a grid, each line is a query, and each column is a key."
         if rows > _GRIDS:
             note += f" The grids show the first {_GRIDS} of {rows:,} rows."
-        notes, step = [note], stride(rows, _TALL)
+        notes = [note]
+        step = stride(rows, _TALL)
         if step > 1:
             notes.append(one_in(step, rows, "rows"))
-        y = sheet.paragraph(4, y + side + 30, notes, size=11, ink=sheet.colours.muted)
+        y += side + 30
+        y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
         sheet.size(_WIDTH, y + 4)
         return sheet
 
@@ -210,51 +235,68 @@ class Scores(Drawing):
         """Draws the contents of each row, and returns the y-coordinate below the rows."""
         step = stride(len(self.rows), _TALL)
         rows = self.rows[::step]
-        wide, tall = min(36.0, (_WIDTH - _LEFT - 8) / self.row_size), min(TALL, _TALL / len(rows))
+        wide = min(36.0, (_WIDTH - _LEFT - 8) / self.row_size)
+        tall = min(TALL, _TALL / len(rows))
         grid = Grid(sheet, len(rows), self.row_size, wide, tall, _LEFT, y)
-        grid.names([f"row {i}" for i in range(0, len(self.rows), step)])
+        names = []
         table = []
-        for row in rows:
-            cells = [cell for piece in row for cell in _cells(piece, grid)]
-            table.append([*cells, Cell(HATCHED, span=self.row_size - _real(row))])
+        for i, row in enumerate(rows):
+            names.append(f"row {i * step}")
+            cells = []
+            for piece in row:
+                cells += _cells(piece, grid)
+            padding = self.row_size - _real(row)
+            cells.append(Cell(HATCHED, span=padding))
+            table.append(cells)
+        grid.names(names)
         grid.draw(table)
         return grid.foot
 
     def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, side: float) -> None:
         """Draws the scores of a row: a line for each query, and a column for each key."""
-        steps, colours, thick = self.row_size, sheet.colours, _STRIP - 4
+        steps = self.row_size
+        colours = sheet.colours
+        thick = _STRIP - 4
         each = side / steps
-        label = f"{self._needed(row):,} of {self._square(steps):,} needed"
-        sheet.note(x, y - _STRIP - 6, label)
+        needed = self._needed(row)
+        sheet.note(x, y - _STRIP - 6, f"{needed:,} of {self._square(steps):,} needed")
         queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
-        grid = Grid(sheet, queries.size, steps, each, side / queries.size, x, y)
+        tall = side / queries.size
+        grid = Grid(sheet, queries.size, steps, each, tall, x, y)
         fills = {"#": palette.REAL, "x": colours.wrong, "·": HATCHED}
         lines = []
         for kinds in self._kinds(row, queries):
-            runs = [(kind, len(list(same))) for kind, same in groupby(kinds) if kind in fills]
+            cells = [Cell(fills[kind]) for kind in kinds if kind in fills]
             if each < _THIN:
-                lines.append([Cell(fills[kind], span=size) for kind, size in runs])
-            else:
-                lines.append([Cell(fills[kind]) for kind, size in runs for _ in range(size)])
+                cells = joined(cells)
+            lines.append(cells)
         grid.draw(lines)
-        start, middles = 0.0, []
+        start = 0.0
+        middles = []
         for b, _, size in row:
-            own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
-            above, beside = (x + start, y - _STRIP, own, thick), (x - _STRIP, y + start, thick, own)
-            for place in (above, beside):
-                fits = place[2] > width_of(name, 11) and place[3] > 11
-                sheet.cell(*place, fill, name if fits else "", size=11)
+            own = size * each
+            fill = palette.sequence_colour(b)
+            name = sequence_name(b)
+            above = (x + start, y - _STRIP, own, thick)
+            beside = (x - _STRIP, y + start, thick, own)
+            for left, top, wide, tall in (above, beside):
+                fits = wide > width_of(name, 11) and tall > 11
+                label = name if fits else ""
+                sheet.cell(left, top, wide, tall, fill, label, size=11)
             if own >= 12 and self.cross_document:
                 middles.append(start + own / 2)
             start += own
         for key, query in permutations(middles, 2):
             if query > key or not self.is_causal:
-                ink = colours.ground
-                sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=ink)
+                middle = x + key
+                line = y + query + 4
+                ground = colours.ground
+                sheet.text(middle, line, "✗", anchor="middle", bold=True, ink=ground)
 
     def _key(self, sheet: Sheet) -> list[tuple[str, str]]:
         """Returns the fills of scores, each with its meaning."""
-        reasons, parts = [], [(palette.REAL, "needed")]
+        reasons = []
+        parts = [(palette.REAL, "needed")]
         if self.padding:
             reasons.append("padding")
         if self._hides_documents and any(len(row) > 1 for row in self.rows):
@@ -280,13 +322,18 @@ class Scores(Drawing):
 
         A score is needed (`#`), of another document (`x`), wasted (`·`), or not computed (a blank).
         """
-        owner = np.repeat(np.arange(len(row)), [piece.size for piece in row])
-        owner = np.pad(owner, (0, self.row_size - owner.size), constant_values=-1)
+        owner = np.full(self.row_size, -1)
+        start = 0
+        for i, piece in enumerate(row):
+            owner[start : start + piece.size] = i
+            start += piece.size
         own = owner[queries, None]
-        kinds = np.where(own == owner, "#", "·" if self._hides_documents else "x")
+        other = "·" if self._hides_documents else "x"
+        kinds = np.where(own == owner, "#", other)
         kinds[(own < 0) | (owner < 0)] = "·"
         if self.is_causal:
-            kinds[np.arange(self.row_size) > queries[:, None]] = " "
+            future = np.arange(self.row_size) > queries[:, None]
+            kinds[future] = " "
         return kinds
 
 
@@ -299,10 +346,12 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
     """Yields the pieces of each row. A document that is cut continues in the next row."""
     done = np.zeros(layout.batch_size, dtype=int)
     for row in fill(layout.lengths, row_size, strategy):
-        pieces, free = [], row_size
+        pieces = []
+        free = row_size
         for b in row.tolist():
             first = int(done[b])
-            size = min(int(layout.lengths[b]) - first, free)
+            rest = int(layout.lengths[b]) - first
+            size = min(rest, free)
             pieces.append(_Piece(b, first, size))
             done[b] += size
             free -= size
@@ -312,9 +361,11 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
 def _cells(piece: _Piece, grid: Grid) -> list[Cell]:
     """Returns a named cell for each time step of a piece, or one cell for all if they are small."""
     b, first, size = piece
-    fill, name = palette.sequence_colour(b), sequence_name(b)
+    fill = palette.sequence_colour(b)
+    name = sequence_name(b)
     if grid.is_low or size * grid.wide < 4 + width_of(name):
         return [Cell(fill, span=size)]
-    if grid.wide < 8 + width_of(f"{name}{first + size - 1}"):
+    labels = [f"{name}{t}" for t in range(first, first + size)]
+    if grid.wide < 8 + width_of(labels[-1]):
         return [Cell(fill, name, size)]
-    return [Cell(fill, f"{name}{first + t}") for t in range(size)]
+    return [Cell(fill, label) for label in labels]

@@ -87,9 +87,12 @@ class Drawing(HasText):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Returns the picture for a notebook: an image that follows the theme of the page."""
-        svg, words = self.to_svg(), self.to_text()
-        light, dark = _address(svg), _address(self.to_svg("dark"))
-        name, summary = f"packviz-{crc32(dark.encode()):x}", escape(words.partition("\n\n")[0])
+        svg = self.to_svg()
+        words = self.to_text()
+        light = _address(svg)
+        dark = _address(self.to_svg("dark"))
+        name = f"packviz-{crc32(dark.encode()):x}"
+        summary = escape(words.partition("\n\n")[0])
         html = _OUTPUT.format(name=name, words=summary, light=light, dark=dark)
         return {"text/html": html, "text/plain": words, "image/svg+xml": svg}
 
@@ -100,7 +103,7 @@ def _address(svg: str) -> str:
 
 def _png(svg: str) -> bytes:
     try:
-        import cairosvg
+        import cairosvg  # noqa: PLC0415 - optional
     except (ImportError, OSError) as error:  # OSError: the library cairo is missing
         install = "python -m pip install cairosvg, and the library cairo"
         raise ValueError(

@@ -157,7 +157,7 @@ class Chart(HasText):
     def _ipython_display_(self) -> None:
         # A FigureWidget would bring megabytes of script, and would stay empty if they take two
         # seconds to load.
-        from IPython.display import display
+        from IPython.display import display  # noqa: PLC0415
 
         shown = cast(Any, display)(self._repr_mimebundle_(), raw=True, display_id=True)
 
@@ -298,8 +298,9 @@ def _distances(values: Iterable[float], ends: Iterable[float]) -> list[Any]:
 
 
 def _rounded(values: Iterable[Any]) -> list[Any]:
-    """Rounds numbers to three significant digits, so that a stored chart is the same on every
-    machine.
+    """Rounds numbers to three significant digits.
+
+    A stored chart is then the same on every machine.
     """
     rounded = []
     for value in values:

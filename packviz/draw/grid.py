@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -107,27 +108,33 @@ class Grid:
 
         Text that is taller than the row starts at the row's top.
         """
-        return self.y(row) + max(self.tall / 2 + 4, 9)
+        below = max(self.tall / 2 + 4, 9)
+        return self.y(row) + below
 
     def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
         """Draws rows of cells, starting with the first row of the grid."""
         lines = ""
         for r, cells in enumerate(rows):
-            y, column = self.y(r), 0
+            y = self.y(r)
+            column = 0
             for fill, label, span, bold, _ in cells:
                 if not span:
                     continue
-                x, width = self.x(column), span * self.wide
+                x = self.x(column)
+                width = span * self.wide
                 self.sheet.cell(x, y, width, self.tall, fill, label, size=self.size, bold=bold)
                 if bold and not label:
-                    lines += f"M{x} {y + self.tall / 2}h{width}"
+                    middle = y + self.tall / 2
+                    lines += f"M{x} {middle}h{width}"
                 column += span
         if lines:
-            self.sheet.path(lines, stroke="#000000", width=min(1.5, self.tall / 8))
+            thick = min(1.5, self.tall / 8)
+            self.sheet.path(lines, stroke="#000000", width=thick)
 
     def outline(self, fill: str = "none", thick: float = 0.5) -> None:
         """Draws a box around all cells."""
-        width, height = self.right - self.left, self.foot - self.top
+        width = self.right - self.left
+        height = self.foot - self.top
         self.sheet.box(self.left, self.top, width, height, fill, thick=thick)
 
     def frame(
@@ -135,8 +142,11 @@ class Grid:
     ) -> None:
         """Draws a frame around a cell, or around `rows` cells of a column from `row` downwards."""
         stroke = stroke or self.sheet.colours.accent
-        width, height = max(self.wide, 2), rows * self.tall
-        self.sheet.box(self.x(column), self.y(row), width, height, stroke=stroke, thick=thick)
+        width = max(self.wide, 2)
+        height = rows * self.tall
+        x = self.x(column)
+        y = self.y(row)
+        self.sheet.box(x, y, width, height, stroke=stroke, thick=thick)
 
     def ticks(self, longest: str, here: int | None = None) -> list[int]:
         """Returns columns whose names fit side by side.
@@ -146,10 +156,12 @@ class Grid:
             here: the highlighted column, which is always included; `None` if there is none.
         """
         space = 6 + CHAR * 11 / 12 * len(longest)
-        ticks = list(range(0, self.columns, nice(space / self.wide)))
+        step = nice(space / self.wide)
+        ticks = list(range(0, self.columns, step))
         if here is None:
             return ticks
-        return [c for c in ticks if abs(c - here) * self.wide >= space] + [here]
+        apart = space / self.wide
+        return [c for c in ticks if abs(c - here) >= apart] + [here]
 
     def heads(
         self,
@@ -166,7 +178,8 @@ class Grid:
             here: the highlighted column; `None` if there is none.
             shown: the columns to name. By default, as many columns are named as fit.
         """
-        colours, y = self.sheet.colours, self.top - 9
+        colours = self.sheet.colours
+        y = self.top - 9
         # "t =" is close to the first number, because the column of lengths is to the left of it.
         end = self.left - 6
         if axis.endswith("="):
@@ -175,7 +188,8 @@ class Grid:
         for c in shown or self.ticks(max(names, key=len), here):
             ink = colours.accent if c == here else colours.muted
             x = self.x(c + 0.5)
-            self.sheet.text(x, y, names[c], anchor="middle", size=11, bold=c == here, ink=ink)
+            bold = c == here
+            self.sheet.text(x, y, names[c], anchor="middle", size=11, bold=bold, ink=ink)
 
     def names(
         self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12
@@ -189,16 +203,22 @@ class Grid:
                 grid.
             size: the font size of the names in px.
         """
-        end, least, bold = self.left - right, 13, True
+        sheet = self.sheet
+        muted = sheet.colours.muted
+        end = self.left - right
+        least = 13
+        bold = True
         if self.is_low:
-            size, least, bold = 11, 24, False
+            size = 11
+            least = 24
+            bold = False
         for r in range(0, len(names), nice(least / self.tall)):
             y = self.line(r)
             if lengths:
-                self.sheet.text(6, y, names[r], size=size, bold=True)
-                self.sheet.text(end, y, str(lengths[r]), anchor="end", ink=self.sheet.colours.muted)
+                sheet.text(6, y, names[r], size=size, bold=True)
+                sheet.text(end, y, str(lengths[r]), anchor="end", ink=muted)
             else:
-                self.sheet.text(end, y, names[r], anchor="end", size=size, bold=bold)
+                sheet.text(end, y, names[r], anchor="end", size=size, bold=bold)
 
 
 @dataclass(frozen=True)
@@ -242,7 +262,8 @@ class CellTable:
                 frame = "!" if cell.framed else ""
                 padding = "·" if cell.fill == HATCHED else ""
                 row.append(frame + padding + cell.label)
-            row += [words for _, words in self.numbers[r : r + 1]]
+            if self.numbers:
+                row.append(self.numbers[r][1])
             rows.append(row)
         return text.table(rows, " <  > ")
 
@@ -257,9 +278,11 @@ class CellTable:
         labels = [*self.heads]
         for cells in self.cells:
             labels += [cell.label for cell in cells]
-        wide = self.wide or max(NARROWEST, 8 + max(map(width_of, labels)))
+        widest = max(map(width_of, labels))
+        wide = self.wide or max(NARROWEST, 8 + widest)
         left = max(LEFT, 18 + max(map(width_of, self.names)))
-        rows, columns = len(self.names), len(self.heads)
+        rows = len(self.names)
+        columns = len(self.heads)
         grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
         sheet.title(self.title)
         grid.heads(self.heads, self.axis)
@@ -280,14 +303,17 @@ class CellTable:
                     grid.frame(r, c, stroke=stroke, thick=thick)
 
     def _draw_numbers(self, grid: Grid) -> None:
-        sheet, left = grid.sheet, grid.right + 16
+        sheet = grid.sheet
+        left = grid.right + 16
         sheet.note(left, grid.top - 9, self.margin)
-        longest = max([0.0, *(number for number, _ in self.numbers)]) or 1.0
+        numbers = [number for number, _ in self.numbers]
+        longest = max([0.0, *numbers]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
             x = left
             if number and np.isfinite(number):
                 bar = _BAR * number / longest
-                sheet.box(left, grid.y(r) + 4, bar, grid.tall - 8, palette.REAL)
+                y = grid.y(r) + 4
+                sheet.box(left, y, bar, grid.tall - 8, palette.REAL)
                 x += bar + 8
             sheet.text(x, grid.line(r), words, bold=number > 0)
 
@@ -304,10 +330,20 @@ def real_cells(
             of that cell; `None` to draw all cells of the sequence as one.
         fill: the fill of the cells. Defaults to the colour of the sequence.
     """
-    fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
+    fill = fill or palette.sequence_colour(b)
+    length = int(layout.lengths[b])
     if label is None:
         return [Cell(fill, span=length)]
     return [Cell(fill, label(b, t)) for t in range(length)]
+
+
+def joined(cells: Iterable[Cell]) -> list[Cell]:
+    """Returns the cells of a row, with adjacent cells that look alike joined into one."""
+    runs = []
+    for cell, alike in groupby(cells):
+        span = len(list(alike))
+        runs.append(cell._replace(span=span))
+    return runs
 
 
 def array(values: object, kind: type | None = None) -> np.ndarray:
@@ -322,7 +358,8 @@ def nice(at_least: float) -> int:
     power = 1
     while power * 5 < at_least:
         power *= 10
-    return next(digit * power for digit in (1, 2, 5) if digit * power >= at_least)
+    steps = (power, 2 * power, 5 * power)
+    return next(step for step in steps if step >= at_least)
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
@@ -330,7 +367,8 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
     The last pair is always among them.
     """
-    taken, last = -math.inf, labels[-1][0]
+    taken = -math.inf
+    last = labels[-1][0]
     for x, label in labels:
         space = width_of(label, 11) + 5
         if x == last or taken + space <= x <= last - space:

@@ -1,5 +1,6 @@
-"""Defines the colours of packviz, which are safe for colour-blind readers and checked for contrast
-in both themes.
+"""Defines the colours of packviz.
+
+They are safe for colour-blind readers, and checked for contrast in both themes.
 
 The sequence colours come from Okabe and Ito (2008), with one change: wine, from Paul Tol's palette,
 replaces black. Nothing depends on colour alone. For example, sequences also have letters, and
@@ -105,8 +106,9 @@ def ink_on(fill: str) -> str:
 
 
 def contrast(colour: str, other: str) -> float:
-    """Returns the contrast ratio of two `#rrggbb` colours, from 1 to 21 (WCAG 2.2, relative
-    luminance).
+    """Returns the contrast ratio of two `#rrggbb` colours, from 1 to 21.
+
+    It is defined by WCAG 2.2, through relative luminance.
     """
     dark, light = sorted([_luminance(colour), _luminance(other)])
     return (light + 0.05) / (dark + 0.05)

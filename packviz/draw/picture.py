@@ -19,8 +19,9 @@ _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list 
 
 
 class Picture(Drawing):
-    """A drawing of a batch. A notebook shows it, `print` writes its text, and `save` writes it to a
-    file.
+    """A drawing of a batch.
+
+    A notebook shows it, `print` writes its text, and `save` writes it to a file.
 
     Attributes:
         layout: the `Layout` of the batch.
@@ -50,14 +51,17 @@ class Picture(Drawing):
             caption: a line of text above the picture; may be empty.
             **choices: further options, as in `show`.
         """
-        self.layout, self._caption = layout, caption
+        self.layout = layout
+        self._caption = caption
         self._shown = batch_picture.Shown(layout, labels, **choices)
 
     def to_text(self) -> str:
         """Describes the picture as text, for a screen reader, a terminal or a diff."""
-        layout, shown = self.layout, self._shown
+        layout = self.layout
+        shown = self._shown
         parts = [self._caption] if self._caption else []
-        parts.append(text.describe(layout, shown.labels, shown.names, shown.part))
+        described = text.describe(layout, shown.labels, shown.names, shown.part)
+        parts.append(described)
         listed = shown.few and not layout.is_sorted  # the description has the indices already
         if shown.indices and not listed:
             parts += text.indices(layout)
@@ -74,8 +78,8 @@ class Picture(Drawing):
 
 
 def show(
-    what: Any,
-    lengths: Any = None,
+    what: object,
+    lengths: object = None,
     batch_first: bool | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -84,8 +88,7 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: the padded batch, its packed steps, and the
-    packed data in memory.
+    """Draws a batch of sequences: padded, as packed steps, and as packed data in memory.
 
     Args:
         what: the batch, in one of these forms:
@@ -144,8 +147,10 @@ def show(
     layout, caption, values = _read(what, lengths, batch_first)
     if not layout.n_real:
         raise ValueError("lengths are all 0; give at least one time step to draw")
+    labels = None
     rows = values() if text.is_few(layout) else None
-    labels = None if rows is None else [[text.value(value) for value in row] for row in rows]
+    if rows is not None:
+        labels = [list(map(text.value, row)) for row in rows]
     if names is not None:
         names = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(name, str) for name in names):
@@ -160,16 +165,16 @@ def show(
 
 
 # A function that returns the values of each sequence, or `None` to show letters.
-_Rows = Callable[[], Iterable[Iterable[Any]] | None]
+_Rows = Callable[[], Iterable[Iterable[object]] | None]
 
 
-def _read(what: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
+def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
     """Returns the layout, the caption and the values of a batch in any form."""
     jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
     if not jagged:
         require_dense("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
-    if isinstance(what, tuple) and [min(getattr(part, "ndim", 0), 2) for part in what] == [2, 1]:
+    if isinstance(what, tuple) and _is_pair(what):
         raise ValueError(
             "this pair looks like x and its lengths, as pad_packed_sequence returns them:"
             " call show(*pair)"
@@ -183,27 +188,37 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, st
     if packed:
         caption = f"PackedSequence with data of shape {tuple(what.data.shape)}"
         layout = Layout.from_packed(what)
-        return layout, caption, lambda: _split(what.data, layout, layout.packed_index[layout.mask])
+        packed_rows = layout.packed_index[layout.mask]
+        return layout, caption, lambda: _split(what.data, layout, packed_rows)
     if jagged:
         return _jagged(what)
     if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
-        if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
+        if all(map(_is_number, what)):
             raise TypeError(
                 f"show() cannot tell whether {what!r} are lengths; give lengths as numbers,"
                 " words as lists"
             )
-        return Layout([len(item) for item in what]), "", lambda: _sequences(what)
+        sizes = [len(item) for item in what]
+        return Layout(sizes), "", lambda: _sequences(what)
     if what is None or isinstance(what, (str, dict)):
         raise TypeError(f"show() cannot draw {kind_of(what)}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
-        if what.ndim == 2 and "bool" in str(what.dtype):
+        if _is_mask(what):
             return Layout.from_mask(what), "", lambda: None
         fix = "call show(x, lengths, batch_first=…)"
         raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: {fix}")
     return Layout(what), "", lambda: None
 
 
-def _padded(x: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
+def _is_mask(values: Any) -> bool:
+    """Returns whether an array or a tensor holds booleans, or whole numbers that are 0 or 1."""
+    kind = str(values.dtype)
+    if values.ndim != 2 or "int" not in kind:
+        return values.ndim == 2 and "bool" in kind
+    return bool(((values == 0) | (values == 1)).all())
+
+
+def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
     named = order(batch_first)
     if not hasattr(x, "shape"):
         try:
@@ -222,9 +237,11 @@ def _padded(x: Any, lengths: Any, batch_first: bool | None) -> tuple[Layout, str
         caption += ". B and T are equal, so torch cannot tell which is which;"
         caption += f" check batch_first={bool(batch_first)}"
 
-    def rows() -> Iterable[Any] | None:
+    def rows() -> np.ndarray | None:
         values = _host(x)
-        return _single(values if batch_first else values.swapaxes(0, 1), 2)
+        if not batch_first:
+            values = values.swapaxes(0, 1)
+        return _single(values, 2)
 
     return layout, caption, rows
 
@@ -235,35 +252,62 @@ def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:
             "x is a nested tensor with holes, as torch.nested.narrow makes them:"
             " call show(x.contiguous())"
         )
-    layout, values = Layout.from_offsets(nested.offsets()), nested.values()
+    layout = Layout.from_offsets(nested.offsets())
+    values = nested.values()
     caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
-    return layout, caption, lambda: _split(values, layout, np.arange(layout.n_real))
+    order = np.arange(layout.n_real)
+    return layout, caption, lambda: _split(values, layout, order)
 
 
-def _split(data: Any, layout: Layout, order: IntArray) -> list[np.ndarray] | None:
+def _split(data: object, layout: Layout, order: IntArray) -> list[np.ndarray] | None:
     """Returns the values of each sequence, given the row of `data` for each flat row."""
     rows = _single(_host(data), 1)
-    return None if rows is None else np.split(rows[order], layout.starts[1:-1])
+    if rows is None:
+        return None
+    return np.split(rows[order], layout.starts[1:-1])
 
 
-def _sequences(sequences: Sequence[Any]) -> list[Any] | None:
-    rows = []
+def _sequences(sequences: Sequence[object]) -> list[Iterable[object]] | None:
+    """Returns the values of each sequence."""
+    rows: list[Iterable[object]] = []
     for sequence in sequences:
-        values = sequence
-        if not isinstance(sequence, (str, list, tuple)):
-            values = _single(_host(sequence), 1)
+        if isinstance(sequence, (str, list, tuple)):
+            rows.append(sequence)
+            continue
+        values = _single(_host(sequence), 1)
+        if values is None:
+            return None
         rows.append(values)
-    return None if any(row is None for row in rows) else rows
+    return rows
 
 
 def _is_sequence(item: object) -> bool:
-    return isinstance(item, (str, list, tuple)) or getattr(item, "ndim", 0) > 0
+    if isinstance(item, (str, list, tuple)):
+        return True
+    return _dimensions(item) > 0
+
+
+def _is_number(item: object) -> bool:
+    """Returns whether an item is a whole number written as a string."""
+    return isinstance(item, str) and item.strip().isdecimal()
+
+
+def _is_pair(what: tuple[object, ...]) -> bool:
+    """Returns whether a tuple looks like a padded batch and its lengths."""
+    dimensions = [min(_dimensions(part), 2) for part in what]
+    return dimensions == [2, 1]
+
+
+def _dimensions(item: object) -> int:
+    return getattr(item, "ndim", 0)
 
 
 def _single(values: np.ndarray, dimensions: int) -> np.ndarray | None:
     """Removes all but the first dimensions. Returns `None` unless the others have size 1."""
     shape = values.shape[:dimensions]
-    return values.reshape(shape) if values.size == np.prod(shape) else None
+    if values.size != np.prod(shape):
+        return None
+    return values.reshape(shape)
 
 
 def _host(values: Any) -> np.ndarray:

@@ -17,8 +17,7 @@ _CURVES = 4  # the largest number of curves that can be told apart
 
 
 def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
-    """Draws a bar for each group of batches, with a part for the real cells and a part for the
-    padding.
+    """Draws a bar for each group of batches, with parts for real cells and for padding.
 
     Args:
         groups: the batches of each group, by the name of the group.
@@ -54,8 +53,9 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
 
 
 def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws a histogram of the lengths in at most 20 bars, each of which covers the same number of
-    lengths.
+    """Draws a histogram of the lengths in at most 20 bars.
+
+    Each bar covers the same number of lengths.
 
     Raises:
         ValueError: a sequence is empty.

@@ -17,8 +17,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Returns a number with at most three significant digits or, from 1,000 upwards, as a whole
-    number.
+    """Returns a number with at most three significant digits, or whole from 1,000 upwards.
 
     For example, the text is `0.0123`, `12.3` or `12,345`.
     """
@@ -26,8 +25,9 @@ def plain(value: float) -> str:
 
 
 def known(value: float, interval: tuple[float, float]) -> str:
-    """Returns a number with only the digits that are known, such as `2.1` if the interval is 1.87
-    to 2.13.
+    """Returns a number with only the digits that are known.
+
+    It is `2.1`, for example, if the interval is 1.87 to 2.13.
 
     The number has one to three significant digits. If it has fewer than three, a unit of its last
     digit is no larger than the width of the interval. If the width is 0, the number is written as
@@ -63,9 +63,7 @@ def _digit(value: float) -> int:
 
 
 def _rounded(value: float, last: int, rounding: str) -> str:
-    """Rounds a number to a multiple of `10**last`, but keeps at least its first digit, and returns
-    it as text.
-    """
+    """Returns a number as text, rounded to a multiple of `10**last`, with at least one digit."""
     if value:
         last = min(last, _digit(value))
     unit = Decimal(1).scaleb(last)

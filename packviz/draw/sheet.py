@@ -166,8 +166,9 @@ class Sheet:
         dash: str = "",
         outlined: bool = False,
     ) -> None:
-        """Draws a line through points. The line is interrupted at each NaN, and a point on its own
-        becomes a dot.
+        """Draws a line through points.
+
+        The line is interrupted at each NaN, and a point on its own becomes a dot.
 
         Args:
             points: the points, each as `(x, y)` in px. A `y` may be NaN.
@@ -252,9 +253,7 @@ class Sheet:
     def paragraph(
         self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = ""
     ) -> float:
-        """Writes lines of text with their indentation from `y` downwards, and returns the
-        y-coordinate below them.
-        """
+        """Writes indented lines of text from `y` downwards, and returns the y-coordinate below."""
         for line in lines:
             words = line.lstrip(" ")
             indent = width_of(" ", size) * (len(line) - len(words))
@@ -355,9 +354,7 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
 
 
 def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math.inf) -> Sheet:
-    """Places sheets side by side, `gap` px apart, in as many rows as needed to stay within `space`
-    px.
-    """
+    """Places sheets side by side, `gap` px apart, in rows of at most `space` px."""
     whole = Sheet(theme)
     x = y = width = height = 0.0
     for sheet in sheets:
@@ -373,8 +370,9 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
 
 
 def width_of(text: str, size: float = 12) -> float:
-    """Returns an upper bound, in px, for the width of text. A wide character, such as a Chinese
-    one, counts as two.
+    """Returns an upper bound, in px, for the width of text.
+
+    A wide character, such as a Chinese one, counts as two.
     """
     columns = len(text)
     if not text.isascii():

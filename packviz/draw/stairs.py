@@ -1,5 +1,4 @@
-"""Draws a staircase of rectangles over the real cells of a batch, and plots its cost against the
-number of rectangles.
+"""Draws a staircase of rectangles over the real cells of a batch, and plots its cost.
 
 `packviz.core.cuts` computes the best cuts.
 """
@@ -19,8 +18,10 @@ from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
 from packviz.draw.sheet import HATCHED, Sheet, row
 
 # All in px.
-_LEFT, _TOP = 70.0, 46.0  # the margins of the grid
-_WIDE, _TALL = 460.0, 330.0  # the largest size of the grid
+_LEFT = 70.0  # the space to the left of the grid
+_TOP = 46.0  # the space above the grid
+_WIDE = 460.0  # the largest width of the grid
+_TALL = 330.0  # the largest height of the grid
 
 
 class Stairs(Drawing):
@@ -43,7 +44,8 @@ class Stairs(Drawing):
         Raises:
             ValueError: a length is not valid, or the cuts do not rise from 0 to `max(lengths)`.
         """
-        self.layout, self.cuts = Layout(lengths), tuple(map(int, cuts))
+        self.layout = Layout(lengths)
+        self.cuts = tuple(map(int, cuts))
         self.rectangles = tuple(rectangles(self.layout.lengths.tolist(), cuts))
 
     @property
@@ -54,7 +56,10 @@ class Stairs(Drawing):
     @property
     def cells(self) -> int:
         """The number of cells that are computed, both real and wasted."""
-        return sum((end - start) * size for start, end, size in self.rectangles)
+        cells = 0
+        for start, end, size in self.rectangles:
+            cells += (end - start) * size
+        return cells
 
     @property
     def wasted(self) -> int:
@@ -63,21 +68,25 @@ class Stairs(Drawing):
 
     def summary(self) -> str:
         """Returns a sentence with the numbers of rectangles and of cells of each kind."""
+        calls = text.count(self.calls, "rectangle")
+        cells = text.count(self.cells, "cell")
         share = text.percent(self.wasted, self.cells)
-        return (
-            f"{text.count(self.calls, 'rectangle')}: {text.count(self.cells, 'cell')} computed,"
-            f" {self.layout.n_real:,} real, {self.wasted:,} padding ({share} wasted)."
-        )
+        padding = f"{self.wasted:,} padding ({share} wasted)"
+        return f"{calls}: {cells} computed, {self.layout.n_real:,} real, {padding}."
 
     def to_text(self) -> str:
         """Returns the counts and the rectangles, or some of the rectangles if there are many."""
         rows = []
         for start, end, size in self.rectangles:
-            steps = f"step {start}" if end == start + 1 else f"steps {start}–{end - 1}"
+            length = end - start
+            steps = f"step {start}"
+            if length > 1:
+                steps = f"steps {start}–{end - 1}"
+            high = text.count(size, "sequence")
+            wide = text.count(length, "step")
             real = self.layout.batch_sizes[start:end].sum()
-            padding = f"{size * (end - start) - real:,} padding"
-            sides = f"{text.count(size, 'sequence')} × {text.count(end - start, 'step')}"
-            rows.append([steps, f"{sides}, {padding}"])
+            padding = size * length - real
+            rows.append([steps, f"{high} × {wide}, {padding:,} padding"])
         if len(rows) > text.FEW:
             rows[8:-3] = [["…"]]
         return "\n".join([self.summary(), *text.table(rows, "  <14 <")])
@@ -87,20 +96,28 @@ class Stairs(Drawing):
 
         Padding is hatched if it is computed, and empty if it is not.
         """
-        sheet, layout = Sheet(theme, self.to_text()), self.layout
+        sheet = Sheet(theme, self.to_text())
+        layout = self.layout
         step = stride(layout.batch_size, int(_TALL))
-        order, muted = layout.sorted_indices[::step].tolist(), sheet.colours.muted
-        wide, tall = min(30.0, _WIDE / layout.max_len), min(22.0, _TALL / len(order))
-        grid = Grid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, 11)
+        order = layout.sorted_indices[::step].tolist()
+        muted = sheet.colours.muted
+        wide = min(30.0, _WIDE / layout.max_len)
+        tall = min(22.0, _TALL / len(order))
+        grid = Grid(sheet, len(order), layout.max_len, wide, tall, _LEFT, _TOP, size=11)
         what = f"{self.calls:,} rectangles"
         if self.calls == 1:
             what = "one rectangle, the padded batch,"
-        sheet.title(f"{text.percent(self.wasted, self.cells)} of the cells in {what} are padding")
-        width, height = grid.right - _LEFT, grid.foot - _TOP
+        share = text.percent(self.wasted, self.cells)
+        sheet.title(f"{share} of the cells in {what} are padding")
+        width = grid.right - _LEFT
+        height = grid.foot - _TOP
         sheet.box(_LEFT, _TOP, width, height, stroke=muted, thick=1, dash="2 3")
         boxes = []
         for start, end, size in self.rectangles:
-            boxes.append((grid.x(start), _TOP, (end - start) * wide, -(-size // step) * tall))
+            left = grid.x(start)
+            right = grid.x(end)
+            drawn = -(-size // step)
+            boxes.append((left, _TOP, right - left, drawn * tall))
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
         # A sequence has its own colour only if its name is shown.
@@ -108,11 +125,14 @@ class Stairs(Drawing):
         fill = palette.REAL if grid.is_low else ""
         grid.draw(real_cells(layout, b, label, fill) for b in order)
         spacing = width / self.calls
-        for box in boxes if spacing >= 6 else ():  # an outline would hide narrower rectangles
-            sheet.box(*box, stroke=sheet.colours.accent, thick=2.5 if spacing >= 20 else 1.5)
+        thick = 2.5 if spacing >= 20 else 1.5
+        if spacing >= 6:  # an outline would hide narrower rectangles
+            for box in boxes:
+                sheet.box(*box, stroke=sheet.colours.accent, thick=thick)
         self._name_axis(grid)
         if not grid.is_low:
-            grid.names([sequence_name(b) for b in order], layout.lengths[order].tolist(), 8)
+            names = [sequence_name(b) for b in order]
+            grid.names(names, layout.lengths[order].tolist(), 8)
         sheet.layer()
         y = grid.foot + 24
         real = fill or palette.sequence_colour(0)
@@ -126,21 +146,25 @@ class Stairs(Drawing):
 
     def _name_axis(self, grid: Grid) -> None:
         """Writes the cuts above the grid, and the sizes below it, as many as fit."""
-        sheet, accent = grid.sheet, grid.sheet.colours.accent
+        sheet = grid.sheet
+        accent = grid.sheet.colours.accent
         sheet.note(_LEFT - 14, _TOP - 8, "cuts", "end")
-        for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.cuts]):
+        cuts = [(grid.x(cut), str(cut)) for cut in self.cuts]
+        for x, label in roomy(cuts):
             sheet.text(x, _TOP - 8, label, anchor="middle", size=11, ink=accent)
         sizes = []
         for start, end, size in self.rectangles:
-            sizes.append((grid.x((start + end) / 2), f"{size}×{end - start}"))
+            middle = grid.x((start + end) / 2)
+            sizes.append((middle, f"{size}×{end - start}"))
         for x, label in roomy(sizes):
             sheet.note(x, grid.foot + 14, label, "middle")
 
 
 @dataclass(frozen=True, repr=False)
 class TradeOff(Drawing):
-    """The trade-off between wasted cells and calls, from padding (one rectangle) to packing (one
-    per distinct length).
+    """The trade-off between wasted cells and calls.
+
+    It goes from padding (one rectangle) to packing (one rectangle per distinct length).
 
     Attributes:
         calls: `(S,)` the numbers of rectangles, in ascending order from 1.
@@ -168,28 +192,36 @@ class TradeOff(Drawing):
         """Returns a table with a row for each number of rectangles."""
         rows = [["rectangles", "wasted cells", "cost", "  (one rectangle = 1)"]]
         for calls, wasted, ratio in zip(self.calls, self.wasted, self.ratios, strict=True):
-            note = "  ← here" * (calls == self.at) + "  ← lowest" * (calls == self.best)
-            rows.append([f"{calls}", f"{wasted:,}", f"{ratio:.2f}", note])
+            note = ""
+            if calls == self.at:
+                note += "  ← here"
+            if calls == self.best:
+                note += "  ← lowest"
+            rows.append([str(calls), f"{wasted:,}", f"{ratio:.2f}", note])
         return "\n".join(text.table(rows, ">10>14>8<"))
 
     def sheet(self, theme: str) -> Sheet:
         """Draws two plots against the number of rectangles: the cost and the wasted cells."""
-        at, last = self.calls.index(self.at), self.calls[-1]
+        at = self.calls.index(self.at)
+        last = self.calls[-1]
         cost = f"cost relative to one rectangle: {self.ratios[at]:.2f}"
         wasted = f"wasted cells: {text.short(self.wasted[at])}"
-        plots = [self._plot(cost, self.ratios), self._plot(wasted, self.wasted)]
+        upper = self._plot(cost, self.ratios)
+        lower = self._plot(wasted, self.wasted)
         axis = "rectangles"
         if last > 1:
             axis += f" (1: padded, {last:,}: no padding)"
         title = f"The cost is lowest with {text.count(self.best, 'rectangle')}"
-        whole = Sweep(title, [[plot] for plot in plots], (), (), "", axis, 230).sheet(theme)
+        sweep = Sweep(title, [[upper], [lower]], (), (), "", axis, 230)
+        whole = sweep.sheet(theme)
         whole.description = self.to_text()
         return whole
 
     def _plot(self, title: str, values: Sequence[float]) -> Plot:
         colour = len(COLOURS) - 1  # a colour that no method has
         curve = Curve("", colour, 0, tuple(self.calls), values)
-        cursor = {"": ((self.at, 0.0), (self.at, values[self.calls.index(self.at)]))}
+        height = values[self.calls.index(self.at)]
+        cursor = {"": ((self.at, 0.0), (self.at, height))}
         return Plot(title, [curve], [self.at], cursor, "", log_x=True)
 
 

@@ -15,8 +15,7 @@ _ROUNDING = 1e-5  # a distance of up to this share of the largest value counts a
 
 
 class Strips(Drawing):
-    """Vectors of the same size, drawn as strips one below the other, each with its distance from
-    the first vector.
+    """Vectors of the same size, drawn as strips, each with its distance from the first vector.
 
     Attributes:
         names: the names of the vectors.
@@ -43,8 +42,9 @@ class Strips(Drawing):
         """
         rows = [array(vector, float) for vector in vectors.values()]
         size = rows[0].size if rows else 0
-        if not 0 < size <= text.FEW or any(row.shape != (size,) for row in rows):
-            shapes = ", ".join(sorted({str(row.shape) for row in rows})) or "none"
+        sizes = sorted({str(row.shape) for row in rows})
+        if not 0 < size <= text.FEW or sizes != [f"({size},)"]:
+            shapes = ", ".join(sizes) or "none"
             raise ValueError(
                 f"vectors must be one-dimensional, with one size of up to {text.FEW};"
                 f" got shapes: {shapes}"
@@ -52,14 +52,18 @@ class Strips(Drawing):
         if not isinstance(axis, str) and len(axis) != size:
             needed = f"give {size}, one for each number of a vector"
             raise ValueError(f"axis has {len(axis)} names; {needed}")
-        self.names, self.values = tuple(vectors), np.stack(rows)
-        self.title, self.axis = title, axis
+        self.names = tuple(vectors)
+        self.values = np.stack(rows)
+        self.title = title
+        self.axis = axis
 
     @property
     def distances(self) -> list[float]:
         """`(R,)` The 2-norm of each vector's difference from the first; 0 if that is rounding."""
-        norms = np.linalg.norm(self.values - self.values[0], axis=1)
-        norms[norms <= _ROUNDING * np.abs(self.values).max()] = 0.0
+        gaps = self.values - self.values[0]
+        norms = np.linalg.norm(gaps, axis=1)
+        largest = np.abs(self.values).max()
+        norms[norms <= _ROUNDING * largest] = 0.0
         distances: list[float] = norms.tolist()
         return distances
 
@@ -74,21 +78,28 @@ class Strips(Drawing):
 
     @property
     def _table(self) -> CellTable:
-        scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
-        shares = (np.clip(self.values / scale, -1, 1) + 1) / 2  # from 0 to 1
-        shades = np.rint(np.nan_to_num(shares) * (len(palette.SIGNED) - 1)).astype(int)
+        finite = self.values[np.isfinite(self.values)]
+        scale = np.abs(finite).max(initial=1e-9)
+        signed = np.clip(self.values / scale, -1, 1)
+        shares = np.nan_to_num((signed + 1) / 2)  # from 0 to 1
+        darkest = len(palette.SIGNED) - 1
+        shades = np.rint(shares * darkest).astype(int)
         rows = []
         for r, vector in enumerate(self.values.tolist()):
-            labels = [f"{value:.2f}".replace("-0.00", "0.00") for value in vector]
-            fills = [palette.SIGNED[shade] for shade in shades[r]]
-            cells = zip(fills, labels, strict=True)
-            rows.append([Cell(fill, label.replace("nan", "NaN")) for fill, label in cells])
+            cells = []
+            for value, shade in zip(vector, shades[r], strict=True):
+                label = f"{value:.2f}".replace("-0.00", "0.00")
+                label = label.replace("nan", "NaN")
+                cells.append(Cell(palette.SIGNED[shade], label))
+            rows.append(cells)
         numbers = []
         for distance in self.distances:
             words = text.difference(distance) if distance else "="
             numbers.append((distance, words))
-        heads, axis = self.axis, ""
+        heads = self.axis
+        axis = ""
         if isinstance(self.axis, str):
-            heads, axis = [str(i) for i in range(self.values.shape[1])], self.axis
+            heads = [str(i) for i in range(self.values.shape[1])]
+            axis = self.axis
         margin = f"distance from {self.names[0]} (norm)"
         return CellTable(self.title, self.names, heads, rows, axis, margin, numbers)

@@ -36,9 +36,7 @@ FEW = 16
 
 
 def summary(layout: Layout) -> str:
-    """Returns a sentence with the size of a batch and its numbers of cells, real cells and padding
-    cells.
-    """
+    """Returns a sentence with the size of a batch and its numbers of cells of each kind."""
     sequences = count(layout.batch_size, "sequence")
     steps = count(layout.max_len, "time step")
     cells = count(layout.n_cells, "cell")
@@ -53,8 +51,9 @@ def describe(
     names: Names = None,
     part: str = WHOLE,
 ) -> str:
-    """Describes the padded batch and the packed data, or only one `part`. Small batches are
-    described cell by cell.
+    """Describes the padded batch and the packed data, or only one `part`.
+
+    Small batches are described cell by cell.
     """
     if not is_few(layout):
         return "\n".join([summary(layout), "", *_outline(layout, part)])
@@ -154,8 +153,9 @@ def at_step(layout: Layout, t: int) -> str:
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
-    """Describes the order that people often expect in `data`, and where the rows of time step `t`
-    would be in it.
+    """Describes the order that people often expect in `data`.
+
+    It says where the rows of time step `t` would be in this order.
     """
     starts = layout.starts[:-1]
     rows = numbers(starts[layout.lengths > t] + t)
@@ -240,23 +240,23 @@ def percent(part: float, whole: float = 1) -> str:
 
 
 def short(n: int) -> str:
-    """Returns a count, rounded if it has more than seven digits, such as `7,654,321`, `76.5 M`,
-    `1.2 G` or `3.02 T`.
+    """Returns a count, rounded if it has more than seven digits.
+
+    Examples are `7,654,321`, `76.5 M`, `1.2 G` and `3.02 T`.
     """
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
 
 
 def size(n: float) -> str:
-    """Returns a number of bytes with at most three significant digits, such as `96 B`, `1.23 kB`
-    (1230 B) or `3 MB`.
+    """Returns a number of bytes with at most three significant digits.
+
+    Examples are `96 B`, `1.23 kB` (1230 B) and `3 MB`.
     """
     return f"{_scaled(n)}B"
 
 
 def _scaled(n: float) -> str:
-    """Returns a number with at most three significant digits, and the prefix for a power of 1000,
-    such as `1.23 k`.
-    """
+    """Returns a number with at most three digits and the prefix of its unit, as in `1.23 k`."""
     for prefix in ("", "k", "M", "G", "T"):
         if abs(float(f"{n:.3g}")) < 1000:
             return f"{n:.3g} {prefix}"
@@ -281,8 +281,9 @@ def share(value: float) -> str:
 
 
 def short_share(value: float) -> str:
-    """Returns a share as a percentage in at most five characters, such as `0.43%`, `17%`, `<.1%` or
-    `3e12%`.
+    """Returns a share as a percentage in at most five characters.
+
+    Examples are `0.43%`, `17%`, `<.1%` and `3e12%`.
     """
     if 100 * value < 0.095:
         return "<.1%"
@@ -292,8 +293,9 @@ def short_share(value: float) -> str:
 
 
 def numbers(values: IntArray, limit: int = 24) -> str:
-    """Returns a list of numbers as Python writes it. A list of more than `limit` numbers is
-    shortened in the middle.
+    """Returns a list of numbers as Python writes it.
+
+    A list of more than `limit` numbers is shortened in the middle.
     """
     listed = values.tolist()
     if len(listed) <= limit:

@@ -29,8 +29,9 @@ def announce(dark: bool) -> None:
 
 
 def follow(notify: Callable[[bool], None]) -> None:
-    """Registers a function to call at every change of theme. The function gets True if the new
-    theme is dark.
+    """Registers a function to call at every change of theme.
+
+    The function gets True if the new theme is dark.
 
     Only the 64 functions that were registered last are called.
     """

@@ -91,8 +91,9 @@ class Trajectory(Drawing):
         return cells
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the numbers as lines, with padding hatched and a dot at the step where the final
-        state is read.
+        """Draws the numbers as lines, with padding hatched.
+
+        A dot marks the step where the final state is read.
         """
         sheet = Sheet(theme, self.to_text())
         sheet.title(self.title)

@@ -1,8 +1,6 @@
-"""Provides the parts of a lesson: quizzes, checks of the exercises, and real sentences to use as
-data.
-"""
+"""Provides quizzes, checks of the exercises, and real sentences to use as data."""
 
-import packviz.panels
+import packviz.panels  # noqa: F401 - says which packages are missing
 from packviz.core.sentences import sentences
 from packviz.lessons import checks
 from packviz.lessons.exercise import NotSolvedError, Verdict

@@ -1,15 +1,18 @@
-"""Provides the checks of the notebooks' exercises. Each check takes the reader's answer and returns
-a `Verdict`.
+"""Provides the checks of the notebooks' exercises.
+
+Each check takes the reader's answer and returns a `Verdict`.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
+
+import numpy as np
 
 from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.layout import Layout, require_steps, sequence_name
@@ -34,6 +37,16 @@ def _not_yet(case: object, hint: str, *drawings: Drawing) -> Verdict:
     return Verdict(False, f"Not yet for {case}. {hint}", drawings)
 
 
+def _first(failures: Sequence[str], right: str, *drawings: Drawing) -> Verdict:
+    """Returns a verdict with the first failure or, if there is none, with the message `right`."""
+    messages = [*failures, right]
+    return Verdict(not failures, messages[0], drawings)
+
+
+def _short(values: Iterable[SupportsFloat]) -> list[str]:
+    return [f"{float(value):.3g}" for value in values]
+
+
 # Layouts (pages 00 to 02).
 
 
@@ -56,17 +69,18 @@ def two_batches(lengths: Lengths, batches: Sequence[Lengths]) -> Verdict:
     """Checks that `batches` splits `lengths` into two equal halves with the least padding."""
     if not all(hasattr(batch, "__len__") for batch in batches):
         return Verdict(False, "Give two lists of lengths, one for each batch.")
-    if sorted(n for batch in batches for n in batch) != sorted(lengths):
+    in_order = sorted(lengths)
+    if sorted(itertools.chain(*batches)) != in_order:
         return Verdict(False, f"Use each of the lengths {list(lengths)} exactly once.")
     half = len(lengths) // 2
     sizes = [len(batch) for batch in batches]
     if sizes != [half, half]:
         return Verdict(False, f"Make two batches of {half} sequences each; yours have {sizes}.")
     layouts = [Layout(batch) for batch in batches]
-    pictures = [Picture(layout) for layout in layouts]
-    in_order = sorted(lengths)
+    best = [Layout(in_order[:half]), Layout(in_order[half:])]
     padding = sum(layout.n_padding for layout in layouts)
-    least = Layout(in_order[:half]).n_padding + Layout(in_order[half:]).n_padding
+    least = sum(layout.n_padding for layout in best)
+    pictures = [Picture(layout) for layout in layouts]
     total = f"There are {padding} padding cells in all"
     if padding == least:
         return Verdict(True, f"{total}, and no split has fewer.", pictures)
@@ -94,49 +108,39 @@ def batch_sizes(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
 
 @exercise
 def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
-    """Checks a function that picks the final states of both directions from a bidirectional RNN's
-    output.
-    """
-    from torch import arange, zeros
+    """Checks a function that picks the final states of a bidirectional RNN from its output."""
+    from torch import arange  # noqa: PLC0415 - torch loads slowly
 
     half = 2
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
         rows = len(lengths)
         steps = max(lengths)
-        output = zeros(rows, steps, 2 * half)
-        # Each number encodes its place as 1 + step + 100 · row, plus 10,000 in the reverse half.
-        output += 1 + arange(steps).reshape(1, -1, 1) + 100 * arange(rows).reshape(-1, 1, 1)
-        output[..., half:] += 10_000
-        yours = answer(output.clone(), list(lengths))
+        halves = itertools.product(range(rows), range(steps), "→←")
+        names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in halves]
+        # Each half of a cell contains a number of its own, which tells where it was taken.
+        codes = arange(1.0, len(names) + 1)
+        name_of = {(code,) * half: name for code, name in enumerate(names, 1)}
+        output = codes.repeat_interleave(half).reshape(rows, steps, 2 * half)
+        yours = answer(output, list(lengths))
         if problem := _shape_problem(yours, (rows, 2 * half)):
             return Verdict(False, problem)
-        taken = [_taken_from(part) for row in yours.tolist() for part in (row[:half], row[half:])]
+        parts = yours.reshape(-1, half).tolist()
+        taken = [name_of.get(tuple(part), "?") for part in parts]
+        forward = [f"{sequence_name(b)}{n - 1}→" for b, n in enumerate(lengths)]
         expected = []
-        for b, n in enumerate(lengths):
-            expected += [f"{sequence_name(b)}{n - 1}→", f"{sequence_name(b)}0←"]
+        for b, last in enumerate(forward):
+            expected += [last, f"{sequence_name(b)}0←"]
         title = f"taken, lengths {lengths}: → forward half, ← reverse"
         places = Comparison(title, taken, expected)
         if not places.agree:
             hint = (
                 "Forward ends at each sequence's own last real step, and later outputs are zeros."
             )
-            if taken[::2] == expected[::2]:
+            if taken[::2] == forward:
                 hint = "The reverse direction reads the first step last. Where is its final state?"
             return _not_yet(f"lengths {lengths}", hint, show(lengths), places)
     right = "These are the final states of both directions in every case."
     return Verdict(True, f"{right} Here is the last case.", [places])
-
-
-def _taken_from(values: Sequence[float]) -> str:
-    """Returns the place in the output from which half of a row was taken (see the codes in
-    `final_states`).
-    """
-    code = int(values[0])
-    if code <= 0 or len(set(values)) > 1:
-        return "?"
-    arrow = "←" if code > 10_000 else "→"
-    row, step = divmod(code % 10_000, 100)
-    return f"{sequence_name(row)}{step - 1}{arrow}"
 
 
 def _shape_problem(answer: object, shape: Sequence[int]) -> str:
@@ -150,10 +154,10 @@ def _shape_problem(answer: object, shape: Sequence[int]) -> str:
 
 @exercise
 def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
-    """Checks a function that averages a padded batch `(B, T, F)` over the real steps of each
-    sequence.
-    """
-    from torch import allclose, stack, tensor
+    """Checks a function that averages each sequence of a padded batch `(B, T, F)`."""
+    from torch import allclose, arange, stack, tensor  # noqa: PLC0415 - torch loads slowly
+
+    from packviz.ops.masks import real_mask  # noqa: PLC0415 - torch loads slowly
 
     add_up = (
         "Add up the real steps, and divide each row by its own length, "
@@ -163,21 +167,22 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         "The padding contains 99 here. Set it to 0 before you add up; the lengths say where it is."
     )
     nan = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
-    cases = [([3, 1, 2], 0.0, add_up), ([2, 4], 99.0, not_zero), ([1, 3], float("nan"), nan)]
+    cases = [([3, 1, 2], 0.0, add_up), ([2, 4], 99.0, not_zero), ([1, 3], math.nan, nan)]
     for lengths, padding, hint in cases:
-        rows = []
-        for b, n in enumerate(lengths):
-            sequence = [2.0 + 2 * t + 4 * b for t in range(n)]
-            rows.append(sequence + [padding] * (max(lengths) - n))
-        x = stack([tensor(rows), -tensor(rows)], dim=2)
+        real = real_mask(lengths)
+        n_rows, n_steps = real.shape
+        first = 2.0 + 4 * arange(n_rows)
+        data = first[:, None] + 2 * arange(n_steps)
+        real_means = data.where(real, 0).sum(1) / tensor(lengths)
+        target = stack([real_means, -real_means], dim=1)
+        filled = data.where(real, padding)
+        x = stack([filled, -filled], dim=2)
         yours = answer(x, list(lengths))
         title = f"x[:, :, 0], lengths {lengths}"
-        batch = Aligned.of(x[:, :, 0], lengths, title=title, batch_first=True)
-        target = stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)])
+        batch = Aligned.of(filled, lengths, title=title, batch_first=True)
         if problem := _shape_problem(yours, target.shape):
             return Verdict(False, problem, [batch])
-        columns = [[f"{mean:.3g}" for mean in means[:, 0].tolist()] for means in (yours, target)]
-        means = Comparison("means of x[:, :, 0]", *columns)
+        means = Comparison("means of x[:, :, 0]", _short(yours[:, 0]), _short(real_means))
         if not allclose(yours, target, rtol=0, atol=1e-4):
             return _not_yet(f"lengths {lengths}", hint, batch, means)
     right = "This is the mean of the real steps, whatever the padding contains, even NaN."
@@ -187,18 +192,17 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 @exercise
 def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
     """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right."""
-    from torch import tensor
+    from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.masks import align
+    from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
 
     full = "Row b has no padding."
     zero = "A zero can be data, so use the lengths."
     cases = [
-        ([[0, 3, 1], [5, 9, 2]], [2, 3], full),
-        ([[0, 0, 0, 7], [0, 0, 4, 0]], [1, 3], zero),
+        (tensor([[0, 3, 1], [5, 9, 2]]), [2, 3], full),
+        (tensor([[0, 0, 0, 7], [0, 0, 4, 0]]), [1, 3], zero),
     ]
-    for rows, lengths, hint in cases:
-        x = tensor(rows)
+    for x, lengths, hint in cases:
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -213,32 +217,33 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 
 @exercise
 def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...]]) -> Verdict:
-    """Checks a function that turns `(sequence, tags)` pairs into a padded batch, its lengths and
-    the padded tags.
-    """
-    from torch import Tensor, tensor
+    """Checks a function that turns `(sequence, tags)` pairs into a padded batch.
 
-    yours = answer([(tensor([3, 0, 4]), [1, 0, 2]), (tensor([5, 9]), [2, 2])])
-    is_triple = isinstance(yours, tuple) and len(yours) == 3
-    if not is_triple or not all(isinstance(part, Tensor) for part in yours):
-        parts = "the padded sequences, their lengths, and the padded tags"
-        return Verdict(False, f"Return three tensors: {parts}.")
-    targets: dict[str, list[object]] = {
-        "sequences": [[3, 0, 4], [5, 9, 0]],
-        "lengths": [3, 2],
-        "tags": [[1, 0, 2], [2, 2, -100]],
-    }
-    hints = {
-        "sequences": "Pad the sequences with 0, and make the batch the first dimension.",
-        "lengths": "Take the lengths before you pad. A 0 may be a token, so do not count zeros.",
-        "tags": "Pad the tags with −100, which the loss ignores.",
-    }
-    for (name, target), part in zip(targets.items(), yours, strict=True):
+    The function returns the padded sequences, their lengths, and the padded tags.
+    """
+    from torch import Tensor, tensor  # noqa: PLC0415 - torch loads slowly
+
+    pairs = [([3, 0, 4], [1, 0, 2]), ([5, 9], [2, 2])]
+    yours = answer([(tensor(sequence), tags) for sequence, tags in pairs])
+    parts = yours if isinstance(yours, tuple) else ()
+    if [isinstance(part, Tensor) for part in parts] != [True] * 3:
+        wanted = "the padded sequences, their lengths, and the padded tags"
+        return Verdict(False, f"Return three tensors: {wanted}.")
+    lengths = [3, 2]
+    pad_sequences = "Pad the sequences with 0, and make the batch the first dimension."
+    take_lengths = "Take the lengths before you pad. A 0 may be a token, so do not count zeros."
+    pad_tags = "Pad the tags with −100, which the loss ignores."
+    targets: list[tuple[str, Sequence[object], str]] = [
+        ("sequences", [[3, 0, 4], [5, 9, 0]], pad_sequences),
+        ("lengths", lengths, take_lengths),
+        ("tags", [[1, 0, 2], [2, 2, -100]], pad_tags),
+    ]
+    for part, (name, target, hint) in zip(parts, targets, strict=True):
         rows = Comparison(name, part.tolist(), target)
         if not rows.agree:
-            return Verdict(False, f"The {name} are not right yet. {hints[name]}", [rows])
+            return Verdict(False, f"The {name} are not right yet. {hint}", [rows])
     right = "All three tensors are right, and a loss ignores the padding."
-    return Verdict(True, right, [show(targets["lengths"])])
+    return Verdict(True, right, [show(lengths)])
 
 
 # FLOPs and bytes (pages 07 and 09).
@@ -250,33 +255,35 @@ def gru_flops(answer: Callable[[int, int, list[int]], float]) -> Verdict:
 
     The function takes the input size, the hidden size and the lengths.
     """
-    cases = [
-        (3, 7, [9, 8, 6, 4, 3, 2]),
-        (1, 1, [1]),
-        (16, 4, [3, 5, 2, 4]),
-    ]
-    counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
-    answers = [answer(i, h, list(lengths)) for i, h, lengths in cases]
-    rows = Comparison("the three cases", answers, [count.packed for count in counts])
-    for count, yours, case in zip(counts, answers, cases, strict=True):
+    answers = []
+    counts: list[FlopCount] = []
+    wrong = []
+    failures = []
+    for case in ((3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (16, 4, [3, 5, 2, 4])):
+        input_size, hidden_size, lengths = case
+        yours = answer(input_size, hidden_size, list(lengths))
+        count = flops(Spec("GRU", input_size, hidden_size), lengths)
+        answers.append(yours)
+        counts.append(count)
         if yours != count.packed:
             call = f"my_gru_flops{case} is {yours}, not {count.packed}."
-            hint = _flops_hint(count, yours)
-            return Verdict(False, f"Not yet: {call} {hint}", [rows, count])
-    return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, counts[0]])
+            failures.append(f"Not yet: {call} {_flops_hint(count, yours)}")
+            wrong.append(count)
+    rows = Comparison("the three cases", answers, [count.packed for count in counts])
+    right = "Your counts equal those of pv.flops in every case."
+    return _first(failures, right, rows, [*wrong, counts[0]][0])
 
 
 def _flops_hint(count: FlopCount, yours: float) -> str:
     right = count.packed
     from_input, from_state, _ = count.spec.products[0]
     n = count.layout.n_real
+    an_lstms = "That is an LSTM's count, with four products for each cell. A GRU has three."
     mistakes = {
         "That is the padded count. In a packed batch, only real cells are computed.": count.padded,
         "Each entry of a product takes a multiplication and an addition.": right / 2,
         "At each step, a GRU multiplies three times, each time by different weights.": right / 3,
-        "That is an LSTM's count, with four products for each cell. A GRU has three.": right
-        * 4
-        / 3,
+        an_lstms: right * 4 / 3,
         "There are two products: this is the one with the input.": n * from_input,
         "There are two products: this is the one with the state.": n * from_state,
     }
@@ -297,64 +304,68 @@ def _is_near(yours: float, target: float) -> bool:
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], float]) -> Verdict:
-    """Checks a function that computes how many bytes the backward pass of `pad_packed_sequence`
-    writes.
+    """Checks a function that computes how many bytes the backward pass of padding writes.
 
-    The function takes the lengths and the number of features. Answers within 10 % are accepted.
+    Padding means `pad_packed_sequence`. The function takes the lengths and the number of features.
+    Answers within 10 % are accepted.
     """
     batches = [(spread(distinct, 128, 64), 32) for distinct in (8, 16, 32, 64)]
-    batches += [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
-    yours = [float(answer(list(lengths), features)) for lengths, features in batches]
-    counted = [_counted(tuple(lengths), features) for lengths, features in batches]
+    batches.append((spread(12, 30, 50), 5))
+    batches.append(([*range(40, 20, -1)], 1))
     shown = []
-    for number, target in zip(yours, counted, strict=True):
-        shown.append(size(target if _is_near(number, target) else number))
+    targets = []
+    failures = []
+    for lengths, features in batches:
+        yours = float(answer(list(lengths), features))
+        target = _counted(tuple(lengths), features)
+        targets.append(size(target))
+        if _is_near(yours, target):
+            shown.append(size(target))
+            continue
+        shown.append(size(yours))
+        batch = f"{len(lengths)} sequences of at most {max(lengths)} steps"
+        case = f"{batch}, {len(set(lengths))} distinct lengths, {features} features"
+        wrong = f"{size(yours)}, not {size(target)}"
+        hint = _bytes_hint(lengths, yours / (4 * features))
+        failures.append(f"Not yet for {case}: {wrong}. {hint}")
     distinct = ", ".join(str(len(set(lengths))) for lengths, _ in batches)
-    title = f"bytes written, by distinct lengths: {distinct}"
-    rows = Comparison(title, shown, [size(target) for target in counted])
-    for (lengths, features), number, target in zip(batches, yours, counted, strict=True):
-        if not _is_near(number, target):
-            batch = f"{len(lengths)} sequences of at most {max(lengths)} steps"
-            case = f"{batch}, {len(set(lengths))} distinct lengths, {features} features"
-            hint = _bytes_hint(lengths, features, number)
-            wrong = f"{size(number)}, not {size(target)}"
-            return Verdict(False, f"Not yet for {case}: {wrong}. {hint}", [rows])
-    return Verdict(True, "Your numbers are within 10 % of the counted bytes in every case.", [rows])
+    rows = Comparison(f"bytes written, by distinct lengths: {distinct}", shown, targets)
+    right = "Your numbers are within 10 % of the counted bytes in every case."
+    return _first(failures, right, rows)
 
 
 @functools.cache
 def _counted(lengths: tuple[int, ...], features: int) -> int:
-    """Counts the bytes that the backward pass writes, and keeps the number in case the reader tries
-    again.
-    """
-    from packviz.count import profile
+    """Counts the bytes that the backward pass writes."""
+    from packviz.count import profile  # noqa: PLC0415 - torch loads slowly
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes
 
 
-def _bytes_hint(lengths: Lengths, features: int, yours: float) -> str:
+def _bytes_hint(lengths: Lengths, yours: float) -> str:
+    """Returns a hint for the number of float32 numbers that the reader expects for a feature."""
     distinct = len(set(lengths))
-    padded = max(lengths) * len(lengths)
+    steps = max(lengths)
+    rows = len(lengths)
+    padded = steps * rows
     packed = sum(lengths)
     per_length = padded + 2 * packed
     missing_fill = "Nearly. SliceBackward fills whole packed tensors, which are then added up."
     only_copies = (
         "These are the copies of the padded gradient. What do SliceBackward and the sum fill?"
     )
+    every_step = "Not every time step costs this, only every *distinct* length."
+    every_sequence = "Not every sequence costs this, only every *distinct* length."
     mistakes = {
-        "That is one copy of the padded gradient. How many are there?": 4 * padded,
-        only_copies: 4 * distinct * padded,
-        missing_fill: 4 * distinct * (padded + packed),
-        "That counts numbers; a float32 has 4 bytes.": distinct * per_length,
-        "Not every time step costs this, only every *distinct* length.": 4
-        * max(lengths)
-        * per_length,
-        "Not every sequence costs this, only every *distinct* length.": 4
-        * len(lengths)
-        * per_length,
+        "That is one copy of the padded gradient. How many are there?": padded,
+        only_copies: distinct * padded,
+        missing_fill: distinct * (padded + packed),
+        "That counts numbers; a float32 has 4 bytes.": distinct * per_length / 4,
+        every_step: steps * per_length,
+        every_sequence: rows * per_length,
     }
-    for hint, per_feature in mistakes.items():
-        if _is_near(yours, per_feature * features):
+    for hint, numbers in mistakes.items():
+        if _is_near(yours, numbers):
             return hint
     return (
         "Each distinct length costs a copy of the padded gradient, a "
@@ -369,54 +380,30 @@ _PATIENCE = 10_000
 _CLOSE = 0.05
 
 
-@dataclass(frozen=True)
-class _Machine:
-    """A simulated machine, on which only the functions `a` and `b` take time."""
-
-    name: str
-    ratio: float
-    """The time of `b` as a multiple of that of `a`."""
-    slow: Callable[[int, float], float]
-    """Returns how long call `i` takes if it should take `seconds`."""
-    hint: str
-    """A hint for a reader whose ratio is wrong on this machine."""
-
-    def measured(self, answer: Callable[..., float]) -> float:
-        """Returns the ratio that the reader's function measures."""
-        now = 0.0
-        calls = itertools.count()
-
-        def work(seconds: float) -> None:
-            nonlocal now
-            i = next(calls)
-            if i == _PATIENCE:
-                raise ValueError(f"you made over {_PATIENCE:,} calls; far fewer are enough")
-            now += self.slow(i, seconds)
-
-        return float(answer(lambda: work(_A), lambda: work(self.ratio * _A), lambda: now))
-
-
-_MACHINES = [
-    _Machine(
+# Simulated machines, on which only the functions `a` and `b` take time. Each has a name, the time
+# of `b` as a multiple of that of `a`, a function that returns how long call `i` takes if it should
+# take `seconds`, and a hint for a reader whose ratio is wrong on this machine.
+_MACHINES: list[tuple[str, float, Callable[[int, float], float], str]] = [
+    (
         "a quiet machine",
         3.0,
         lambda i, seconds: seconds,
         "Divide the time of b by that of a. A time is clock() after the call minus clock() before"
         " it.",
     ),
-    _Machine(
+    (
         "a cold machine",
         2.0,
         lambda i, seconds: seconds + 0.02 * (i < 4),
         "The first calls are slow. Call both functions a few times before you time them.",
     ),
-    _Machine(
+    (
         "a tiring machine",
         4.0,
         lambda i, seconds: seconds * 1.02 ** min(i, 100),
         "Every call is a little slower than the one before. Take turns, and divide within a turn.",
     ),
-    _Machine(
+    (
         "a busy machine",
         1.5,
         lambda i, seconds: seconds + 0.02 * (i % 7 == 6),
@@ -429,17 +416,42 @@ _MACHINES = [
 @exercise
 def fair_ratio(answer: Callable[..., float]) -> Verdict:
     """Checks a function of `a`, `b` and `clock` that measures how many times as long `b` takes."""
-    ratios = [machine.measured(answer) for machine in _MACHINES]
-    title = f"b's time as a multiple of a's, on {', '.join(m.name for m in _MACHINES)}"
-    yours = [f"{ratio:.3g}" for ratio in ratios]
-    rows = Comparison(title, yours, [f"{machine.ratio:.3g}" for machine in _MACHINES])
-    for machine, ratio in zip(_MACHINES, ratios, strict=True):
-        if not abs(ratio / machine.ratio - 1) <= _CLOSE:  # also if the ratio is NaN
-            truth = f"b takes {machine.ratio:g} times as long as a"
+    names = []
+    yours = []
+    targets = []
+    failures = []
+    for name, target, slow, hint in _MACHINES:
+        ratio = _measured(answer, target, slow)
+        names.append(name)
+        yours.append(ratio)
+        targets.append(target)
+        if not abs(ratio / target - 1) <= _CLOSE:  # also if the ratio is NaN
+            truth = f"b takes {target:g} times as long as a"
             wrong = f"your ratio is {ratio:.3g}, but {truth}"
-            return Verdict(False, f"Not yet on {machine.name}: {wrong}. {machine.hint}", [rows])
+            failures.append(f"Not yet on {name}: {wrong}. {hint}")
+    title = f"b's time as a multiple of a's, on {', '.join(names)}"
+    rows = Comparison(title, _short(yours), _short(targets))
     right = f"Your ratio is within {_CLOSE:.0%} of the truth on every machine."
-    return Verdict(True, right, [rows])
+    return _first(failures, right, rows)
+
+
+def _measured(
+    answer: Callable[..., float], ratio: float, slow: Callable[[int, float], float]
+) -> float:
+    """Returns the ratio that the reader's function measures on a simulated machine."""
+    now = 0.0
+    calls = itertools.count()
+
+    def work(seconds: float) -> None:
+        nonlocal now
+        i = next(calls)
+        if i == _PATIENCE:
+            raise ValueError(f"you made over {_PATIENCE:,} calls; far fewer are enough")
+        now += slow(i, seconds)
+
+    a = functools.partial(work, _A)
+    b = functools.partial(work, ratio * _A)
+    return float(answer(a, b, lambda: now))
 
 
 @exercise
@@ -455,8 +467,8 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
         work = predict(n, steps)
         return work.cells + call * work.calls
 
-    yours = cost(stairs.cuts)
     best_stairs = Stairs(n, best_cuts(n, call))
+    yours = cost(stairs.cuts)
     best = cost(best_stairs.cuts)
     # The best staircase with as many rectangles, or the best one if there are too few lengths.
     alike = best_stairs
@@ -466,7 +478,8 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
     title = f"rectangles, wasted cells, cost; target: the best with {alike.calls}"
     target = [alike.calls, alike.wasted, cost(alike.cuts)]
     rows = Comparison(title, [stairs.calls, stairs.wasted, yours], target)
-    total = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls make {yours}."
+    cells = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls"
+    total = f"{cells} make {yours}."
     if yours == best:
         return Verdict(True, f"{total} No staircase costs less.", [stairs, rows])
     between = [cut for cut in stairs.cuts[1:] if cut not in n]
@@ -506,7 +519,8 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
     chosen = []
     targets = []
     for rounds, exact, target, hint in cases:
-        chosen.append(str(answer([dict(times) for times in rounds], set(exact))))
+        given_rounds = [dict(times) for times in rounds]
+        chosen.append(str(answer(given_rounds, set(exact))))
         targets.append(target)
         rows = Comparison("your choices", chosen, targets)
         if not rows.agree:
@@ -526,9 +540,9 @@ def worker_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
 
     The average of the processes' gradients must be the gradient of the mean over all tokens.
     """
-    from torch import Tensor, arange, autograd
+    from torch import Tensor, arange, autograd  # noqa: PLC0415 - torch loads slowly
 
-    verdicts = []
+    examples = []
     for tokens in ([6, 2], [3, 3], [5, 1, 2], [7]):
         workers = len(tokens)
         total = sum(tokens)
@@ -536,29 +550,34 @@ def worker_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
         for count in tokens:
             losses = (1.0 + arange(count)).requires_grad_()
             yours = answer(losses, total, workers)
-            if not isinstance(yours, Tensor) or yours.numel() != 1 or not yours.requires_grad:
+            is_number = isinstance(yours, Tensor) and yours.numel() == 1
+            if not is_number or not yours.requires_grad:
                 wanted = "Return one number, a tensor made from `losses`"
                 return Verdict(False, f"{wanted}, for backward() to start at.")
             (gradient,) = autograd.grad(yours.reshape(()), losses)
-            weights += _percents(gradient / workers)  # DDP averages over the processes
+            averaged = gradient / workers  # as DDP averages over the processes
+            weights += _percents(averaged.tolist())
         shares = " + ".join(map(str, tokens))
         title = f"weight of each token in the averaged gradient, %: workers with {shares} tokens"
-        rows = Comparison(title, weights, _percents([1 / total] * total))
+        equal = [1 / total] * total
+        rows = Comparison(title, weights, _percents(equal))
         if not rows.agree:
             return _not_yet(f"workers with {tokens} tokens", _weight_hint(weights, tokens), rows)
-        right = "Every token counts the same, whichever worker has it. Here are shares of 6 and 2."
-        verdicts.append(Verdict(True, right, [rows]))
-    return verdicts[0]
+        examples.append(rows)
+    right = "Every token counts the same, whichever worker has it. Here are shares of 6 and 2."
+    return Verdict(True, right, examples[:1])
 
 
 def _percents(shares: Iterable[float]) -> list[str]:
-    return [f"{100 * float(share):.3g}" for share in shares]
+    return _short(100 * share for share in shares)
 
 
 def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
     workers = len(tokens)
     total = sum(tokens)
-    own = [count for count in tokens for _ in range(count)]
+    own_shares = []
+    for count in tokens:
+        own_shares += [1 / (count * workers)] * count
     own_share = (
         "Each worker divides by its own tokens, so a token of a small share "
         "weighs more. Divide by all tokens."
@@ -567,11 +586,11 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
         "All tokens weigh the same, but too little, because the average "
         "divides by the number of workers again."
     )
+    a_sum = "That is a sum, which grows with the batch. Divide by the tokens of all workers."
     mistakes = {
-        own_share: _percents(1 / (count * workers) for count in own),
-        too_little: _percents([1 / (total * workers)] * total),
-        "That is a sum, which grows with the batch. Divide "
-        "by the tokens of all workers.": _percents([1 / workers] * total),
+        own_share: _percents(own_shares),
+        too_little: _percents([1 / total / workers] * total),
+        a_sum: _percents([1 / workers] * total),
     }
     otherwise = (
         "Add up the losses, divide by the tokens of all workers, and "
@@ -586,59 +605,57 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
 @exercise
 def repaired_network(answer: Callable[[], Any]) -> Verdict:
     """Checks that a model returns its packed output as a padded tensor over all time steps."""
-    import torch
+    import torch  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.check.static import check_static
-    from packviz.ops.running import run
+    from packviz.check.static import check_static  # noqa: PLC0415 - torch loads slowly
+    from packviz.ops.running import run  # noqa: PLC0415 - torch loads slowly
 
-    titles = []
+    cases = [(5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1])]
     steps = []
-    expected_steps = []
-    failure = ""
+    expected_steps = [n_steps for n_steps, _ in cases]
+    failures = []
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = answer()
-        for n_steps, lengths in ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1])):
-            inputs = (torch.randn(n_steps, 2, 3), torch.tensor(lengths))
-            yours = answering(model)(*inputs)
+        for n_steps, lengths in cases:
+            x = torch.randn(n_steps, 2, 3)
+            n = torch.tensor(lengths)
+            yours = answering(model)(x, n)
             if not isinstance(yours, torch.Tensor):
                 return Verdict(False, f"Return the padded output alone; yours is {kind_of(yours)}.")
             if yours.dim() != 3:
-                hint = "Which function pads the output again?"
-                return Verdict(False, f"{_shape_problem(yours, (n_steps, 2, 7))} {hint}")
-            target = run(model.lstm, *inputs, total_length=n_steps)[0]
-            titles.append(str(lengths))
+                problem = _shape_problem(yours, (n_steps, 2, 7))
+                return Verdict(False, f"{problem} Which function pads the output again?")
+            target, _ = run(model.lstm, x, n, total_length=n_steps)
             steps.append(len(yours))
-            expected_steps.append(n_steps)
-            if failure:
-                continue
-            if len(yours) == n_steps and not _is_same(yours, target):
-                failure = f"The output for lengths {lengths} is not the LSTM's output, then zeros."
-            elif yours.shape[1] == n_steps != len(yours):
-                failure = "Batch and time have changed places: this model is time first, (T, B, …)."
-        static = check_static(model, (torch.randn(5, 2, 3), torch.tensor([5, 3])))
-    rows = Comparison(
-        f"time steps of the output, lengths {', '.join(titles)}", steps, expected_steps
-    )
-    if not failure and not rows.agree:
-        failure = (
+            if len(yours) != n_steps:
+                if yours.shape[1] == n_steps:
+                    failures.append(
+                        "Batch and time have changed places: this model is time first, (T, B, …)."
+                    )
+            elif yours.shape != target.shape or not yours.allclose(target):
+                failures.append(
+                    f"The output for lengths {lengths} is not the LSTM's output, then zeros."
+                )
+        example = torch.randn(5, 2, 3)
+        static = check_static(model, (example, torch.tensor([5, 3])))
+    titles = ", ".join(str(lengths) for _, lengths in cases)
+    rows = Comparison(f"time steps of the output, lengths {titles}", steps, expected_steps)
+    if steps[:3] != expected_steps[:3]:
+        failures.append(
             "Its size depends on the lengths. What tells "
             "pad_packed_sequence how many steps there are?"
         )
-        if steps[:3] == expected_steps[:3]:
-            failure = "The last x has 6 time steps. Take their number from x."
+    if not rows.agree:
+        failures.append("The last x has 6 time steps. Take their number from x.")
     traced = static.answers["trace"]["lengths"]
-    if not failure and static.size:
-        failure = f"A compiler with fixed shapes refuses this: {static.size}"
-    if not failure and traced.mark != "✓":
-        failure = f"A trace of your model is not right: {traced.reason}"
-    if failure:
-        return Verdict(False, f"Not yet. {failure}", [rows])
+    if static.size:
+        failures.append(f"A compiler with fixed shapes refuses this: {static.size}")
+    if traced.mark != "✓":
+        failures.append(f"A trace of your model is not right: {traced.reason}")
+    if failures:
+        return Verdict(False, f"Not yet. {failures[0]}", [rows])
     return Verdict(True, "Every size is fixed, and no number has changed.", [rows])
-
-
-def _is_same(yours: Tensor, target: Tensor) -> bool:
-    return yours.shape == target.shape and yours.allclose(target)
 
 
 @exercise
@@ -646,12 +663,11 @@ def document_ids(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
     """Checks a function that returns the number of the document to which each flat row belongs."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
         documents = range(len(lengths))
-        target = [b for b in documents for _ in range(lengths[b])]
+        target = np.repeat(documents, lengths).tolist()
         rows = Comparison(f"document ids of lengths {lengths}", answer(list(lengths)), target)
         if not rows.agree:
-            steps = range(max(lengths))
             positions = [t for n in lengths for t in range(n)]
-            step_by_step = [b for t in steps for b in documents if t < lengths[b]]
+            step_by_step = Layout(lengths).mask.T.nonzero()[1].tolist()
             sizes = [lengths[b] for b in target]
             by_step = "These ids go step by step. In flat rows, one document follows another."
             mistakes = {
@@ -664,8 +680,9 @@ def document_ids(answer: Callable[[list[int]], Iterable[int]]) -> Verdict:
                 "One number per row: 0 for the first lengths[0] rows, 1 for "
                 "the next lengths[1], and so on."
             )
-            as_text = {hint: list(map(str, ids)) for hint, ids in mistakes.items()}
-            return _not_yet(f"lengths {lengths}", hint_for(rows.yours, as_text, otherwise), rows)
+            as_text = {hint: [str(b) for b in ids] for hint, ids in mistakes.items()}
+            hint = hint_for(rows.yours, as_text, otherwise)
+            return _not_yet(f"lengths {lengths}", hint, rows)
     right = "Your ids are right in every case."
     return Verdict(True, f"{right} Here are those for lengths {lengths}.", [rows])
 
@@ -674,30 +691,37 @@ _SIX = (6, 2, 4, 1, 5, 3)
 
 
 def spoilt_batches() -> list[tuple[Tensor, list[int], bool]]:
-    """Returns three batches that torch packs wrongly without an error, each as `(x, lengths,
-    batch_first)`.
+    """Returns three batches that torch packs wrongly without an error.
 
-    All three contain the same six sequences of whole numbers: sequence a counts up from 10, b
-    counts up from 20, and so on. Zeros are padding.
+    Each is `(x, lengths, batch_first)`. All three contain the same six sequences of whole numbers:
+    sequence a counts up from 10, b counts up from 20, and so on. Zeros are padding.
     """
-    from torch import arange, zeros
+    from torch import arange  # noqa: PLC0415 - torch loads slowly
 
-    left = zeros(6, 6).long()
-    right = zeros(6, 6).long()
-    for b, n in enumerate(_SIX):
-        sequence = 10 * (b + 1) + arange(n)
-        left[b, :n] = sequence
-        right[b, 6 - n :] = sequence
+    from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
+
+    places = arange(6)
+    numbers = 10 * (places + 1)[:, None] + places
+    left = numbers.where(real_mask(_SIX), 0)
+    right = align(left, _SIX, padding_side="left", source_side="right", batch_first=True)
+    lengths = list(_SIX)
     shortened = [min(n, 4) for n in _SIX]
-    return [(left, list(_SIX), False), (right, list(_SIX), True), (left, shortened, True)]
+    return [(left, lengths, False), (right, lengths, True), (left, shortened, True)]
+
+
+def _sequences(x: Tensor, lengths: Iterable[int]) -> list[str]:
+    """Returns the real numbers of each row of a padded batch `(B, T)` as text."""
+    rows = zip(x.tolist(), lengths, strict=True)
+    return [" ".join(map(str, row[:n])) for row, n in rows]
 
 
 @exercise
 def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
-    """Checks that the silent mistakes in three batches, each given as `(x, lengths, batch_first)`,
-    have been repaired.
+    """Checks that the silent mistakes in three batches have been repaired.
+
+    Each batch is given as `(x, lengths, batch_first)`.
     """
-    from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+    from packviz.ops.original import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415 - torch loads slowly
 
     batches = list(answer)
     if len(batches) != 3:
@@ -708,13 +732,12 @@ def repaired_batches(answer: Iterable[tuple[Tensor, Lengths, bool]]) -> Verdict:
         "At which end of its row does each sequence lie? pv.align moves it.",
         "Count the real steps in each row: which rows continue after their length?",
     ]
-    target = [" ".join(str(10 * (b + 1) + t) for t in range(n)) for b, n in enumerate(_SIX)]
+    target = _sequences(spoilt_batches()[0][0], _SIX)
     for i, (x, lengths, batch_first) in enumerate(batches):
         picture = show(x, lengths, batch_first)
         packed = pack_padded_sequence(x, list(lengths), batch_first, enforce_sorted=False)
         padded, steps = pad_packed_sequence(packed, batch_first=True)
-        rows = [row[:n].tolist() for row, n in zip(padded, steps.tolist(), strict=True)]
-        sequences = [" ".join(map(str, row)) for row in rows]
+        sequences = _sequences(padded, steps.tolist())
         comparison = Comparison(f"batch {i + 1}: the sequences that are packed", sequences, target)
         if not comparison.agree:
             return _not_yet(f"batch {i + 1}", hints[i], picture, comparison)

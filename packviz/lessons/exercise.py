@@ -1,5 +1,6 @@
-"""Provides the parts that all checks of exercises share. A check returns a verdict, with drawings
-of the answer.
+"""Provides the parts that all checks of exercises share.
+
+A check returns a verdict, with drawings of the answer.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class Verdict(Drawing):
 
     @property
     def headline(self) -> str:
-        """A mark and the message. The mark is ✓ for a solved exercise, ○ for a missing answer, and
-        ✗ otherwise.
+        """A mark and the message.
+
+        The mark is ✓ for a solved exercise, ○ for a missing answer, and ✗ otherwise.
         """
         if self.solved:
             return f"✓ {self.message}"
@@ -63,8 +65,9 @@ class Verdict(Drawing):
 
 
 class Comparison(Drawing):
-    """A row of the reader's entries above a row of the right ones, with a frame around each entry
-    that differs.
+    """A row of the reader's entries above a row of the right ones.
+
+    Each entry that differs has a frame.
 
     Attributes:
         title: a name for the entries that are compared.
@@ -120,8 +123,7 @@ def _entry(value: object) -> str:
 
 
 def hint_for(answer: object, mistakes: Mapping[str, object], otherwise: str) -> str:
-    """Returns the hint for the mistake that leads to this answer, or `otherwise` if none of the
-    mistakes does.
+    """Returns the hint for the mistake that leads to this answer.
 
     Args:
         answer: the reader's answer.
@@ -164,8 +166,9 @@ class _UnsolvedError(Exception):
 
 
 def answering(answer: Any) -> Any:
-    """Returns the reader's answer, unless it is still a stub. A function or a model is wrapped, so
-    that a call that returns nothing raises an error.
+    """Returns the reader's answer, unless it is still a stub.
+
+    A function or a model is wrapped, so that a call that returns nothing raises an error.
     """
     if _is_stub(answer):
         raise _UnsolvedError(STUB)
@@ -182,9 +185,7 @@ def answering(answer: Any) -> Any:
 
 
 def _describe(error: Exception) -> str:
-    """Returns a text that says what is missing or what went wrong, with the line if it is in the
-    reader's own code.
-    """
+    """Returns what is missing or what went wrong, with the line of the reader's own code."""
     if isinstance(error, _UnsolvedError):
         return str(error)
     for frame, line in traceback.walk_tb(error.__traceback__):

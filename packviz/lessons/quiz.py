@@ -18,8 +18,7 @@ from packviz.panels.panel import Companion
 
 
 class Quiz(widgets.VBox):
-    """A question with a few choices, and a button that shows why the reader's choice is right or
-    wrong.
+    """A question with a few choices, and a button that shows feedback on the reader's choice.
 
     Without a kernel, a quiz is shown as text: the question and the choices, without the answer.
 

@@ -57,9 +57,9 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
         be measured: on a device other than CPU and CUDA, or on a CPU if torch lacks the profiler
         that packviz uses. In these cases, the function is not run.
     """
-    import torch
+    import torch  # noqa: PLC0415
 
-    from packviz.ops.private import memory_changes
+    from packviz.ops.private import memory_changes  # noqa: PLC0415
 
     device = torch.device(device)
     if device.type == "cuda":
@@ -88,9 +88,9 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         device: the device of the measured code.
         parameters: sizes, seeds and other settings of the measurement, as plain data.
     """
-    import torch
+    import torch  # noqa: PLC0415
 
-    from packviz.ops.agreement import multiplies_in_tf32
+    from packviz.ops.agreement import multiplies_in_tf32  # noqa: PLC0415
 
     device = torch.device(device)
     record: dict[str, Any] = {
@@ -125,7 +125,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
 
 def blas() -> str:
     """Returns the name of torch's library for matrix products on the CPU, such as `mkl`."""
-    import torch
+    import torch  # noqa: PLC0415
 
     settings = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return settings[1] if settings else "unknown"
@@ -205,7 +205,7 @@ def check_device(device: Any) -> str:
     Raises:
         ValueError: there is no such device.
     """
-    import torch
+    import torch  # noqa: PLC0415
 
     unknown = f"device is {device!r}; choose cpu, cuda, or one of several GPUs, such as cuda:1"
     try:

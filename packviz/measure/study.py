@@ -264,7 +264,7 @@ def timed(
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import full_precision, leaves, of_gradients, relative_error
+    from packviz.ops.agreement import full_precision, leaves, of_gradients, relative_error  # noqa: PLC0415
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
@@ -457,7 +457,7 @@ class Study(Generic[P, V, R]):
         return settings
 
     def _measured(self, point: P, options: MeasureOptions) -> V:
-        import torch
+        import torch  # noqa: PLC0415
 
         with torch.random.fork_rng():  # restores the caller's random state
             torch.manual_seed(0)
@@ -521,7 +521,7 @@ class Study(Generic[P, V, R]):
 
 @contextmanager
 def _torch_threads(threads: int) -> Iterator[None]:
-    import torch
+    import torch  # noqa: PLC0415
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -534,7 +534,7 @@ def _torch_threads(threads: int) -> Iterator[None]:
 def _with_progress(points: Iterable[P]) -> Iterator[P]:
     """Yields the points, and shows the progress."""
     try:
-        from tqdm import tqdm
+        from tqdm import tqdm  # noqa: PLC0415
     except ModuleNotFoundError:
         for point in points:
             yield point

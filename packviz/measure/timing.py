@@ -101,7 +101,7 @@ class _CudaClock:
 
         Wakes the GPU, which after a pause needs up to a second to reach its frequency.
         """
-        import torch
+        import torch  # noqa: PLC0415
 
         self._cuda, self._device = torch.cuda, device
         if time.monotonic() - self.stopped.get(str(device), -math.inf) > _AWAKE:
@@ -124,7 +124,7 @@ class _CudaClock:
 
 
 def _keep_busy(device: Any, seconds: float) -> None:
-    import torch
+    import torch  # noqa: PLC0415
 
     x = torch.ones(1024, 1024, device=device)
     until = time.monotonic() + seconds

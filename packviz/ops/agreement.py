@@ -1,6 +1,4 @@
-"""Measures how far apart results are, and defines how far rounding may move them, by dtype
-and device.
-"""
+"""Measures how far apart results are, and defines how far rounding may move them."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from torch import Tensor
 from packviz.core.validation import kind_of
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""Tolerances for states, by dtype. Two values agree if they differ by at most this share of the largest value."""
+"""The largest difference between states that agree, as a share of the largest value, by dtype."""
 
 TOLERANCE_TF32 = 5e-3
-"""The tolerance for float32 on a CUDA device if cuDNN multiplies in TF32, which has a 10-bit mantissa."""
+"""The tolerance for float32 on a GPU if cuDNN multiplies in TF32, with its 10-bit mantissa."""
 
 
 def of_states(dtype: torch.dtype, device: str) -> float:
@@ -53,8 +51,7 @@ def multiplies_in_tf32() -> bool:
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """Switches TF32 off on CUDA within a `with` block, for all RNNs and matrix products in the
-    process.
+    """Switches TF32 off on CUDA in a `with` block, for all RNNs and matrix products.
 
     By default, cuDNN computes float32 in TF32.
 
@@ -73,15 +70,17 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
             setattr(switch, name, value)
 
 
-def _switches() -> list[tuple[Any, str]]:
-    """Returns the settings for TF32, for RNNs and for matrix products: an object, and the name of its attribute.
+def _switches() -> list[tuple[object, str]]:
+    """Returns the settings for TF32, for RNNs and for matrix products.
+
+    Each is an object and the name of its attribute.
 
     torch 2.9 and newer have a newer attribute for each setting. Once that is set, torch raises an
     error if the older attribute is read. Older releases have no `cudnn.rnn`.
     """
     cudnn = torch.backends.cudnn
     products = torch.backends.cuda.matmul
-    switches: list[tuple[Any, str]] = []
+    switches: list[tuple[object, str]] = []
     for newer, older in ((getattr(cudnn, "rnn", None), cudnn), (products, products)):
         if hasattr(newer, "fp32_precision"):
             switches.append((newer, "fp32_precision"))
@@ -91,15 +90,17 @@ def _switches() -> list[tuple[Any, str]]:
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
-    """Returns the largest difference between two tensors, relative to the largest finite absolute
-    value in `theirs`.
+    """Returns the largest difference between two tensors, relative to the largest value.
+
+    That is the largest finite absolute value in `theirs`.
 
     The result is infinite if either tensor contains NaN, or contains an infinity where the other
     has a different value.
     """
     if not theirs.numel():
         return 0.0
-    ours, theirs = ours.detach().double(), theirs.detach().double()
+    ours = ours.detach().double()
+    theirs = theirs.detach().double()
     gap = (ours - theirs).abs().masked_fill(ours == theirs, 0.0)  # equal infinities do not differ
     finite = theirs.abs().masked_fill(theirs.isinf(), 0.0)
     share = float(gap.max()) / max(float(finite.max()), 1e-300)
@@ -136,8 +137,9 @@ def relative_error(
 
 
 def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
-    """Returns CPU copies of the tensors in nested tuples, lists and dicts, under names such as
-    `result[0]['loss']`.
+    """Returns CPU copies of the tensors in nested tuples, lists and dicts, by name.
+
+    A name looks like `result[0]['loss']`.
 
     Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is
     left out.

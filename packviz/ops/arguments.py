@@ -12,7 +12,7 @@ from packviz.core.padded import order, reading
 from packviz.core.validation import kind_of
 
 
-def require_rnn(rnn: Any) -> None:
+def require_rnn(rnn: object) -> None:
     """Checks that `rnn` is one of torch's three RNNs.
 
     Raises:
@@ -22,7 +22,7 @@ def require_rnn(rnn: Any) -> None:
         raise TypeError(f"rnn is {kind_of(rnn)}: give an nn.RNN, nn.GRU or nn.LSTM")
 
 
-def require_padded(x: Any) -> None:
+def require_padded(x: object) -> None:
     """Checks that `x` is a tensor.
 
     Raises:
@@ -31,15 +31,15 @@ def require_padded(x: Any) -> None:
     """
     if isinstance(x, PackedSequence):
         raise TypeError(
-            "x is a PackedSequence: unpack it with pad_packed_sequence, and give the tensor and lengths"
+            "x is a PackedSequence: unpack it with pad_packed_sequence,"
+            " and give the tensor and lengths"
         )
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
 
 
-def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
-    """Checks that a shape has three dimensions, and that the last one equals the RNN's
-    `input_size`.
+def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> None:
+    """Checks that a shape has three dimensions, and that the last one fits the RNN.
 
     Raises:
         ValueError: the shape does not fit.
@@ -51,7 +51,7 @@ def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
         raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
 
 
-def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
+def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
     """Checks that an initial state fits the RNN, the batch `x` and the number of sequences.
 
     Raises:

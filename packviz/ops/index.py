@@ -7,7 +7,7 @@ routes of a batch, and is kept for the next function that handles the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.weak import WeakIdKeyDictionary
 
 from packviz.core.layout import IntArray
+from packviz.core.padded import Padded
 from packviz.ops.private import version
 
 ACCELERATORS = ("cuda",)
@@ -44,7 +45,7 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
         if device.type == "cuda":
             joined = joined.pin_memory()
         moved = joined.to(device, non_blocking=True)
-        return moved.split([len(array) for array in values])  # type: ignore[no-untyped-call,no-any-return]
+        return torch.split(moved, [len(array) for array in values])
 
 
 class Route:
@@ -66,27 +67,37 @@ class Route:
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
         """Converts packed rows `(N, …)` to cells `(n_cells, …)`, filled with `padding_value`."""
+        n_rows = len(self.rows)
         if self._cells is None:  # the packed row of each cell; N at padding
             with torch.inference_mode(False):  # otherwise autograd could not save it
-                numbers = torch.arange(len(self.rows), device=self.rows.device)
-                cells = torch.full((self.n_cells,), len(numbers), device=numbers.device)
+                numbers = torch.arange(n_rows, device=self.rows.device)
+                cells = torch.full((self.n_cells,), n_rows, device=numbers.device)
                 self._cells = cells.scatter_(0, self.rows, numbers)
-        if self.n_cells > len(self.rows):
-            rows = torch.cat((rows, rows.new_full((1, *rows.shape[1:]), padding_value)))
+        if self.n_cells > n_rows:
+            padding = rows.new_full((1, *rows.shape[1:]), padding_value)
+            rows = torch.cat((rows, padding))
         return rows.index_select(0, self._cells)
 
 
+Map = Callable[..., Any]
+"""A function of tensors that returns a tensor or a tuple of tensors."""
+
+
 class _Linear(torch.autograd.Function):
+    linear: Map
+    transpose: Map
+
     @staticmethod
-    def forward(ctx: Any, call: Any, linear: Any, transpose: Any, *inputs: Tensor) -> Any:
-        ctx.maps = linear, transpose
+    def forward(ctx: _Linear, call: Map, linear: Map, transpose: Map, *inputs: Tensor) -> object:
+        ctx.linear = linear
+        ctx.transpose = transpose
         return call(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        linear, transpose = ctx.maps
-        result = mapped(transpose, transpose, linear, *gradients)
-        inputs = result if isinstance(result, tuple) else (result,)
+    def backward(ctx: _Linear, *gradients: Tensor) -> tuple[object, ...]:
+        inputs = mapped(ctx.transpose, ctx.transpose, ctx.linear, *gradients)
+        if isinstance(inputs, Tensor):
+            inputs = (inputs,)
         return None, None, None, *inputs
 
 
@@ -95,12 +106,7 @@ def needs_grad(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
-def mapped(
-    call: Callable[..., Any],
-    linear: Callable[..., Any],
-    transpose: Callable[..., Any],
-    *inputs: Tensor,
-) -> Any:
+def mapped(call: Map, linear: Map, transpose: Map, *inputs: Tensor) -> Any:
     """Calls an affine map so that the result can be differentiated any number of times.
 
     Args:
@@ -128,7 +134,8 @@ def packed_rows(cells: Tensor, route: Route) -> Tensor:
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
     """Calls `route.pad` so that the result can be differentiated any number of times."""
     pad = partial(route.pad, padding_value=padding_value)
-    cells: Tensor = mapped(pad, partial(route.pad, padding_value=0.0), route.pack, rows)
+    linear = partial(route.pad, padding_value=0.0)
+    cells: Tensor = mapped(pad, linear, route.pack, rows)
     return cells
 
 
@@ -169,17 +176,21 @@ class Index:
         batch = len(self.lengths)
         if key not in self._padded:
             step, sequence = self._steps_and_sequences()
-            rows = sequence * steps + step if batch_major else step * batch + sequence
-            self._padded[key] = Route(rows, steps * batch)
+            place = Padded(batch, steps, batch_major)
+            self._padded[key] = Route(place.rows(sequence, step), steps * batch)
         return self._padded[key]
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
         """Returns the time step and the caller's sequence of each packed row, `(N,)` each."""
-        both = np.stack([self.sizes, np.cumsum(self.sizes) - self.sizes])
+        first_rows = np.cumsum(self.sizes) - self.sizes
+        both = np.stack([self.sizes, first_rows])
         sizes, starts = torch.from_numpy(both).to(self.device, non_blocking=True)
         step = torch.repeat_interleave(sizes, output_size=self.n_rows)
-        rank = torch.arange(self.n_rows, device=self.device).sub_(starts.index_select(0, step))
-        return step, rank if self.order is None else self.order.index_select(0, rank)
+        row = torch.arange(self.n_rows, device=self.device)
+        rank = row - starts.index_select(0, step)
+        if self.order is None:
+            return step, rank
+        return step, self.order.index_select(0, rank)
 
 
 def is_falling(values: list[int]) -> bool:
@@ -218,8 +229,11 @@ def of_lengths(
     lengths = ranked.clone()
     if order is not None:
         lengths[order] = ranked
-    sizes = np.cumsum(np.bincount(ranked.numpy())[:0:-1])[::-1].copy()
-    return Index(sizes, lengths, sorted_indices if is_moved(order, len(ranked)) else None, device)
+    ends = np.bincount(ranked.numpy())[1:]  # the number of sequences of length 1, 2, …
+    sizes = np.cumsum(ends[::-1])[::-1].copy()
+    if not is_moved(order, len(ranked)):
+        sorted_indices = None
+    return Index(sizes, lengths, sorted_indices, device)
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
@@ -233,24 +247,27 @@ def of_packed(packed: PackedSequence) -> Index | None:
     device = packed.data.device
     ranks = packed.unsorted_indices
     sizes = packed.batch_sizes.numpy().copy()
-    by_rank = torch.from_numpy(np.searchsorted(-sizes, -np.arange(sizes[0])))
+    lengths = np.searchsorted(-sizes, -np.arange(sizes[0]))
+    by_rank = torch.from_numpy(lengths)
     if ranks is None:
         return Index(sizes, by_rank, None, device)
     on_cpu = ranks.cpu()  # torch waits for the device, too
-    if ranks.device != device or sorted(on_cpu.tolist()) != list(range(len(by_rank))):
+    is_permutation = sorted(on_cpu.tolist()) == list(range(len(by_rank)))
+    if ranks.device != device or not is_permutation:
         return None
-    order = ranks.argsort() if is_moved(on_cpu, len(on_cpu)) else None
+    order = None
+    if is_moved(on_cpu, len(on_cpu)):
+        order = ranks.argsort()
     return Index(sizes, by_rank[on_cpu], order, device)
 
 
 def kept(packed: PackedSequence) -> Index | None:
     """Returns the index that was kept for a packed batch, or `None` without one that is valid."""
-    index: Index | None
-    index, ranks, versions = _kept.get(packed.batch_sizes, (None, None, None))
-    if index is None or index.device != packed.data.device:
+    if packed.batch_sizes not in _kept:
         return None
-    fits = ranks is packed.unsorted_indices and versions == _versions(packed)
-    return index if fits else None
+    index, ranks, versions = _kept[packed.batch_sizes]
+    is_same = index.device == packed.data.device and ranks is packed.unsorted_indices
+    return index if is_same and versions == _versions(packed) else None
 
 
 def keep(index: Index, packed: PackedSequence) -> None:
@@ -269,4 +286,5 @@ def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
     return None if None in versions else versions
 
 
-_kept: Any = WeakIdKeyDictionary()
+_Kept = tuple[Index, Tensor | None, tuple[int | None, ...]]
+_kept: MutableMapping[Tensor, _Kept] = WeakIdKeyDictionary()

@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import cross_entropy, nll_loss
 
-from packviz.core.layout import BOOLEANS, MOST_STEPS, Layout, read_lengths
+from packviz.core.layout import BOOLEANS, MOST_STEPS, Layout, is_mask, read_lengths
 from packviz.core.padded import Padded, order, reading
 from packviz.core.util import warn
-from packviz.core.validation import kind_of, one_of, require_dense
+from packviz.core.validation import kind_of, one_of, require_plain
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -79,7 +79,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     if max_len is None and isinstance(lengths, Layout):
         max_len = lengths.max_len
     elif max_len is None and is_mask(lengths):
-        max_len = lengths.shape[1]  # type: ignore[union-attr]
+        max_len = lengths.shape[1]
     elif max_len is None:
         if not _is_readable(n):
             raise ValueError(
@@ -186,15 +186,19 @@ def masked_loss(
         n, read = _fitted(lengths, arguments[0], "predictions", batch_first)
         mask = _mask_like(n, read)
         cells, weights = _loss_of_cells(loss, arguments, mask, options)
-    total = _summed(cells, mask, read, reduction)
-    dtype = cells.dtype
+    total: Tensor = _summed(cells, mask, read, reduction)
+    dtype: torch.dtype = cells.dtype
     if reduction == "sum":
         return total.to(dtype)
-    if weights is not None:
-        count = _summed(weights, mask, read, reduction)
+    if weights is None:
+        per_cell = math.prod(cells.shape[2:])
+        count = n * per_cell
+        if reduction != "sequence":
+            count = count.sum()
     else:
-        count = (n if reduction == "sequence" else n.sum()) * math.prod(cells.shape[2:])
-    return (total / count.masked_fill(count == 0, 1)).to(dtype)
+        count = _summed(weights, mask, read, reduction)
+    mean: Tensor = total / count.masked_fill(count == 0, 1)
+    return mean.to(dtype)
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
@@ -203,16 +207,19 @@ _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, bat
 def _mask_like(n: Tensor, batch: Padded) -> Tensor:
     """Returns the mask of a batch in the order of its dimensions."""
     mask = _is_real(n, batch.steps)
-    return mask if batch.batch_first else mask.T
+    if batch.batch_first:
+        return mask
+    return mask.T
 
 
 def _summed(cells: Tensor, mask: Tensor, batch: Padded, reduction: Reduction) -> Tensor:
     """Adds up the numbers at real cells, for each sequence or for the batch."""
     # Padding is filled with 0, not multiplied by 0, because 0 × NaN is NaN. Half precision is
     # summed in float32, because the largest number in float16 is 65,504.
-    is_half = cells.dtype in (torch.float16, torch.bfloat16)
-    real = cells.masked_fill(~_widened(mask, cells.ndim), 0)
-    real = real.to(torch.float32 if is_half else cells.dtype)
+    padding = ~_widened(mask, cells.ndim)
+    real = cells.masked_fill(padding, 0)
+    if cells.dtype in (torch.float16, torch.bfloat16):
+        real = real.float()
     if reduction != "sequence":
         return real.sum()
     if not batch.batch_first:
@@ -246,20 +253,22 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
         raise TypeError(
             f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}"
         )
-    for name, value in zip(("predictions", "targets"), tensors, strict=False):
-        _require_usable(name, value)
+    require_plain("predictions", tensors[0])
+    require_plain("targets", tensors[1])
     shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
-    if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
+    leading = {shape[:2] for shape in shapes}
+    if len(leading) > 1 or len(shapes[0]) < 2:
         raise ValueError(
             f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree"
             " in their first two dimensions, batch and time; classes come third, as in logits"
             " (B, T, C) and targets (B, T)"
         )
     predictions, targets = shapes[:2]
-    if len(predictions) == len(targets):
-        pairs = [(p, t) for p, t in zip(predictions, targets, strict=True) if p != t]
-        if pairs and all(1 in pair for pair in pairs):
-            _refuse_broadcasting(predictions, targets)
+    if len(predictions) != len(targets) or predictions == targets:
+        return
+    pairs = zip(predictions, targets, strict=True)
+    if all(p == t or 1 in (p, t) for p, t in pairs):
+        _refuse_broadcasting(predictions, targets)
 
 
 def _refuse_broadcasting(predictions: Sequence[int], targets: Sequence[int]) -> None:
@@ -280,7 +289,8 @@ def _loss_of_cells(
     # not exist.
     filled = [tensor.masked_fill(~_widened(mask, tensor.ndim), 0) for tensor in tensors]
     flat = [tensor.flatten(0, 1) for tensor in filled]
-    loss = function(*flat, **{**options, "reduction": "none"})
+    options = {**options, "reduction": "none"}
+    loss = function(*flat, **options)
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
         raise ValueError(
             f"the loss function returned shape {tuple(loss.shape)} for {mask.numel()} cells; it"
@@ -292,17 +302,18 @@ def _loss_of_cells(
         _refuse_broadcasting(tensors[0].shape, tensors[1].shape)
     loss = loss.unflatten(0, mask.shape)
     targets = filled[1]
-    if targets.is_floating_point() or targets.dtype == torch.bool or loss.shape != targets.shape:
+    are_classes = not targets.is_floating_point() and targets.dtype != torch.bool
+    if not are_classes or loss.shape != targets.shape:
         return loss, None
     is_torchs = function in (cross_entropy, nll_loss)
     ignore_index = options.get("ignore_index", -100)
     _warn_of_targets(tensors[1] == ignore_index, mask, ignore_index, is_torchs)
     ignored = targets == ignore_index
-    weight = options.get("weight") if is_torchs else None
-    if weight is None:
-        weights = torch.ones_like(targets, dtype=loss.dtype)
-    else:
-        weights = weight[targets.masked_fill(ignored, 0)]
+    weights = torch.ones_like(targets, dtype=loss.dtype)
+    weight = options.get("weight")
+    if is_torchs and weight is not None:
+        classes = targets.masked_fill(ignored, 0)
+        weights = weight[classes]
     return loss.masked_fill(ignored, 0), weights.masked_fill(ignored, 0)
 
 
@@ -314,8 +325,9 @@ def _warn_of_targets(ignored: Tensor, mask: Tensor, index: int, is_torchs: bool)
     inside = int((ignored & real).sum())
     if inside and not is_torchs:
         warn(f"{inside} real cells have the target {index}; they do not count in the loss")
-    beyond = int((~ignored & ~real).sum())
-    if beyond and index < 0 and (ignored & ~real).any():
+    padding = ~real
+    beyond = int((padding & ~ignored).sum())
+    if beyond and index < 0 and (padding & ignored).any():
         warn(
             f"{beyond} targets beyond the lengths are not {index}, although others there are:"
             " check the lengths"
@@ -394,7 +406,9 @@ def align(
     if max_len is not None:
         numbers = lengths_tensor(lengths)
         _check(numbers, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
-    cells = x if batch.batch_first else x.transpose(0, 1)
+    cells = x
+    if not batch.batch_first:
+        cells = x.transpose(0, 1)
     if source_side is None:
         source_side = "left" if padding_side == "right" else "right"
         if mask is None and _is_on_side(cells, n, padding_side):
@@ -405,20 +419,24 @@ def align(
             )
     if mask is not None:
         _refuse_inverted(cells, mask)
+    end = n.unsqueeze(1)
     column = torch.arange(width, device=x.device)
     step = column  # within each sequence, (B, width)
     if padding_side == "left":
-        step = column - width + n.unsqueeze(1)
-    real = (step >= 0) & (step < n.unsqueeze(1))
+        step = column - width + end
+    real = (step >= 0) & (step < end)
     # A rotation, or a sort, reads the padding from many cells. Any cells will do, because the
     # padding is overwritten. If it were read from a single cell, all gradients would be added up
     # there, which is slow.
     if mask is not None and batch.steps:
         is_padding = to_device(mask, x.device).logical_not().to(torch.uint8)
         by_reality = is_padding.argsort(dim=1, stable=True)
-        now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
+        place = step.remainder(batch.steps)
+        now = by_reality.gather(1, place.expand(batch.batch, width))
     else:
-        now = step if source_side == "right" else step + batch.steps - n.unsqueeze(1)
+        now = step
+        if source_side == "left":
+            now = step + batch.steps - end
         now = now.remainder(max(batch.steps, 1))
     sequence = torch.arange(batch.batch, device=x.device).unsqueeze(1)
     index = batch.rows(sequence, now)
@@ -464,11 +482,13 @@ def last_output(
     n, batch = _fitted(lengths, output, "output", batch_first)
     rows = output.flatten(0, 1)
     sequence = torch.arange(batch.batch, device=output.device)
-    last = rows.index_select(0, batch.rows(sequence, (n - 1).clamp(min=0)))
+    step = (n - 1).clamp(min=0)
+    last = rows.index_select(0, batch.rows(sequence, step))
     if bidirectional:
         first = rows.index_select(0, batch.rows(sequence, torch.zeros_like(sequence)))
         half = output.shape[2] // 2
-        last = torch.cat([last[:, :half], first[:, half:]], 1)
+        halves = [last[:, :half], first[:, half:]]
+        last = torch.cat(halves, 1)
     return last.masked_fill(_widened(n == 0, last.ndim), 0)
 
 
@@ -480,9 +500,11 @@ def _is_on_side(cells: Tensor, n: Tensor, side: Side) -> bool:
     if not (_is_readable(cells) and _is_readable(n)):
         return False
     padding = ~_is_real(n, cells.shape[1])
+    other = padding.flip(1)
     if side == "left":
-        return _is_constant(cells[padding.flip(1)]) and not _is_constant(cells[padding])
-    return _is_constant(cells[padding]) and not _is_constant(cells[padding.flip(1)])
+        padding = other
+        other = ~_is_real(n, cells.shape[1])
+    return _is_constant(cells[padding]) and not _is_constant(cells[other])
 
 
 def _is_constant(cells: Tensor) -> bool:
@@ -492,10 +514,13 @@ def _is_constant(cells: Tensor) -> bool:
 
 def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
     """Raises an error if the same value fills the cells where a mask is True, but no others."""
-    if not (_is_readable(cells) and _is_readable(mask)) or mask.sum() < 2 or mask.all():
+    if not (_is_readable(cells) and _is_readable(mask)):
+        return
+    if mask.sum() < 2 or mask.all():
         return
     others = cells[~mask]
-    if _is_constant(cells[mask]) and not _is_constant(others) and others.isfinite().all():
+    varies = not _is_constant(others) and bool(others.isfinite().all())
+    if varies and _is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
             " mask seems to be True at padding: pass ~mask"
@@ -507,9 +532,10 @@ def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float)
 
     Both the forward and the backward pass copy whole rows.
     """
+    shape = (*index.shape, *rows.shape[1:])
     if rows.shape[0] == 0:
-        return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
-    taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
+        return rows.new_full(shape, padding_value)
+    taken = rows.index_select(0, index.flatten()).reshape(shape)
     return taken.masked_fill(~_widened(real, taken.ndim), padding_value)
 
 
@@ -521,7 +547,8 @@ def _is_real(n: Tensor, steps: int) -> Tensor:
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
     """Reshapes a mask so that it broadcasts with a tensor of `ndim` dimensions."""
-    return mask.reshape(*mask.shape, *(1,) * (ndim - mask.ndim))
+    ones = [1] * (ndim - mask.ndim)
+    return mask.reshape(*mask.shape, *ones)
 
 
 def _fitted(
@@ -530,7 +557,7 @@ def _fitted(
     """Checks that lengths or a mask fit `x`. Returns lengths on its device, and its dimensions."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
-    _require_usable(name, x)
+    require_plain(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = lengths_tensor(lengths)
@@ -543,8 +570,12 @@ def _fitted(
             f" T = {batch.steps}; a mask is (B, T) for any x"
         )
     moved = to_device(n, x.device)
-    _check(n if _is_readable(n) else moved, batch.steps, f"the time steps of {name}")
-    return moved if _is_readable(n) else moved.clamp(0, batch.steps), batch
+    limit = f"the time steps of {name}"
+    if _is_readable(n):
+        _check(n, batch.steps, limit)
+        return moved, batch
+    _check(moved, batch.steps, limit)
+    return moved.clamp(0, batch.steps), batch
 
 
 def lengths_tensor(lengths: Lengths) -> Tensor:
@@ -557,17 +588,19 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
         ValueError: the lengths are not whole numbers, or are not one-dimensional; or a mask has
             other values, or padding before real cells.
     """
-    _require_usable("lengths", lengths)
+    require_plain("lengths", lengths)
     if is_mask(lengths):
         mask = _booleans(lengths)
         if not _is_readable(mask):
             return mask.sum(1)
         return torch.tensor(Layout.from_mask(mask).lengths)
     if torch.compiler.is_compiling() and not isinstance(lengths, Tensor):
-        values = lengths.lengths if isinstance(lengths, Layout) else lengths
-        lengths = torch.as_tensor(values, device="cpu")  # a constant of the graph
-    usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-    if not isinstance(lengths, Tensor) or (_is_readable(lengths) and not usual):
+        if isinstance(lengths, Layout):
+            lengths = lengths.lengths
+        lengths = torch.as_tensor(lengths, device="cpu")  # a constant of the graph
+    if not isinstance(lengths, Tensor):
+        return torch.from_numpy(read_lengths(lengths, empty=True))
+    if lengths.dtype != torch.int64 and _is_readable(lengths):
         return torch.from_numpy(read_lengths(lengths, empty=True))
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS)
@@ -579,45 +612,32 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
     return lengths.long()
 
 
-def is_mask(lengths: object) -> bool:
-    """Returns whether lengths are given as a mask: a tensor or an array with two dimensions."""
-    return isinstance(lengths, (Tensor, np.ndarray)) and lengths.ndim == 2
-
-
-def _booleans(mask: Any) -> Tensor:
+def _booleans(mask: object) -> Tensor:
     """Returns a mask of booleans, or of 0 and 1, as a tensor of booleans.
 
     Raises:
         TypeError: `mask` is a nested, sparse or quantised tensor, or a NumPy masked array.
         ValueError: `mask` contains floats, or other numbers than 0 and 1.
     """
-    _require_usable("mask", mask)
-    values = mask if isinstance(mask, Tensor) else torch.tensor(mask, device="cpu")
+    require_plain("mask", mask)
+    values = mask
+    if not isinstance(values, Tensor):
+        values = torch.tensor(np.asarray(mask), device="cpu")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
             f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers"
             " 0 and 1"
         )
-    if _is_readable(values):
-        wrong = (values != 0) & (values != 1)
-        if wrong.any():
-            b, t = wrong.nonzero()[0].tolist()
-            raise ValueError(
-                f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at"
-                " padding. Lengths are one-dimensional"
-            )
-    return values.bool()
-
-
-def _require_usable(name: str, value: object) -> None:
-    """Raises an error for tensors and arrays whose values cannot be used as they are."""
-    require_dense(name, value)
-    if getattr(value, "is_quantized", False):
-        raise TypeError(f"{name} is a quantised tensor; give {name}.dequantize()")
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a NumPy masked array, whose mask would be ignored; give a plain array"
+    if not _is_readable(values):
+        return values.bool()
+    wrong = (values != 0) & (values != 1)
+    if wrong.any():
+        b, t = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at"
+            " padding. Lengths are one-dimensional"
         )
+    return values.bool()
 
 
 def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
@@ -628,10 +648,12 @@ def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
     """
     if dtype.is_floating_point or dtype.is_complex or not isinstance(value, (int, float)):
         return
-    low, high = 0, 1
+    low = 0
+    high = 1
     if dtype != torch.bool:
         limits = torch.iinfo(dtype)
-        low, high = limits.min, limits.max
+        low = limits.min
+        high = limits.max
     if not low <= value <= high or value != int(value):
         raise ValueError(
             f"{name} is {value}, which {dtype} cannot hold: give a whole number from {low} to"

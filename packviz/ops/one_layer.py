@@ -19,10 +19,10 @@ from packviz.core.padded import Padded
 from packviz.ops import rectangles, split
 from packviz.ops.private import is_batched, kernel
 from packviz.ops.rectangles import Grid
-from packviz.ops.torch_kernels import Layer, gradients_again, is_fused
+from packviz.ops.torch_kernels import Layer, Tensors, gradients_again, is_fused
 
 Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None` without one, in the caller's order."""
+"""A layer's output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None`, in the caller's order."""
 
 
 class Task(NamedTuple):
@@ -65,10 +65,11 @@ def run(task: Task, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
 
 
 def _forward(
-    task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Sequence[Tensor], keeps: bool
+    task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Tensors, keeps: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
     """Runs all directions. The output has a row for each cell and direction of the target."""
-    layer, grid = task.layer, task.grid
+    layer = task.layer
+    grid = task.grid
     forward = rectangles.forward_fused if keeps else rectangles.forward
     if task.by_step:
         forward = split.forward
@@ -106,7 +107,7 @@ class _Layer(torch.autograd.Function):
         return out, h_n, c_n
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         task = ctx.task
         saved = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
         inputs = saved[: 3 + len(task.layer.flat)]
@@ -121,12 +122,13 @@ class _Layer(torch.autograd.Function):
 def _backward(
     task: Task,
     inputs: Sequence[Any],
-    kept: Sequence[Tensor],
+    kept: Tensors,
     gradients: Sequence[Tensor | None],
     needs_input: bool,
 ) -> list[Tensor | None]:
     """Computes the gradients of the input, the states and the weights."""
-    layer, grid = task.layer, task.grid
+    layer = task.layer
+    grid = task.grid
     x, _, c, *weights = inputs
     d_out, d_h_n, d_c_n = gradients
     backward = split.backward if task.by_step else rectangles.backward_fused
@@ -166,7 +168,7 @@ def _backward(
 
 
 def _packed(task: Task, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
-    """Computes the same with torch's kernel for packed data, which can be differentiated repeatedly."""
+    """Computes the same with torch's packed kernel, which can be differentiated repeatedly."""
     layer = task.layer
     grid = Grid.without_waste(task.grid.lengths, x.device)
     data = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(task.source, 0))

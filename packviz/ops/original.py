@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.nn.utils import rnn
 
@@ -11,15 +11,9 @@ NAMES = ("pack_padded_sequence", "pad_packed_sequence")
 """The names of the functions that packviz replaces."""
 
 
-def offered() -> dict[str, Any]:
-    """Returns what `from torch.nn.utils.rnn import *` imports, with torch's own functions."""
-    return {name: globals().get(name, getattr(rnn, name)) for name in rnn.__all__}
-
-
 if TYPE_CHECKING:
     from torch.nn.utils.rnn import pack_padded_sequence as pack_padded_sequence
     from torch.nn.utils.rnn import pad_packed_sequence as pad_packed_sequence
 else:
-    pack_padded_sequence, pad_packed_sequence = (
-        inspect.unwrap(getattr(rnn, name)) for name in NAMES
-    )
+    pack_padded_sequence = inspect.unwrap(rnn.pack_padded_sequence)
+    pad_packed_sequence = inspect.unwrap(rnn.pad_packed_sequence)

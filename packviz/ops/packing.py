@@ -18,19 +18,19 @@ A third function, `unpack_to_length`, pads to any number of time steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.jit import is_scripting  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
+from packviz.core.layout import is_mask
 from packviz.core.padded import reading
 from packviz.ops import index as indices
 from packviz.ops import original
 from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
 from packviz.ops.masks import (
-    is_mask,
     is_tracing,
     lengths_tensor,
     padded_rows,
@@ -176,10 +176,12 @@ def unpack_to_length(
     data = packed.data
     rank = packed.unsorted_indices
     if rank is None:
-        rank = torch.arange(int(packed.batch_sizes[0]), device=data.device)
+        batch = int(packed.batch_sizes[0])
+        rank = torch.arange(batch, device=data.device)
     sizes = nn.functional.pad(packed.batch_sizes, (0, width - longest))  # a negative number cuts
     first_row = to_device(sizes.cumsum(0) - sizes, data.device)
-    index = (first_row[:, None] + rank).remainder(len(data))
+    place = first_row[:, None] + rank
+    index = place.remainder(len(data))
     real = rank < to_device(sizes, data.device)[:, None]
     if batch_first:
         index = index.T
@@ -277,8 +279,10 @@ def _packed_in_order(
     if order is not None and not x.is_cpu:
         sorted_indices = placed(x.device, order.numpy())[0]
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
-    is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
-    cells = x if is_batch_major == batch_first else x.transpose(0, 1)
+    swapped = x.transpose(0, 1)
+    by_batch = x if batch_first else swapped
+    is_batch_major = by_batch.is_contiguous()
+    cells = x if is_batch_major == batch_first else swapped
     data = packed_rows(cells.flatten(0, 1), index.padded(steps, is_batch_major))
     packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
     indices.keep(index, packed)
@@ -321,12 +325,12 @@ def _pad_packed(
 
 def _refuse_empty(packed: PackedSequence) -> None:
     """Raises torch's error for empty `batch_sizes`, which make older releases crash."""
-    steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
-    if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
+    shape = packed.batch_sizes.shape
+    if len(shape) > 0 and type(shape[0]) is int and shape[0] == 0:  # not a tracer's number
         raise RuntimeError("batch_sizes can not be empty")
 
 
-def _run_uncompiled(function: Callable[..., Result], *arguments: Any) -> Result:
+def _run_uncompiled(function: Callable[..., Result], *arguments: object) -> Result:
     """Calls a function outside `torch.compile`, which causes a graph break, as in torch."""
     result: Result = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
@@ -334,14 +338,13 @@ def _run_uncompiled(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _is_plain(x: Tensor, batch_first: bool) -> bool:
     """Returns whether packviz can pack or pad a tensor. If it cannot, torch's functions do."""
-    return (
-        type(x) in _PLAIN
-        and is_at_hand(x)
-        and not x.is_complex()  # torch cannot differentiate the packing of these
-        and isinstance(batch_first, bool)  # torch accepts nothing else
-        and not is_tracing()
-        and not may_derive_otherwise()
-    )
+    if not isinstance(batch_first, bool):  # torch accepts nothing else
+        return False
+    if x.is_complex():  # torch cannot differentiate the packing of these
+        return False
+    if is_tracing() or may_derive_otherwise():
+        return False
+    return type(x) in _PLAIN and is_at_hand(x)
 
 
 def may_pay(x: Tensor) -> bool:
@@ -355,7 +358,8 @@ def _wants_index(x: Tensor) -> bool:
         return False
     if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
         return x.device.type in indices.ACCELERATORS
-    return x.numel() >= (_MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS)
+    least = _MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS
+    return x.numel() >= least
 
 
 def _time_major(x: Tensor, batch_first: bool) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
 
 from packviz.core.util import HasText
 from packviz.ops import original, packing
@@ -21,14 +20,14 @@ class Patch(HasText):
 
     def __init__(self) -> None:
         """Replaces torch's functions in all modules that are loaded, except packviz's own."""
-        self._changed: list[tuple[dict[str, Any], str, str]] = []
+        self._changed: list[tuple[dict[str, object], str, str]] = []
         for module_name, module in list(sys.modules.items()):
-            is_own = module_name.partition(".")[0] == "packviz"
-            if isinstance(module, ModuleType) and not is_own:
+            package = module_name.partition(".")[0]
+            if package != "packviz" and isinstance(module, ModuleType):
                 self._replace(module_name, vars(module))
         self.places = tuple(place for _, _, place in self._changed)
 
-    def _replace(self, module_name: str, variables: dict[str, Any]) -> None:
+    def _replace(self, module_name: str, variables: dict[str, object]) -> None:
         for function_name in original.NAMES:
             function = getattr(original, function_name)
             for name, value in list(variables.items()):

@@ -1,10 +1,9 @@
-"""Wraps every private or undocumented name of torch that packviz uses, and handles releases that
-lack one.
+"""Wraps every private or undocumented name of torch that packviz uses.
 
-torch may change these names in any release. No other file of packviz uses them, and each is looked
-up only when it is needed. On a release that was not tested, `run` calls the RNN itself, which needs
-almost none of these names. If a name is missing, packing takes longer, or a function raises an
-error, but no result is wrong.
+torch may change or remove these names in any release. No other file of packviz uses them, and each
+is looked up only when it is needed. On a release that was not tested, `run` calls the RNN itself,
+which needs almost none of these names. If a name is missing, packing takes longer, or a function
+raises an error, but no result is wrong.
 """
 
 from __future__ import annotations
@@ -35,8 +34,9 @@ IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
 
 
 def kernel(mode: str) -> Callable[..., Any]:
-    """Returns torch's function for RNNs of this mode. It runs any number of layers on padded or packed data."""
-    return getattr(torch, mode.lower())  # type: ignore[no-any-return]
+    """Returns torch's function that runs RNNs of this mode on padded or packed data."""
+    function: Callable[..., Any] = getattr(torch, mode.lower())
+    return function
 
 
 # The number by which torch's operators identify the mode LSTM.
@@ -53,7 +53,8 @@ def fused_lstm(taken: Sequence[Tensor]) -> Sequence[Tensor]:
     Returns:
         The output, both final states, and a workspace for the backward pass.
     """
-    options = False, [], LSTM, taken[-1].shape[1], 1, True, False, False, True  # type: ignore[var-annotated]
+    size = taken[-1].shape[1]
+    options: Sequence[object] = (False, [], LSTM, size, 1, True, False, False, True)
     run: Any = torch.mkldnn_rnn_layer
     with torch.enable_grad():  # otherwise the operator keeps no workspace
         results: Sequence[Tensor] = run(*taken, *options)
@@ -72,9 +73,9 @@ def fused_lstm_backward(
     """
     x, of_input, of_state, bias, state_bias, h, c = taken
     weights = of_input, of_state, bias, state_bias
-    options = False, LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[var-annotated]
-    found = torch.ops.aten.mkldnn_rnn_layer_backward(x, *weights, h, c, *results, *options, space)
-    return list(found)
+    options: Sequence[object] = (False, LSTM, c.shape[1], 1, True, True, False, [], False)
+    run = torch.ops.aten.mkldnn_rnn_layer_backward
+    return list(run(x, *weights, h, c, *results, *options, space))
 
 
 def has_bfloat16() -> bool:
@@ -83,14 +84,22 @@ def has_bfloat16() -> bool:
     return supported is not None and bool(supported())
 
 
+def has_onednn() -> bool:
+    """Returns whether torch was built with oneDNN and uses it."""
+    onednn: Any = torch.backends.mkldnn
+    return bool(onednn.is_available() and onednn.enabled)
+
+
 def sigmoid_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
     """Writes `gradient · (1 - y) · y` into `grad_input`, where `y` is the result of a sigmoid."""
-    return torch.ops.aten.sigmoid_backward.grad_input(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+    torch.ops.aten.sigmoid_backward.grad_input(gradient, y, grad_input=grad_input)
+    return grad_input
 
 
 def tanh_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
     """Writes `gradient · (1 - y²)` into `grad_input`, where `y` is the result of a tanh."""
-    return torch.ops.aten.tanh_backward.grad_input(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+    torch.ops.aten.tanh_backward.grad_input(gradient, y, grad_input=grad_input)
+    return grad_input
 
 
 # Properties of tensors and modules.
@@ -146,16 +155,15 @@ VERSION = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
-    """Returns a number that grows when a tensor is changed in place, or `None` if torch does not
-    count such changes.
+    """Returns a number that grows when a tensor is changed in place, or `None`.
 
-    If torch lacks the private name used here, the result is `None`, so every use of a packed batch
-    rebuilds its index.
+    The result is `None` if torch does not count such changes. If torch lacks the private name used
+    here, it is always `None`, so every use of a packed batch rebuilds its index.
     """
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
 
-def parameters(module: nn.Module) -> Mapping[str, Any]:
+def parameters(module: nn.Module) -> Mapping[str, Tensor]:
     """Returns the module's own parameters by name, without those of its submodules.
 
     If torch lacks the private name used here, the result is empty, so `run` asks the module for
@@ -165,7 +173,7 @@ def parameters(module: nn.Module) -> Mapping[str, Any]:
 
 
 def is_compiler_loaded() -> bool:
-    """Returns whether `torch.compile` may be in use: its module has been loaded, or something is being compiled."""
+    """Returns whether `torch.compile` has been loaded or is compiling something."""
     return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()
 
 
@@ -173,14 +181,14 @@ def is_compiler_loaded() -> bool:
 
 
 def recorded(call: Callable[[], Result]) -> Result:
-    """Makes a call inside an operator so that autograd records it; `enable_grad` alone has no
-    effect there.
+    """Makes a call inside an operator so that autograd records it.
 
-    There is no public alternative, because `torch.func.vjp` rejects the modes under which `opcheck`
-    runs. If torch lacks a private name used here, the backward pass of `pv.Ragged` in a compiled
-    program raises an error.
+    `enable_grad` alone has no effect there. There is no public alternative, because
+    `torch.func.vjp` rejects the modes under which `opcheck` runs. If torch lacks a private name
+    used here, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
-    keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
+    keys = torch._C.DispatchKey
+    off = torch._C._dispatch_tls_local_exclude_set()
     for key in (
         keys.AutogradFunctionality,
         keys.AutogradOther,
@@ -200,7 +208,9 @@ def recorded(call: Callable[[], Result]) -> Result:
 
 def operator_mode() -> Any:
     """Returns the base class of modes that intercept every operator."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._python_dispatch import (  # noqa: PLC0415 - private, so only when needed
+        TorchDispatchMode,
+    )
 
     return TorchDispatchMode
 
@@ -211,7 +221,7 @@ def schema(function: Any) -> Any:
 
 
 def storage(tensor: Tensor) -> int:
-    """Returns a number that identifies the memory of a tensor, even on the meta device, where data has no address."""
+    """Returns a number that identifies a tensor's memory, even on the meta device."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -219,16 +229,16 @@ def storage(tensor: Tensor) -> int:
 
 
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
-    """Makes a call, and returns the size in bytes of each allocation that torch makes on the CPU,
-    in order.
+    """Makes a call, and returns the size in bytes of each allocation by torch on the CPU.
 
-    Memory that is freed has a negative size. The public profiler uses the same counts, but in torch
-    2.13 it writes to stderr whenever it starts. If torch lacks a private name used here, the result
-    is `None` and the call is not made, so no peak memory is reported.
+    The sizes are in order. Memory that is freed has a negative size. The public profiler uses the
+    same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a private
+    name used here, the result is `None` and the call is not made, so no peak memory is reported.
     """
     autograd: Any = torch.autograd
     try:
-        start, stop = autograd._enable_profiler_legacy, autograd._disable_profiler_legacy
+        start = autograd._enable_profiler_legacy
+        stop = autograd._disable_profiler_legacy
         only_memory = (False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
         config = autograd.ProfilerConfig(autograd.ProfilerState.CPU, *only_memory)
     except AttributeError:

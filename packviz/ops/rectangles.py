@@ -1,8 +1,8 @@
-"""Runs a layer on a staircase of rectangles, each of which contains only the sequences that are
-still running.
+"""Runs a layer on a staircase of rectangles.
 
-Each rectangle runs on torch's kernel for padded data. Most sequences end inside a rectangle. Their
-final states are still exact, for three reasons:
+Each rectangle contains only the sequences that are still running. It runs on torch's kernel for
+padded data. Most sequences end inside a rectangle. Their final states are still exact, for three
+reasons:
 
 * `h_n` is the output at a sequence's last step.
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at
@@ -28,19 +28,19 @@ from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
 from packviz.ops.index import placed
 from packviz.ops.private import fused_lstm, fused_lstm_backward, kernel
-from packviz.ops.torch_kernels import Layer, in_one_piece
+from packviz.ops.torch_kernels import Layer, Tensors, in_one_piece
 
 FREEZE = 1e38
 """The weight that freezes a cell state. It is finite in float32, float64 and bfloat16."""
 
 LARGEST = 1e15
-"""The largest norm of a weight for which `FREEZE` outweighs everything else that a gate receives."""
+"""The largest norm of a weight for which `FREEZE` outweighs everything else in a gate."""
 
 MOST_SHAPES = 8
 """The largest number of padded shapes for which the indices of one batch are kept."""
 
 KEPT = 11
-"""The number of tensors kept for each rectangle: seven inputs and four results of the fused kernel."""
+"""The number of tensors kept for each rectangle: the fused kernel's 7 inputs and 4 results."""
 
 Forward = tuple[list[Tensor], Tensor | None, list[Tensor]]
 """What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
@@ -51,7 +51,7 @@ Backward = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
 longest sequence first; and of the weights."""
 
 
-def can_freeze(weights: Sequence[Tensor]) -> bool:
+def can_freeze(weights: Tensors) -> bool:
     """Returns whether the cell state of an LSTM with these weights can be frozen exactly.
 
     In the padding, a gate receives its biases, and its weights times numbers that are at most 1, or
@@ -90,12 +90,14 @@ class Grid:
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
-        """Computes the staircase of a batch with these lengths and cuts. See `packviz.core.cuts.rectangles`."""
+        """Computes the staircase of a batch. See `packviz.core.cuts.rectangles`."""
         stairs = rectangles(lengths, cuts)
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable")
-        step = np.concatenate([np.repeat(np.arange(a, b), count) for a, b, count in stairs])
-        rank = np.concatenate([np.tile(np.arange(count), b - a) for a, b, count in stairs])
+        widths = [end - start for start, end, _ in stairs]
+        counts = np.repeat([count for _, _, count in stairs], widths)  # at each time step
+        step = np.repeat(np.arange(len(counts)), counts)
+        rank = np.arange(len(step)) - np.repeat(np.cumsum(counts) - counts, counts)
         self._step = step
         self._sequence = order[rank]
         self._last_step = n[self._sequence] - 1
@@ -157,18 +159,18 @@ class Grid:
 def forward(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
+    weights: Tensors,
     cells: Tensor,
     h: Tensor,
     c: Tensor | None = None,
 ) -> Forward:
-    """Runs one direction with torch's kernel for padded data. Autograd can differentiate all of it."""
+    """Runs one direction with torch's kernel for padded data, all of it under autograd."""
     weights, cells = _freezing(grid, weights, cells, c)
     if not cells.is_cpu:
         weights = in_one_piece(weights)
     options = layer.bias, 1, 0.0, torch.is_grad_enabled(), False, False
 
-    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
         hx = h[None] if c is None else (h[None], c[None])
         out, *final = kernel(layer.mode)(x, hx, weights, *options)
         return out, *(state[0] for state in final)
@@ -177,7 +179,7 @@ def forward(
 
 
 def forward_fused(
-    layer: Layer, grid: Grid, weights: Sequence[Tensor], cells: Tensor, h: Tensor, c: Tensor
+    layer: Layer, grid: Grid, weights: Tensors, cells: Tensor, h: Tensor, c: Tensor
 ) -> Forward:
     """Runs one direction of an LSTM with oneDNN's kernel, for `backward_fused`."""
     weights, cells = _freezing(grid, weights, cells, c)
@@ -186,7 +188,7 @@ def forward_fused(
         weights = [*weights, zeros, zeros]
     kept: list[Tensor] = []
 
-    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Sequence[Tensor]:
+    def call(x: Tensor, h: Tensor, c: Tensor | None) -> Tensors:
         every = (x, *weights, h, cast(Tensor, c))
         taken = [t.detach().contiguous() for t in every]  # oneDNN ignores strides
         results = fused_lstm(taken)
@@ -201,14 +203,15 @@ def _each(
     cells: Tensor,
     h: Tensor,
     c: Tensor | None,
-    call: Callable[[Tensor, Tensor, Tensor | None], Sequence[Tensor]],
+    call: Callable[[Tensor, Tensor, Tensor | None], Tensors],
 ) -> tuple[list[Tensor], Tensor | None]:
-    """Calls a kernel for each rectangle. It takes a rectangle `(t, n, I)`, `h` and `c`, and returns
-    the output and the final states.
+    """Calls a kernel for each rectangle.
+
+    It takes a rectangle `(t, n, I)`, `h` and `c`, and returns the output and the final states.
     """
     outs = []
     ended = []
-    parts = cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    parts = cells.split_with_sizes(grid.areas)
     for part, size, left in zip(parts, grid.sizes, grid.left, strict=True):
         out, h, *rest = call(part.view(*size, -1), h, c)
         outs.append(out.flatten(0, 1))
@@ -222,8 +225,8 @@ def _each(
 def backward_fused(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
-    kept: Sequence[Tensor],
+    weights: Tensors,
+    kept: Tensors,
     d_cells: Tensor,
     d_ended: Tensor | None,
     needs_input: bool,
@@ -234,7 +237,7 @@ def backward_fused(
     d_h = d_c = d_ended[:0]
     d_parts: list[Tensor] = []
     d_weights: list[Tensor] = []
-    d_outs = d_cells.split(grid.areas)  # type: ignore[no-untyped-call]
+    d_outs = d_cells.split_with_sizes(grid.areas)
     for i in reversed(range(len(grid.sizes))):
         left = grid.left[i]
         count = grid.sizes[i][1]
@@ -252,9 +255,9 @@ def backward_fused(
 
 
 def _freezing(
-    grid: Grid, weights: Sequence[Tensor], cells: Tensor, c: Tensor | None
-) -> tuple[Sequence[Tensor], Tensor]:
-    """Returns the weights and the cells of an LSTM with the column that freezes its state in the padding."""
+    grid: Grid, weights: Tensors, cells: Tensor, c: Tensor | None
+) -> tuple[Tensors, Tensor]:
+    """Returns an LSTM's weights and cells with the column that freezes its state in the padding."""
     if c is None or not len(grid.waste):
         return weights, cells
     column = cells.new_zeros(len(weights[0]), 1)

@@ -8,7 +8,7 @@ ONNX's own LSTM, GRU or RNN, whose input `sequence_lens` holds the lengths.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,27 +35,30 @@ class WithLengths(nn.RNNBase):
     method: str | Sequence[int] = "auto"
     _torch: ClassVar[Any]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         """Creates an RNN. All arguments are torch's."""
-        self.__dict__.update(vars(self._torch(*args, **kwargs)))
+        rnn = self._torch(*args, **kwargs)
+        self.__dict__.update(vars(rnn))
 
     @classmethod
-    def from_torch(cls, rnn: Any) -> Any:
+    def from_torch(cls, rnn: nn.RNNBase) -> nn.RNNBase:
         """Turns torch's RNN of this kind into one that takes lengths (see `Ragged`)."""
         kind = type(rnn)
         if "forward" in vars(rnn) or kind.forward is not cls._torch.forward:
             raise TypeError(f"rnn is {kind_of(rnn)} with its own forward, which takes no lengths")
         if kind is cls._torch:
             rnn.__class__ = cls
-        elif is_parametrized(rnn):  # torch has derived a class for it, with a property per weight
-            hidden = ("__dict__", "__weakref__")
-            names = {name: value for name, value in vars(kind).items() if name not in hidden}
-            rnn.__class__ = type(kind.__name__, (cls,), names)
-        else:
+            return rnn
+        if not is_parametrized(rnn):
             raise TypeError(
                 f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from"
                 f" pv.{cls.__name__}"
             )
+        # torch has derived a class for it, with a property for each weight.
+        attributes = dict(vars(kind))
+        attributes.pop("__dict__", None)
+        attributes.pop("__weakref__", None)
+        rnn.__class__ = type(kind.__name__, (cls,), attributes)
         return rnn
 
     def forward(
@@ -96,10 +99,11 @@ class WithLengths(nn.RNNBase):
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]
         if torch.compiler.is_compiling():
-            return self._compiled(input, lengths_tensor(lengths), hx, total_length, padding_value)
+            width = cast(int, total_length)
+            return self._compiled(input, lengths_tensor(lengths), hx, width, padding_value)
         if not is_tracing():
-            how = None, total_length, padding_value
-            return _run(self, input, lengths, hx, self.method, *how)
+            method = self.method
+            return _run(self, input, lengths, hx, method, None, total_length, padding_value)
         if padding_value and torch.onnx.is_in_onnx_export():
             raise RuntimeError(
                 "ONNX's legacy exporter ignores padding_value: leave it out, or export with"
@@ -114,7 +118,7 @@ class WithLengths(nn.RNNBase):
         return result
 
     def _compiled(
-        self, x: Tensor, lengths: Tensor, hx: State | None, width: Any, padding_value: float
+        self, x: Tensor, lengths: Tensor, hx: State | None, width: int, padding_value: float
     ) -> tuple[Tensor, State]:
         require_features(self, x.shape, self.batch_first)
         weights: list[Tensor] = [getattr(self, name) for name in flat_names(self)]
@@ -129,20 +133,24 @@ class WithLengths(nn.RNNBase):
             states = [state.to(dtype) for state in states]
             weights = [weight.to(dtype) for weight in weights]
         drops = self.dropout > 0 and self.training and self.num_layers > 1
-        parts = _divided(states, weights, self.num_layers if drops else 1)
+        n_parts = self.num_layers if drops else 1
         steps = x.shape[1 if self.batch_first else 0]
-        how = self.mode, self.bias, self.batch_first, bool(self.bidirectional)
+        how = (self.mode, self.bias, self.batch_first, bool(self.bidirectional))
+        padding = float(padding_value)
         finals: list[list[Tensor]] = []
-        for own_states, own_weights in parts:
+        for own_states, own_weights in _divided(states, weights, n_parts):
             if finals:
                 x = nn.functional.dropout(x, self.dropout)
             record = _recording(x, own_states, own_weights)
-            shape = width if len(finals) == len(parts) - 1 else steps, float(padding_value)
+            is_last = len(finals) == n_parts - 1
+            settings = (*how, record, width if is_last else steps, padding)
             tensors = [*own_states, *own_weights]
-            x, *final, _ = _forward(x, lengths, tensors, len(own_states), *how, record, *shape)
+            x, *final, _ = _forward(x, lengths, tensors, len(own_states), *settings)
             finals.append(final)
         h_n, c_n = map(torch.cat, zip(*finals, strict=True))
-        return x, (h_n, c_n) if self.mode == "LSTM" else h_n
+        if self.mode == "LSTM":
+            return x, (h_n, c_n)
+        return x, h_n
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "qconfig":
@@ -184,8 +192,8 @@ class LSTM(WithLengths):
 
     _torch = nn.LSTM
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
-    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
-    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
+    check_forward_args: Any = nn.LSTM.check_forward_args
+    permute_hidden: Any = nn.LSTM.permute_hidden
 
 
 class GRU(WithLengths):
@@ -246,20 +254,19 @@ def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # it makes a module
 _KINDS: dict[str, type[WithLengths]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RNN, "RNN_RELU": RNN}
 
 
-def _refuse_lengths(hx: Any) -> None:
+def _refuse_lengths(hx: State | None) -> None:
     """Raises an error for lengths in the place of the initial state."""
-    states = hx if isinstance(hx, (tuple, list)) else (hx,)
-    is_state = all(isinstance(state, Tensor) and state.is_floating_point() for state in states)
-    if hx is not None and not is_state:
-        raise TypeError(
-            "hx holds no floating-point state; if these are lengths, pass them as lengths="
-        )
+    for state in _as_list(hx):
+        if not isinstance(state, Tensor) or not state.is_floating_point():
+            raise TypeError(
+                "hx holds no floating-point state; if these are lengths, pass them as lengths="
+            )
 
 
-def _as_list(states: Any) -> list[Tensor]:
+def _as_list(states: State | None) -> list[Tensor]:
     if states is None:
         return []
-    return [states] if isinstance(states, Tensor) else list(states)
+    return list(states) if isinstance(states, (tuple, list)) else [states]
 
 
 def _divided(
@@ -267,16 +274,24 @@ def _divided(
 ) -> list[tuple[list[Tensor], list[Tensor]]]:
     """Divides states and weights into those of each part, such as a layer."""
     size = len(weights) // parts
+    chunks = [state.chunk(parts) for state in states]
     divided = []
     for part in range(parts):
-        own = [state.chunk(parts)[part] for state in states]
-        divided.append((own, weights[part * size : (part + 1) * size]))
+        own_states = [chunk[part] for chunk in chunks]
+        start = part * size
+        divided.append((own_states, weights[start : start + size]))
     return divided
 
 
 # The operator.
 
-_RESULTS_ONLY, _WEIGHTS, _EVERYTHING = 0, 1, 2  # what is recorded for the backward pass
+# What is recorded for the backward pass.
+_RESULTS_ONLY = 0
+_WEIGHTS = 1
+_EVERYTHING = 2
+
+_Settings = tuple[str, bool, bool, bool, int, int, float]
+"""The operator's arguments after `n_states` (see `_ARGUMENTS`)."""
 
 
 def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
@@ -285,18 +300,20 @@ def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
         return _RESULTS_ONLY
     if x.requires_grad:
         return _EVERYTHING
-    needs_any = any(tensor.requires_grad for tensor in (*states, *weights))
-    return _WEIGHTS if needs_any else _RESULTS_ONLY
+    if any(tensor.requires_grad for tensor in (*states, *weights)):
+        return _WEIGHTS
+    return _RESULTS_ONLY
 
 
-def _with_weights(weights: list[Tensor], *settings: Any) -> WithLengths:
+def _with_weights(weights: list[Tensor], settings: _Settings) -> WithLengths:
     """Returns an RNN with these tensors as weights, which are neither copied nor parameters."""
-    mode, bias, batch_first, bidirectional, record, *_ = settings
+    mode, bias, batch_first, bidirectional, record, _, _ = settings
     rows, input_size = weights[0].shape
     output_size = weights[1].shape[1]
     hidden_size = rows // GATES.get(mode, 1)
     proj_size = 0 if output_size == hidden_size else output_size
-    per_layer = (2 + 2 * bias + bool(proj_size)) * (1 + bidirectional)
+    per_direction = 2 + 2 * bias + bool(proj_size)
+    per_layer = per_direction * (1 + bidirectional)
     kind = _KINDS[mode]
     rnn = kind.__new__(kind)
     nn.Module.__init__(rnn)
@@ -319,16 +336,18 @@ def _with_weights(weights: list[Tensor], *settings: Any) -> WithLengths:
 
 
 def _results(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
 ) -> list[Tensor]:
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
-    *_, width, padding_value = settings
-    rnn = _with_weights(tensors[n_states:], *settings)
-    hx: Any = tuple(tensors[:n_states]) or None
+    width = int(settings[5])
+    rnn = _with_weights(tensors[n_states:], settings)
+    hx: State | None = None
     if n_states == 1:
         hx = tensors[0]
+    elif n_states == 2:
+        hx = (tensors[0], tensors[1])
     with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
-        output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, int(width), padding_value)
+        output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, width, settings[6])
     return [output, *_as_list(final)]
 
 
@@ -336,7 +355,12 @@ class _Recording:
     """An RNN's results, and the tensors whose gradients can be computed from them."""
 
     def __init__(
-        self, x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
+        self,
+        x: Tensor,
+        lengths: Tensor,
+        tensors: list[Tensor],
+        n_states: int,
+        *settings: *_Settings,
     ) -> None:
         own_x = x.detach().requires_grad_(settings[4] == _EVERYTHING)
         own = [tensor.detach().requires_grad_() for tensor in tensors]
@@ -347,15 +371,19 @@ class _Recording:
 
     def gradients(self, given: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the gradients of the leaves."""
-        pairs = [(r, g) for r, g in zip(self.results, given, strict=False) if g is not None]
-        results, gradients = zip(*pairs, strict=True)
+        results = []
+        gradients = []
+        for result, gradient in zip(self.results, given, strict=False):
+            if gradient is not None:
+                results.append(result)
+                gradients.append(gradient)
         computed = torch.autograd.grad(
             results, self.leaves, gradients, allow_unused=True, materialize_grads=True
         )
         return _separate(computed, [*gradients, *self.leaves])
 
 
-def _leaves(x: Tensor, tensors: list[Tensor], settings: Sequence[Any]) -> list[Tensor]:
+def _leaves(x: Tensor, tensors: list[Tensor], settings: _Settings) -> list[Tensor]:
     """Returns the tensors whose gradients are recorded."""
     return [x, *tensors] if settings[4] == _EVERYTHING else tensors
 
@@ -376,7 +404,7 @@ _ARGUMENTS = (
     schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
 )
 def _forward(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Runs the RNN. The backward pass keeps the empty `token`, and with it the recorded graph."""
     token: Any = torch.empty(0)
@@ -386,22 +414,26 @@ def _forward(
         token.recording = _Recording(x, lengths, tensors, n_states, *settings)
         results = [result.detach() for result in token.recording.results]
     output, h_n, *cells = _separate(results, [x, *tensors])
-    return output, h_n, cells[0] if cells else output.new_empty(0), token
+    c_n = cells[0] if cells else output.new_empty(0)
+    return output, h_n, c_n, token
 
 
 @_forward.register_fake
 def _shapes(
-    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: Any
+    x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     mode, bias, batch_first, bidirectional, _, steps, _ = settings
     weights = tensors[n_states:]
     batch = Padded.of(x.shape, batch_first)._replace(steps=steps)
     hidden_size = weights[0].shape[0] // GATES.get(mode, 1)
     size = weights[1].shape[1]
+    features = (1 + bidirectional) * size
     rows = len(weights) // (2 + 2 * bias + (size != hidden_size))
-    output = x.new_empty(batch.shape((1 + bidirectional) * size))
+    output = x.new_empty(batch.shape(features))
     h_n = x.new_empty(rows, batch.batch, size)
-    c_n = x.new_empty((rows, batch.batch, hidden_size) if mode == "LSTM" else (0,))
+    c_n = x.new_empty(0)
+    if mode == "LSTM":
+        c_n = x.new_empty(rows, batch.batch, hidden_size)
     return output, h_n, c_n, torch.empty(0)
 
 
@@ -420,7 +452,8 @@ def _backward(
 
 @_backward.register_fake
 def _gradient_shapes(*arguments: Any) -> list[Tensor]:
-    x, _, tensors, _, *settings = arguments[4:]
+    x, _, tensors = arguments[4:7]
+    settings = cast(_Settings, arguments[8:])
     return [torch.empty_like(leaf) for leaf in _leaves(x, tensors, settings)]
 
 
@@ -447,7 +480,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _differentiate(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
     token, x, lengths, *tensors = ctx.saved_tensors
     computed = _backward(*gradients[:3], token, x, lengths, tensors, *ctx.settings)
-    dx = computed.pop(0) if len(computed) > len(tensors) else None
+    dx = None
+    if len(computed) > len(tensors):
+        dx = computed.pop(0)
     return dx, None, computed, *[None] * len(ctx.settings)
 
 
@@ -465,7 +500,7 @@ def _in_onnx(
     lengths: Tensor,
     states: list[Tensor],
     weights: list[Tensor],
-    width: Any,
+    width: int,
     padding_value: float,
 ) -> tuple[Tensor, State]:
     """Runs the RNN with ONNX's own operators, a layer at a time."""
@@ -484,14 +519,18 @@ def _in_onnx(
         x, *final = _layer_in_onnx(rnn, x, lengths, own_states, own_weights)
         finals.append(final)
     if padding_value:
-        real = torch.arange(steps, device=x.device).unsqueeze(1) < lengths
+        step = torch.arange(steps, device=x.device).unsqueeze(1)
+        real = step < lengths
         x = torch.where(real.unsqueeze(2), x, float(padding_value))
     if width is not steps:
-        x = nn.functional.pad(x, (0, 0, 0, 0, 0, width - steps), value=float(padding_value))
+        sides = (0, 0, 0, 0, 0, width - steps)
+        x = nn.functional.pad(x, sides, value=float(padding_value))
     if rnn.batch_first:
         x = x.transpose(0, 1)
-    h_n, *c_n = (torch.cat(tensors) for tensors in zip(*finals, strict=True))
-    return x, (h_n, c_n[0]) if c_n else h_n
+    h_n, *c_n = map(torch.cat, zip(*finals, strict=True))
+    if c_n:
+        return x, (h_n, c_n[0])
+    return x, h_n
 
 
 def _layer_in_onnx(
@@ -511,8 +550,10 @@ def _layer_in_onnx(
             ordered.append(torch.cat([gates[i] for i in _GATES_IN_ONNX[kind]]))
         return torch.stack(ordered)
 
-    biases = torch.cat([stacked(2), stacked(3)], 1) if rnn.bias else None
-    inputs = x, stacked(0), stacked(1), biases, lengths.to(torch.int32), *states
+    biases = None
+    if rnn.bias:
+        biases = torch.cat([stacked(2), stacked(3)], 1)
+    inputs = (x, stacked(0), stacked(1), biases, lengths.to(torch.int32), *states)
     options: dict[str, Any] = {"hidden_size": rnn.hidden_size}
     if rnn.bidirectional:
         options["direction"] = "bidirectional"
@@ -520,10 +561,14 @@ def _layer_in_onnx(
         options["linear_before_reset"] = 1
     if kind == "RNN":
         options["activations"] = [rnn.mode[4:].capitalize()] * directions
-    final = directions, batch, rnn.hidden_size
-    shapes = [(steps, *final), final, final] if kind == "LSTM" else [(steps, *final), final]
+    final = (directions, batch, rnn.hidden_size)
+    shapes = [(steps, *final), final]
+    if kind == "LSTM":
+        shapes.append(final)
     dtypes = [x.dtype] * len(shapes)
     output, *finals = torch.onnx.ops.symbolic_multi_out(
         kind, inputs, options, dtypes=dtypes, shapes=shapes, version=18
     )
-    return [output.transpose(1, 2).reshape(steps, batch, directions * rnn.hidden_size), *finals]
+    features = directions * rnn.hidden_size
+    side_by_side = output.transpose(1, 2).reshape(steps, batch, features)
+    return [side_by_side, *finals]

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import best_cuts, every_cut, predict
@@ -24,7 +23,7 @@ from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import falling_sizes, is_at_hand, placed
-from packviz.ops.masks import Lengths, lengths_tensor
+from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import (
     IS_TESTED,
     is_compiler_loaded,
@@ -34,12 +33,15 @@ from packviz.ops.private import (
     storage,
 )
 from packviz.ops.rectangles import Grid, can_freeze
-from packviz.ops.torch_kernels import flat_weights, is_fused, layers
+from packviz.ops.torch_kernels import Tensors, flat_weights, is_fused, layers
 
 METHODS = ("auto", "packed", "frozen", "split", "staircase")
 
+Method = str | Sequence[int]
+"""The name of a method, or the cuts of a staircase."""
+
 State = Tensor | tuple[Tensor, Tensor]
-"""The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair of states, `(L·D, B, P)` and `(L·D, B, H)`."""
+"""The state of an RNN, `(L·D, B, P)`; for an LSTM, a pair `(L·D, B, P)` and `(L·D, B, H)`."""
 
 
 def run(
@@ -89,8 +91,8 @@ def run(
     Some cases need another method than the one that you name. The state of an `nn.RNN` with ReLU
     could grow without bound in the padding, and oneDNN has no LSTM with projections, so `"split"`
     replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are too large to
-    freeze its state exactly (with a norm above 1e15), not finite, or in float16, `"packed"` does. On
-    a GPU, such norms are not looked for, because `run` never waits for a GPU.
+    freeze its state exactly (with a norm above 1e15), not finite, or in float16, `"packed"` does.
+    On a GPU, such norms are not looked for, because `run` never waits for a GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
     `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
@@ -145,21 +147,17 @@ def run(
         >>> output.shape, h_n.shape
         (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
-    others = (
-        lengths is not None
-        or batch_first is not None
-        or total_length is not None
-        or padding_value != 0
-    )
-    if isinstance(x, PackedSequence) and others:
-        raise TypeError(
-            "x is packed, so it has its own lengths and stays packed;"
-            " pass only hx and method with it"
-        )
+    if isinstance(x, PackedSequence):
+        others = (lengths, batch_first, total_length)
+        if padding_value != 0 or any(value is not None for value in others):
+            raise TypeError(
+                "x is packed, so it has its own lengths and stays packed;"
+                " pass only hx and method with it"
+            )
     if hasattr(rnn, "from_torch") and may_have_hooks(rnn):  # its forward would not run them
         raise TypeError("rnn has hooks and takes lengths itself: call rnn(x, hx, lengths)")
-    arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
-    return _runner()(*arguments)
+    runner = _runner()
+    return runner(rnn, x, lengths, hx, method, batch_first, total_length, padding_value)
 
 
 def _runner() -> Callable[..., tuple[Any, State]]:
@@ -179,6 +177,7 @@ def plan(
     device: Any = None,
 ) -> Plan:
     """Returns the method that `run` would use for a batch with `method="auto"`, and the reason.
+
     Nothing is measured.
 
     Args:
@@ -244,7 +243,7 @@ class _Batch(NamedTuple):
     source: Padded
     width: int
     padding_value: float
-    weights: Sequence[Tensor]
+    weights: Tensors
 
     @property
     def states(self) -> tuple[Tensor, ...]:
@@ -256,7 +255,7 @@ def _as_tuple(states: State) -> tuple[Tensor, ...]:
     return states if isinstance(states, tuple) else (states,)
 
 
-def _as_state(states: Sequence[Tensor]) -> State:
+def _as_state(states: Tensors) -> State:
     return states[0] if len(states) == 1 else (states[0], states[1])
 
 
@@ -265,7 +264,7 @@ def _run(
     x: Any,
     lengths: Any,
     hx: Any,
-    method: str | Sequence[int] = "auto",
+    method: Method = "auto",
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
@@ -275,7 +274,7 @@ def _run(
         hx = tuple(hx)
     if isinstance(x, PackedSequence):
         return _run_packed(rnn, x, hx, method)
-    if is_tracing():  # type: ignore[no-untyped-call]
+    if is_tracing():
         if not isinstance(lengths, (Tensor, list)):
             lengths = lengths_tensor(lengths).tolist()
         first = bool(rnn.batch_first if batch_first is None else batch_first)
@@ -291,9 +290,8 @@ def _run(
     if plan.method == "packed":
         is_usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
         return _packed(batch, lengths if is_usual and lengths.ndim == 1 else list(n))
-    if (
-        hx is not None
-    ):  # the caller's tensor may be a buffer for the next states, or have any strides
+    if hx is not None:
+        # The caller's tensor may be a buffer for the next states, or have any strides.
         own_hx = [s.clone(memory_format=torch.contiguous_format) for s in batch.states]
         batch = batch._replace(hx=_as_state(own_hx))
     by_step = plan.method == "split"
@@ -304,13 +302,13 @@ def _run(
 
 
 def _run_packed(
-    rnn: Any, packed: PackedSequence, hx: Any, method: str | Sequence[int]
+    rnn: nn.RNNBase, packed: PackedSequence, hx: State | None, method: Method
 ) -> tuple[PackedSequence, State]:
-    """Runs an RNN on a packed batch. For every method except `"packed"`, the batch is padded first."""
+    """Runs an RNN on a packed batch, which is padded first for every method but `"packed"`."""
     require_rnn(rnn)
     check_method(method)
     data, sizes, order, rank = packed
-    is_plain_call = not is_tracing() and not torch.compiler.is_compiling()  # type: ignore[no-untyped-call]
+    is_plain_call = not is_tracing() and not torch.compiler.is_compiling()
     if is_plain_call and data.ndim == 2 and falling_sizes(packed):
         in_order = PackedSequence(data, sizes)
         n = tuple(Layout.from_packed(in_order).lengths.tolist())
@@ -324,16 +322,18 @@ def _run_packed(
             out, final = _run(rnn, x, n, hx, method, False)
             data = packing.pack_padded_sequence(out, list(n)).data
             return PackedSequence(data, sizes, order, rank), _selected(final, rank)
-    return getattr(rnn, "_plain", rnn)(packed, hx)  # type: ignore[no-any-return]
+    model: Callable[..., tuple[PackedSequence, State]] = getattr(rnn, "_plain", rnn)
+    return model(packed, hx)
 
 
-def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, State]:
+def _with_empty(batch: _Batch, method: Method) -> tuple[Tensor, State]:
     """Runs a batch with empty sequences.
 
     Every empty sequence runs over zeros for one step. Then its output is replaced with padding, and
     its final state with its initial state.
     """
-    source, hx, width = batch.source, batch.hx, batch.width
+    source = batch.source
+    width = batch.width
     at, time = (0, 1) if source.batch_first else (1, 0)
     (empty,) = placed(batch.x.device, np.flatnonzero(np.array(batch.n) == 0))
     if source.steps:
@@ -342,7 +342,7 @@ def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, Sta
         x = nn.functional.pad(batch.x, (0, 0) * (2 - time) + (0, 1))
     n = tuple(max(1, k) for k in batch.n)
     how = source.batch_first, max(1, width), batch.padding_value
-    out, final = _run(batch.rnn, x, n, hx, method, *how)
+    out, final = _run(batch.rnn, x, n, batch.hx, method, *how)
     out = out.index_fill(at, empty, batch.padding_value).narrow(time, 0, width)
     states = batch.states or _as_tuple(_zeros(batch.rnn, batch.x, source.batch))
     finals = []
@@ -351,9 +351,11 @@ def _with_empty(batch: _Batch, method: str | Sequence[int]) -> tuple[Tensor, Sta
     return out, _as_state(finals)
 
 
-def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
+def _decided(batch: _Batch, method: Method) -> Plan:
     """Returns the method to use for a batch, and the cuts of the method."""
-    rnn, n, weights = batch.rnn, batch.n, batch.weights
+    rnn = batch.rnn
+    n = batch.n
+    weights = batch.weights
     if method == "auto" or not weights:
         leaves = (batch.x, *batch.states, *weights)
         training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
@@ -377,15 +379,16 @@ def _decided(batch: _Batch, method: str | Sequence[int]) -> Plan:
 
 def _planned(
     rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
+    weights: Tensors,
     n: tuple[int, ...],
     training: bool,
     like: Tensor,
     device: str | None = None,
 ) -> Plan:
-    """Returns the plan for `"auto"`. Both `run` and `plan` call this function, so they always agree.
+    """Returns the plan for `"auto"`.
 
-    The batch will have the dtype of `like`, and its device unless another one is given.
+    Both `run` and `plan` call this function, so they always agree. The batch will have the dtype of
+    `like`, and its device unless another one is given.
     """
     uncut = (0, max(n))
     if not IS_TESTED:
@@ -403,14 +406,14 @@ def _planned(
     return plan
 
 
-def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
-    """Returns the weights, or an empty tuple if the module itself has to be called for data like `x`."""
+def _weights(rnn: nn.RNNBase, x: Tensor) -> Tensors:
+    """Returns the weights, or an empty tuple if the module has to be called for data like `x`."""
     weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
 def _packed(batch: _Batch, lengths: Tensor | list[int]) -> tuple[Tensor, State]:
-    """Packs the batch, runs the RNN and pads the output. If possible, the kernel is called without the module."""
+    """Packs the batch, runs the RNN, if possible without its module, and pads the output."""
     rnn, x, _, hx, source, width, padding_value, weights = batch
     first = source.batch_first
     if not _is_direct(rnn, weights):
@@ -425,7 +428,13 @@ def _packed(batch: _Batch, lengths: Tensor | list[int]) -> tuple[Tensor, State]:
 
 
 def _called(
-    rnn: Any, x: Tensor, lengths: Any, hx: Any, first: bool, width: int | None, padding_value: float
+    rnn: nn.RNNBase,
+    x: Tensor,
+    lengths: Tensor | list[int],
+    hx: State | None,
+    first: bool,
+    width: int | None,
+    padding_value: float,
 ) -> tuple[Tensor, State]:
     """Packs the batch, calls the module and pads its output."""
     packed = packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
@@ -438,7 +447,7 @@ def _packing(x: Tensor) -> ModuleType:
     return packing if packing.may_pay(x) else original
 
 
-def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
+def _is_direct(rnn: nn.RNNBase, weights: Tensors) -> bool:
     """Returns whether the kernel is called without the module.
 
     On a CPU, this is so whenever packviz has the weights, because for a few short sequences the
@@ -453,13 +462,14 @@ def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
 
 
 def _kernel(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, how: Tensor | bool
+    rnn: nn.RNNBase, weights: Tensors, data: Tensor, hx: State, how: Tensor | bool
 ) -> tuple[Tensor, State]:
     """Calls torch's kernel with the arguments that the module would pass.
 
     `how` is `batch_sizes` for packed data, or `batch_first` for padded data.
     """
-    dropout, training = rnn.dropout, rnn.training
+    dropout = rnn.dropout
+    training = rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
         dropout = 0.0
         training = any(t.requires_grad for t in (data, *_as_tuple(hx), *weights))
@@ -531,13 +541,13 @@ _grid = functools.lru_cache(maxsize=4)(Grid)
 
 
 def forget() -> None:
-    """Clears the caches for earlier lengths, so that a measurement includes the cost of new lengths."""
+    """Clears the caches for earlier lengths, so that a measurement includes their cost."""
     for cached in (_grid, choose):
         cached.cache_clear()
 
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
-    """Returns whether packviz can run an RNN on data like `x` from the weights alone, without calling the module."""
+    """Returns whether packviz can run data like `x` without calling the module."""
     return (
         IS_TESTED
         and is_plain(rnn)
@@ -559,7 +569,7 @@ def is_plain(rnn: nn.RNNBase) -> bool:
     return own and not may_have_hooks(rnn)
 
 
-def check_method(method: Any) -> None:
+def check_method(method: object) -> None:
     """Checks that `method` is one of `METHODS`, or the cuts of a staircase.
 
     Raises:
@@ -575,22 +585,23 @@ def check_method(method: Any) -> None:
 
 
 def _checked(
-    rnn: Any,
-    x: Any,
-    lengths: Any,
-    hx: Any,
-    batch_first: Any,
-    total_length: Any,
-    padding_value: Any,
-    method: Any,
+    rnn: nn.RNNBase,
+    x: Tensor,
+    lengths: Lengths,
+    hx: State | None,
+    batch_first: bool | None,
+    total_length: int | None,
+    padding_value: object,
+    method: Method,
 ) -> tuple[tuple[int, ...], Padded]:
-    """Checks that all arguments fit together. Returns the lengths, and the order and sizes of the dimensions of `x`."""
+    """Checks that all arguments fit together, and returns the lengths and the dimensions of `x`."""
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
     require_dense("x", x)
     require_values("x", x)
-    shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
+    shape = x.shape
+    batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
     require_features(rnn, shape, batch_first)
     whole = lengths_tensor(lengths)
     if whole.device.type != "cpu":

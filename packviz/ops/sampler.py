@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from torch import distributed
 from torch.utils.data import Sampler
@@ -43,7 +42,7 @@ class BucketSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        lengths: Any,
+        lengths: object,
         batch_size: int,
         *,
         window: int = WINDOW,
@@ -55,7 +54,8 @@ class BucketSampler(Sampler[list[int]]):
         """Creates a sampler for the lengths of a whole data set.
 
         Args:
-            lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
+            lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`;
+                or a mask, `(N, T)`.
             batch_size: number of sequences per batch and rank.
             window: number of batches (of all ranks together) that are sorted together. A window
                 of 1 gains nothing.

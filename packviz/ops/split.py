@@ -12,7 +12,6 @@ computed for all steps at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,13 +19,13 @@ from torch import Tensor
 
 from packviz.ops.private import sigmoid_backward, tanh_backward
 from packviz.ops.rectangles import Backward, Forward, Grid
-from packviz.ops.torch_kernels import Layer
+from packviz.ops.torch_kernels import Layer, Tensors
 
 
 def forward(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
+    weights: Tensors,
     cells: Tensor,
     h: Tensor,
     c: Tensor | None = None,
@@ -48,8 +47,8 @@ def forward(
 def backward(
     layer: Layer,
     grid: Grid,
-    weights: Sequence[Tensor],
-    kept: Sequence[Tensor],
+    weights: Tensors,
+    kept: Tensors,
     dy: Tensor,
     d_ended: Tensor | None,
     needs_input: bool,
@@ -92,13 +91,14 @@ def _before(grid: Grid, first: Tensor, states: Tensor) -> Tensor:
 def _along(grid: Grid, *tensors: Tensor) -> list[Any]:
     """Returns, for each time step, the number of running sequences and each tensor's rows."""
     sizes = grid.batch_sizes
-    return list(zip(sizes, *(t.split(sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
+    parts = [tensor.split_with_sizes(sizes) for tensor in tensors]
+    return list(zip(sizes, *parts, strict=True))
 
 
 def _rnn(
     grid: Grid,
-    weights: Sequence[Tensor],
-    biases: Sequence[Tensor],
+    weights: Tensors,
+    biases: Tensors,
     cells: Tensor,
     h: Tensor,
     is_relu: bool,
@@ -121,19 +121,18 @@ def _rnn_back(
     return d_gates
 
 
-def _gru(
-    grid: Grid, weights: Sequence[Tensor], biases: Sequence[Tensor], cells: Tensor, h: Tensor
-) -> list[Tensor]:
+def _gru(grid: Grid, weights: Tensors, biases: Tensors, cells: Tensor, h: Tensor) -> list[Tensor]:
     size = h.shape[1]
-    bias, inner_bias = None, cells.new_zeros(())
+    bias = None
+    inner_bias = cells.new_zeros(())
     if biases:
-        outer_bias, inner_bias = biases[1][: 2 * size], biases[1][2 * size :]
+        outer_bias, inner_bias = biases[1].split_with_sizes([2 * size, size])
         bias = biases[0] + torch.cat([outer_bias, torch.zeros_like(inner_bias)])
     gates = _input_gates(cells, weights[0], bias)
     # inner is the state's share of the gate n, before r scales it.
     y, inner = gates.new_empty(2, len(cells), size)
     of_state = weights[1].t()
-    outer_weights, inner_weights = of_state[:, : 2 * size], of_state[:, 2 * size :]
+    outer_weights, inner_weights = of_state.split_with_sizes([2 * size, size], 1)
     r, z, n_gate = gates.chunk(3, 1)
     outer = gates[:, : 2 * size]
     for n, step, at_inner, at_outer, at_r, at_z, at_n in _along(
@@ -147,7 +146,7 @@ def _gru(
 
 
 def _gru_back(
-    grid: Grid, of_state: Tensor, h: Tensor, kept: Sequence[Tensor], dy: Tensor, dh: Tensor
+    grid: Grid, of_state: Tensor, h: Tensor, kept: Tensors, dy: Tensor, dh: Tensor
 ) -> tuple[Tensor, Tensor]:
     y, gates, inner = kept
     r, z, n_gate = gates.chunk(3, 1)
@@ -167,8 +166,8 @@ def _gru_back(
 
 def _lstm(
     grid: Grid,
-    weights: Sequence[Tensor],
-    biases: Sequence[Tensor],
+    weights: Tensors,
+    biases: Tensors,
     projection: Tensor | None,
     cells: Tensor,
     h: Tensor,
@@ -198,7 +197,7 @@ def _lstm_back(
     of_state: Tensor,
     projection: Tensor | None,
     c: Tensor,
-    kept: Sequence[Tensor],
+    kept: Tensors,
     dy: Tensor,
     dh: Tensor,
     dc: Tensor,

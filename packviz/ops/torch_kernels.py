@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from packviz.ops import private
+
+Tensors = Sequence[Tensor]
+"""Several tensors, such as weights, in an order."""
 
 
 class Layer(NamedTuple):
@@ -32,7 +35,7 @@ class Layer(NamedTuple):
 
     @property
     def output_size(self) -> int:
-        """`P`, the number of output features of each direction: the size of the projection, if any, or `H`."""
+        """`P`, the number of output features of each direction: `H`, or the projection's size."""
         return self.weights[0][1].shape[1]
 
     @property
@@ -45,12 +48,12 @@ class Layer(NamedTuple):
         """The weights of all directions, in one tuple."""
         return tuple(weight for direction in self.weights for weight in direction)
 
-    def holding(self, flat: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], ...]:
+    def holding(self, flat: Tensors) -> tuple[tuple[Tensor, ...], ...]:
         """Returns other weights, in the order of `flat`, in the form of `weights`."""
         return _in_parts(flat, len(self.weights[0]))
 
 
-def _in_parts(values: Sequence[Tensor], size: int) -> tuple[tuple[Tensor, ...], ...]:
+def _in_parts(values: Tensors, size: int) -> tuple[tuple[Tensor, ...], ...]:
     return tuple(tuple(values[i : i + size]) for i in range(0, len(values), size))
 
 
@@ -67,14 +70,12 @@ def flat_names(rnn: nn.RNNBase) -> list[str]:
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
-    """Returns a module's current weights in the order of `flat_names`. Parametrised weights are computed first."""
-    own = private.parameters(
-        rnn
-    )  # asking the module is slower, because it looks in other places first
+    """Returns a module's current weights in the order of `flat_names`, after parametrisation."""
+    own = private.parameters(rnn)  # asking the module is slower
     return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
 
 
-def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
+def layers(rnn: nn.RNNBase, flat: Tensors) -> list[Layer]:
     """Divides the weights of a module into layers."""
     directions = 2 if rnn.bidirectional else 1
     size = len(flat) // rnn.num_layers
@@ -86,12 +87,12 @@ def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
     """Returns whether torch runs oneDNN's fused LSTM on padded data like `x`."""
     if mode != "LSTM" or projected or not x.is_cpu:
         return False
-    onednn: Any = torch.backends.mkldnn
-    takes = x.dtype == torch.float32 or (x.dtype == torch.bfloat16 and private.has_bfloat16())
-    return bool(takes and onednn.is_available() and onednn.enabled)
+    is_half = x.dtype == torch.bfloat16
+    takes = private.has_bfloat16() if is_half else x.dtype == torch.float32
+    return takes and private.has_onednn()
 
 
-def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
+def in_one_piece(weights: Tensors) -> Tensors:
     """Returns a copy of one direction's weights, one after the other in one piece of memory.
 
     Without this layout, torch shows a warning and copies the weights at every call. cuDNN needs
@@ -100,7 +101,7 @@ def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
     sizes = [weight.numel() for weight in weights]
     missing = 0 if len(weights) > 3 else 2 * len(weights[0])
     flat = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_zeros(missing)])
-    parts = flat.split([*sizes, missing])  # type: ignore[no-untyped-call]
+    parts = flat.split_with_sizes([*sizes, missing])
     return [part.view_as(weight) for part, weight in zip(parts, weights, strict=False)]
 
 
@@ -109,8 +110,7 @@ def gradients_again(
     inputs: Sequence[Tensor | None],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """Computes a function's gradients inside a `backward` method, with operators that can be
-    differentiated again.
+    """Computes a function's gradients in a `backward` method, differentiable again.
 
     Args:
         function: a function that recomputes the results from the inputs, using only operators that

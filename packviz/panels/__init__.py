@@ -1,5 +1,6 @@
-"""Provides the live panels, whose pictures change with their controls. Only the panels and the
-lessons use widgets.
+"""Provides the live panels, whose pictures change with their controls.
+
+Only the panels and the lessons use widgets.
 
 Examples:
     >>> import packviz as pv

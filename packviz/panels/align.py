@@ -1,28 +1,30 @@
-"""Shows alignment in a panel: move the padding to either side, and see what guessing from zeros
-gets wrong.
-"""
+"""Shows alignment in a panel: move the padding, and see what guessing from zeros gets wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from packviz.core.layout import Layout
+from packviz.core.layout import IntArray, Layout
 from packviz.draw import text
 from packviz.draw.aligned import Aligned, beside
 from packviz.panels.panel import Panel, View, dropdown, row
 from packviz.panels.picker import lengths_field, read
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIDES = ("right", "left")
 ZEROS = ("none", "at the start", "at the end")
 
 
 class AlignPanel(Panel):
-    """A small batch whose padding is moved according to the lengths and, for comparison, by
-    guessing from zeros.
+    """A small batch whose padding is moved by its lengths and, for comparison, by guessing.
+
+    The guess is that every zero at the ends of a row is padding.
 
     Attributes:
         typed: the text field for the lengths.
@@ -65,9 +67,9 @@ class AlignPanel(Panel):
 
     def view(self) -> View:
         """Returns a view of the batch and of the results of both methods."""
-        from torch import tensor
+        from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
-        from packviz.ops.masks import align
+        from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
 
         layout = read(self.typed.value)
         if not text.is_few(layout):
@@ -75,17 +77,18 @@ class AlignPanel(Panel):
         n = layout.lengths.tolist()
         before = self.source_side.value
         after = self.padding_side.value
-        x = tensor(_batch(layout, before, self.zeros.value))
-        moved = align(x, n, padding_side=after, source_side=before, batch_first=True)
+        batch = tensor(_batch(layout, self.zeros.value))
+        x = align(batch, n, padding_side=before, source_side="right", batch_first=True)
+        moved = align(batch, n, padding_side=after, source_side="right", batch_first=True)
         guess = guessed(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
         drawn = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
-        pictures = [
-            drawn(x, padding_side=before, title=f"x: padding on the {before}"),
-            drawn(moved, padding_side=after, title=f"✓ padding on the {after}, by lengths"),
-            drawn(guess, padding_side=after, title=f"{mark} guessed from zeros", like=moved),
-        ]
+        result = partial(drawn, padding_side=after)
+        given = drawn(x, padding_side=before, title=f"x: padding on the {before}")
+        right = result(moved, title=f"✓ padding on the {after}, by lengths")
+        guessing = result(guess, title=f"{mark} guessed from zeros", like=moved)
+        pictures = [given, right, guessing]
         summary = "Here the guess happens to be right in every cell."
         if self.wrong_cells:
             wrong = text.count(self.wrong_cells, "cell")
@@ -94,9 +97,10 @@ class AlignPanel(Panel):
         return View(lambda theme: beside(pictures, theme), summary, lambda: "\n\n".join(texts))
 
 
-def guessed(x: Any, padding_side: str) -> Any:
-    """Rotates each row until all zeros at its ends are on one side, as code that ignores lengths
-    does.
+def guessed(x: Tensor, padding_side: str) -> Tensor:
+    """Rotates each row until all zeros at its ends are on one side.
+
+    That is what code does that ignores the lengths.
 
     Args:
         x: a tensor `(B, T)` of numbers, padded with zeros.
@@ -106,23 +110,21 @@ def guessed(x: Any, padding_side: str) -> Any:
     for b, values in enumerate(x):
         places = values.nonzero().flatten().tolist()
         if places:
-            shift = -places[0] if padding_side == "right" else len(values) - 1 - places[-1]
+            shift = len(values) - 1 - places[-1]
+            if padding_side == "right":
+                shift = -places[0]
             moved[b] = values.roll(shift)
     return moved
 
 
-def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """Returns a batch, `(B, T)`, in which every sequence counts up from 1, except for zeros at its
-    start or end.
-    """
-    x = np.zeros(layout.mask.shape, dtype=np.int64)
-    for values, n in zip(x, layout.lengths, strict=True):
-        sequence = np.arange(1, n + 1)
-        n_zeros = min(2, n - 1)
-        if zeros == ZEROS[1]:
-            sequence[:n_zeros] = 0
-        elif zeros == ZEROS[2]:
-            sequence[n - n_zeros :] = 0
-        start = 0 if padding_side == "right" else layout.max_len - n
-        values[start : start + n] = sequence
-    return x
+def _batch(layout: Layout, zeros: str) -> IntArray:
+    """Returns a batch `(B, T)` whose sequences count up from 1, except for the real zeros."""
+    steps = np.arange(layout.max_len)
+    lengths = layout.lengths[:, None]
+    n_zeros = np.minimum(2, lengths - 1)
+    is_counted = layout.mask
+    if zeros == ZEROS[1]:
+        is_counted = is_counted & (steps >= n_zeros)
+    elif zeros == ZEROS[2]:
+        is_counted = is_counted & (steps < lengths - n_zeros)
+    return is_counted * (steps + 1)

@@ -1,9 +1,8 @@
-"""Shows batching in a panel: choose which sequences share a batch, and see the padding and how long
-workers wait.
-"""
+"""Shows batching in a panel: choose which sequences share a batch, and see what that wastes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from packviz.core import batches as buckets
@@ -19,8 +18,7 @@ _TOKENS = ("tokens", "waiting, in tokens", "waiting")
 
 
 class BatchingPanel(Panel):
-    """An epoch of batches from your lengths, with the padding of each batch and the share of each
-    worker.
+    """An epoch of batches from your lengths, with their padding and the share of each worker.
 
     Attributes:
         picker: the controls for choosing the lengths. Their seed also determines how batches are
@@ -69,15 +67,13 @@ class BatchingPanel(Panel):
         )
         self.batch_size = slider("batch_size", batch_size, 1, 128, "batch size")
         self.order = dropdown("order", order, ORDERS, "batches")
-        n_batches = -(-(sequences if lengths is None else len(lengths)) // batch_size)
-        self.window = slider("window", min(buckets.WINDOW, n_batches), 1, buckets.WINDOW)
+        n_batches = math.ceil(self.picker.lengths().batch_size / batch_size)
+        window = min(buckets.WINDOW, n_batches)
+        self.window = slider("window", window, 1, buckets.WINDOW)
         self.workers = slider("workers", workers, 1, 8)
         self.strategy = dropdown("split", SPLITS[0], SPLITS)
-        super().__init__(
-            self.picker,
-            row(self.order, self.batch_size, self.window),
-            row(self.strategy, self.workers),
-        )
+        batches = row(self.order, self.batch_size, self.window)
+        super().__init__(self.picker, batches, row(self.strategy, self.workers))
 
     def view(self) -> View:
         """Returns a view of the batches of an epoch and of the workers' shares."""
@@ -85,8 +81,9 @@ class BatchingPanel(Panel):
         order = self.order.value
         workers = self.workers.value
         strategy = self.strategy.value
-        n_batches = -(-n.size // self.batch_size.value)
-        has_choice = n_batches > 1 and bool(n.min() < n.max())
+        batch_size = self.batch_size.value
+        n_batches = math.ceil(n.size / batch_size)
+        has_choice = n_batches > 1 and n.min() < n.max()
         if has_choice:  # moves the slider back if it is beyond the range
             self.window.max = min(buckets.WINDOW, n_batches)
         is_shuffled = order in (buckets.SHUFFLED, BUCKETED) and has_choice
@@ -95,24 +92,25 @@ class BatchingPanel(Panel):
         show(self.strategy, workers > 1)
         window = self.window.value
         seed = self.picker.seed.value
-        groups = buckets.batches(n, self.batch_size.value, order, window=window, seed=seed)
+        groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
         self.load = load = Load.of(n, groups)
         self.tokens = tokens = buckets.tokens(n, groups, workers, strategy)
-        wasted = text.percent(load.padding, int(load.cells.sum()))
-        epoch = f"{text.count(n.size, 'sequence')} in {text.count(len(groups), 'batch', 'batches')}"
-        cells = f"{load.cells.sum():,} cells, {load.padding:,} padding ({wasted})"
-        summary = f"{epoch} ({order}): {cells}."
-        lines = [
-            "",
-            f"real cells of each batch  {text.numbers(load.real)}",
-            f"all cells of each batch   {text.numbers(load.cells)}",
-        ]
+        n_cells = int(load.cells.sum())
+        wasted = text.percent(load.padding, n_cells)
+        sequences = text.count(n.size, "sequence")
+        epoch = f"{sequences} in {text.count(n_batches, 'batch', 'batches')}"
+        summary = f"{epoch} ({order}): {n_cells:,} cells, {load.padding:,} padding ({wasted})."
+        lines = [""]
+        lines.append(f"real cells of each batch  {text.numbers(load.real)}")
+        lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
         own = tokens.sum(axis=0)
         idle = tokens.max(axis=1).sum() - own  # what the slowest worker of each step has more
         shares = {}
-        for i, pair in enumerate(zip(own.tolist(), idle.tolist(), strict=True)):
-            shares[f"worker {i}"] = pair
-            lines.append(f"worker {i} has {pair[0]:,} tokens and waits for {pair[1]:,}")
+        for i in range(workers):
+            has = int(own[i])
+            waits = int(idle[i])
+            shares[f"worker {i}"] = (has, waits)
+            lines.append(f"worker {i} has {has:,} tokens and waits for {waits:,}")
         waiting = f"{100 * buckets.idle(tokens):.3g} % of the time"
         waiting += ", if time is proportional to tokens"
         if workers > 1:
@@ -120,7 +118,8 @@ class BatchingPanel(Panel):
 
         def draw(theme: str) -> Sheet:
             title = f"Padding takes {wasted} of the cells"
-            drawings = [bars.steps(title, load.real, load.cells, theme, _CELLS, "batch")]
+            padding = bars.steps(title, load.real, load.cells, theme, _CELLS, "batch")
+            drawings = [padding]
             if workers > 1:
                 drawings.append(bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)

@@ -1,6 +1,4 @@
-"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs the RNN needs for the
-batch.
-"""
+"""Shows FLOPs in a panel: choose lengths and an RNN, and see how many FLOPs it needs."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ from packviz.panels.picker import lengths_field, read
 
 
 class CostPanel(Panel):
-    """The FLOPs of an RNN on a batch, padded and packed: in total, at each time step, and where
-    they arise.
+    """The FLOPs of an RNN on a batch, padded and packed.
+
+    They are shown in total, at each time step, and where they arise.
 
     Attributes:
         typed: the text field for the lengths.
@@ -44,43 +43,39 @@ class CostPanel(Panel):
         Raises:
             ValueError: a length or a size is not valid, or `mode` is unknown.
         """
-        start = flops(Spec(mode, input_size, hidden_size), lengths)
+        flops(Spec(mode, input_size, hidden_size), lengths)  # raises an error for wrong arguments
         self.typed = lengths_field(lengths)
-        self.mode = dropdown("mode", start.spec.mode, [*GATES], "RNN", width="200px")
-        self.input_size = slider("input_size", start.spec.input_size, 1, max(128, input_size))
-        self.hidden_size = slider("hidden_size", start.spec.hidden_size, 1, max(128, hidden_size))
+        self.mode = dropdown("mode", mode, list(GATES), "RNN", width="200px")
+        self.input_size = slider("input_size", input_size, 1, max(128, input_size))
+        self.hidden_size = slider("hidden_size", hidden_size, 1, max(128, hidden_size))
         self.num_layers = slider("num_layers", 1, 1, 4)
-        self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
+        self.proj_size = slider("proj_size", 0, 0, max(hidden_size - 1, 1))
         self.bidirectional = tick("bidirectional")
         self.input_grad = tick("x needs a gradient")
-        super().__init__(
-            row(self.typed, self.mode, self.bidirectional, self.input_grad),
-            row(self.input_size, self.hidden_size),
-            row(self.num_layers, self.proj_size),
-        )
+        choices = row(self.typed, self.mode, self.bidirectional, self.input_grad)
+        sizes = row(self.input_size, self.hidden_size)
+        super().__init__(choices, sizes, row(self.num_layers, self.proj_size))
 
     def view(self) -> View:
         """Returns a view of the RNN's FLOPs on the batch."""
         hidden_size = self.hidden_size.value
         # Moves the slider back if it is beyond the range.
         self.proj_size.max = max(hidden_size - 1, 1)
-        may_project = self.mode.value == "LSTM" and hidden_size > 1
+        mode = self.mode.value
+        layers = self.num_layers.value
+        bidirectional = self.bidirectional.value
+        may_project = mode == "LSTM" and hidden_size > 1
+        proj_size = self.proj_size.value if may_project else 0
         show(self.proj_size, may_project)
-        spec = Spec(
-            self.mode.value,
-            self.input_size.value,
-            hidden_size,
-            self.num_layers.value,
-            self.bidirectional.value,
-            self.proj_size.value if may_project else 0,
-        )
+        spec = Spec(mode, self.input_size.value, hidden_size, layers, bidirectional, proj_size)
         layout = read(self.typed.value)
         self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
         saved = text.percent(count.saved, count.padded)
 
         def draw(theme: str) -> Sheet:
             batch = batch_picture.draw(batch_picture.Shown(layout), theme)
-            return stack(count.headline(), [*count.drawings(theme), batch], theme)
+            drawings = [*count.drawings(theme), batch]
+            return stack(count.headline(), drawings, theme)
 
         work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
         summary = f"A forward pass takes {work}, {saved} less."

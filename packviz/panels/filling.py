@@ -1,6 +1,4 @@
-"""Shows in a panel how documents fill rows: choose a strategy and a mask, and see which scores
-attention computes.
-"""
+"""Shows in a panel how documents fill rows, and which scores attention computes."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ TIMES = 4
 
 
 class RowPanel(Panel):
-    """Documents of your choice in rows of equal size, and the scores that attention computes in
-    these rows.
+    """Documents of your choice in rows of equal size, and the scores that attention computes.
 
     Attributes:
         picker: the controls for choosing the lengths.
@@ -43,8 +40,7 @@ class RowPanel(Panel):
         strategy: str = FIRST_FIT_DECREASING,
         mask: str = NONE,
     ) -> None:
-        """Makes the panel with these lengths or, if `kind` names a distribution, with lengths from
-        it.
+        """Makes the panel with these lengths, or with lengths from the distribution `kind`.
 
         Args:
             lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a

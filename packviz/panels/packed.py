@@ -79,6 +79,7 @@ class PackedPanel(Panel):
         t = self.t.value
         mistaken = self.mistaken.value
         indices = self.indices.value
+        parts = batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices)
         is_few = text.is_few(layout)
         show(self.states, is_few)
         states = _states(layout, t) if self.states.value and is_few else []
@@ -88,33 +89,33 @@ class PackedPanel(Panel):
         texts += [picture.to_text() for picture in states]
 
         def draw(theme: str) -> Sheet:
-            picture = batch_picture.draw(
-                batch_picture.Shown(layout, step=t, mistaken=mistaken, indices=indices), theme
-            )
-            return stack("", [picture, aligned.beside(states, theme)], theme) if states else picture
+            picture = batch_picture.draw(parts, theme)
+            if not states:
+                return picture
+            return stack("", [picture, aligned.beside(states, theme)], theme)
 
         return View(draw, texts[0], lambda: "\n\n".join(texts))
 
 
 def _states(layout: Layout, t: int) -> list[aligned.Aligned]:
     """Returns the states of a small RNN after step `t`, padded and packed."""
-    import torch
+    import torch  # noqa: PLC0415 - torch loads slowly
 
     shape = (layout.max_len, layout.batch_size, 3)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         rnn = torch.nn.RNN(3, 4).double()
         x = torch.randn(shape, dtype=torch.float64)
-        outputs = rnn(x * torch.tensor(layout.mask.T)[..., None])[0]
+        real_steps = torch.tensor(layout.mask.T)
+        outputs, _ = rnn(x * real_steps[..., None])
     # Before its sequence ends, a padded row is right.
     last = torch.tensor(layout.lengths - 1).clamp(max=t)
     padded = outputs[t]
     packed = outputs[last, range(layout.batch_size)]
     real = layout.mask[:, [t] * 4]
-    return [
-        _picture(f"padded: h after step {t} (hatched if it has read padding)", padded, real),
-        _picture(f"packed: h after step {t} (kept after the end)", packed, np.ones_like(real)),
-    ]
+    read_padding = f"padded: h after step {t} (hatched if it has read padding)"
+    kept = f"packed: h after step {t} (kept after the end)"
+    return [_picture(read_padding, padded, real), _picture(kept, packed, np.ones_like(real))]
 
 
 def _picture(title: str, states: Tensor, mask: BoolArray) -> aligned.Aligned:
@@ -129,9 +130,9 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     Raises:
         ValueError: torch rejects the lengths. The message is the one that torch gives.
     """
-    import torch
+    import torch  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.original import pack_padded_sequence
+    from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415 - torch loads slowly
 
     x = torch.zeros(layout.max_len, layout.batch_size)
     n = torch.tensor(layout.lengths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from packviz.core.layout import Layout
 from packviz.draw import batch_picture, text
@@ -29,8 +30,7 @@ class PaddingPanel(Panel):
         longest: int = 128,
         seed: int = 0,
     ) -> None:
-        """Makes the panel with these lengths or, if `kind` names a distribution, with lengths from
-        it.
+        """Makes the panel with these lengths, or with lengths from the distribution `kind`.
 
         Args:
             lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.
@@ -58,8 +58,5 @@ class PaddingPanel(Panel):
     def view(self) -> View:
         """Returns a view of the batch with the chosen lengths."""
         self.shown = layout = self.picker.lengths()
-        return View(
-            draw=lambda theme: batch_picture.draw(batch_picture.Shown(layout), theme),
-            summary=text.summary(layout),
-            describe=lambda: text.describe(layout),
-        )
+        draw = partial(batch_picture.draw, batch_picture.Shown(layout))
+        return View(draw, text.summary(layout), partial(text.describe, layout))

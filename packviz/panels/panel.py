@@ -1,6 +1,4 @@
-"""Provides the base class of all panels: controls above a picture, with counts, error messages and
-a text version.
-"""
+"""Provides the base class of all panels: controls above a picture, with counts and messages."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ from packviz.draw.sheet import Sheet
 
 
 class Companion(anywidget.AnyWidget):
-    """An invisible widget that names the controls for screen readers and detects a dark page. See
-    companion.js.
+    """An invisible widget that names the controls for screen readers and detects a dark page.
+
+    See companion.js.
 
     Attributes:
         dark: whether the page around the panel is dark; `None` until a page has reported it.

@@ -1,5 +1,6 @@
-"""Provides the controls for a panel's lengths, which you type, set with sliders, or draw from a
-distribution.
+"""Provides the controls for a panel's lengths.
+
+You type lengths, set them with sliders, or draw them from a distribution.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class LengthsPicker(widgets.VBox):
         self.kind = dropdown("kind", kind, KINDS, "lengths")
         self.few = slider("sequences", len(by_slider), 1, MOST_SLIDERS)
         self.sliders = []
-        for i, n in enumerate([*by_slider, *[6] * MOST_SLIDERS][:MOST_SLIDERS]):
+        filler = [6] * (MOST_SLIDERS - len(by_slider))
+        for i, n in enumerate(by_slider + filler):
             control = slider(sequence_name(i), n, 1, LONGEST_SLIDER, width="230px")
             control.style.description_width = "14px"  # enough for one letter
             self.sliders.append(control)
@@ -119,7 +121,8 @@ class LengthsPicker(widgets.VBox):
         self._show_controls()
         self._fit_longest()
         sizes_row = row(self.kind, self.few, self.sequences)
-        super().__init__([sizes_row, row(self.longest, self.seed), row(*self.sliders), self.typed])
+        random_row = row(self.longest, self.seed)
+        super().__init__([sizes_row, random_row, row(*self.sliders), self.typed])
 
     @property
     def is_random(self) -> bool:
@@ -135,7 +138,8 @@ class LengthsPicker(widgets.VBox):
         kind = self.kind.value
         self._fit_longest()
         if kind == ONE_BY_ONE:
-            return Layout([control.value for control in self.sliders[: self.few.value]])
+            in_use = self.sliders[: self.few.value]
+            return Layout([control.value for control in in_use])
         if kind != TYPED:
             draw = sources.DISTRIBUTIONS[kind]
             return Layout(draw(self.sequences.value, self.longest.value, self.seed.value))

@@ -1,11 +1,9 @@
-"""Shows staircases in a panel: choose a number of rectangles and the cost of a call, and see the
-wasted cells.
-"""
+"""Shows staircases in a panel: choose a number of rectangles, and see the wasted cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import ipywidgets as widgets
 
@@ -26,8 +24,9 @@ Cuts = tuple[int, ...]
 
 
 class StaircasePanel(Panel):
-    """The best staircase with a chosen number of rectangles, from padding (one rectangle) to
-    packing.
+    """The best staircase with a chosen number of rectangles.
+
+    One rectangle is padding, and the largest number is packing.
 
     For a given number of rectangles, the best cuts are those that waste the fewest cells, so they
     depend only on the lengths. The best number of rectangles depends on the cost of a call compared
@@ -70,16 +69,11 @@ class StaircasePanel(Panel):
         """
         kind = kind if lengths is None else TYPED
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
-        self.call = widgets.SelectionSlider(
-            options=CALLS,
-            value=one_of("call", call, CALLS),
-            description="a call costs (in cells)",
-            layout=widgets.Layout(width="480px"),
-            style={"description_width": "initial"},
-        )
-        self.rectangles = widgets.SelectionSlider(
-            options=[rectangles], description="rectangles", layout=widgets.Layout(width="480px")
-        )
+        one_of("call", call, CALLS)
+        self.call = _stops("a call costs (in cells)", CALLS)
+        self.call.value = call
+        self.call.style.description_width = "initial"
+        self.rectangles = _stops("rectangles", [rectangles])
         super().__init__(self.picker, row(self.call, self.rectangles))
 
     def view(self) -> View:
@@ -100,21 +94,27 @@ class StaircasePanel(Panel):
         self.trade_off = trade_off = TradeOff(tuple(stops), wasted, costs, at)
         ratio = trade_off.ratios[trade_off.calls.index(at)]
         price = f"a call costs as much as {text.count(call, 'cell')}"
-        return View(
-            draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one.",
-            describe=lambda: f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}",
-        )
+        summary = f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one."
+
+        def describe() -> str:
+            return f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}"
+
+        return View(partial(beside, stairs, trade_off), summary, describe)
+
+
+def _stops(description: str, options: Sequence[int]) -> widgets.SelectionSlider:
+    layout = widgets.Layout(width="480px")
+    return widgets.SelectionSlider(options=options, description=description, layout=layout)
 
 
 @lru_cache(32)
 def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
-    """Returns the best cuts for all small and some larger numbers of rectangles, and the cuts for
-    packing.
-    """
+    """Returns the best cuts for small and some larger numbers of rectangles, and for packing."""
     packing = every_cut(lengths)
     most = len(packing) - 1
-    stops = {k: best_cuts(lengths, 0, k) for k in range(1, min(most, EACH) + 1)}
+    stops = {}
+    for k in range(1, min(most, EACH) + 1):
+        stops[k] = best_cuts(lengths, 0, k)
     # The more a call costs, the fewer rectangles are best, so other costs lead to other staircases.
     call = max(lengths) * len(lengths)
     while call > 1 and most > EACH:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packviz.core.layout import Layout
 from packviz.draw import differences
@@ -24,8 +25,7 @@ CELLS = ("LSTM", "GRU", "RNN")
 
 
 class StatesPanel(Panel):
-    """A small RNN of your choice, run on padded and on packed data, with the differences between
-    its hidden states.
+    """The hidden states of a small RNN on padded and on packed data, with their differences.
 
     Attributes:
         typed: the text field for the lengths.
@@ -71,19 +71,16 @@ class StatesPanel(Panel):
         self.layers = slider("layers", layers, 1, 3)
         self.bidirectional = tick("bidirectional", bidirectional)
         self.direction = dropdown("direction", "forward", ["forward", "reverse"])
-        self.number = dropdown("draw", WHOLE, [WHOLE, *(f"unit {i}" for i in range(HIDDEN))])
+        units = [f"unit {i}" for i in range(HIDDEN)]
+        self.number = dropdown("draw", WHOLE, [WHOLE, *units])
         self.seed = slider("seed", seed, 0, 99)
-        super().__init__(
-            row(self.typed, self.padding, self.cell),
-            row(self.layers, self.seed, self.bidirectional),
-            row(self.number, self.direction),
-        )
+        data = row(self.typed, self.padding, self.cell)
+        rnn = row(self.layers, self.seed, self.bidirectional)
+        super().__init__(data, rnn, row(self.number, self.direction))
 
     def view(self) -> View:
-        """Returns a view of the hidden states over time and of the differences between padded and
-        packed results.
-        """
-        from packviz.check.trajectories import trajectory
+        """Returns a view of the hidden states over time, and of where the results differ."""
+        from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch loads slowly
 
         layout = read(self.typed.value, MOST_CELLS)
         self.result = result = self._both(layout)
@@ -91,25 +88,30 @@ class StatesPanel(Panel):
         show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
         is_whole = self.number.value == WHOLE
-        path = trajectory(result, direction, None if is_whole else self.number.index - 1)
+        unit = None if is_whole else self.number.index - 1
+        path = trajectory(result, direction, unit)
 
         def draw(theme: str) -> Sheet:
             where = differences.draw(result.panels(), "Where padded and packed differ:", theme)
-            return stack(str(result.rnn), [path.sheet(theme), where], theme)
+            drawings = [path.sheet(theme), where]
+            return stack(str(result.rnn), drawings, theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
 
-    def _both(self, layout: Layout) -> Any:
-        import torch
+    def _both(self, layout: Layout) -> StatesComparison:
+        import torch  # noqa: PLC0415 - torch loads slowly
 
-        from packviz.check.compare import compare
+        from packviz.check.compare import compare  # noqa: PLC0415 - torch loads slowly
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)
             # In double precision, stored pictures do not depend on the processor.
-            x = torch.randn(layout.batch_size, layout.max_len, INPUT, dtype=torch.float64)
-            options = {"bidirectional": self.bidirectional.value, "batch_first": True}
-            rnn = getattr(torch.nn, self.cell.value)(INPUT, HIDDEN, self.layers.value, **options)
-        if self.padding.value != NOISE:
-            x[~torch.tensor(layout.mask)] = float("nan") if self.padding.value == NAN else 0.0
+            shape = (*layout.mask.shape, INPUT)
+            x = torch.randn(shape, dtype=torch.float64)
+            make = getattr(torch.nn, self.cell.value)
+            both_ways = self.bidirectional.value
+            rnn = make(INPUT, HIDDEN, self.layers.value, batch_first=True, bidirectional=both_ways)
+        fillings = {ZEROS: 0.0, NAN: math.nan}
+        if self.padding.value in fillings:
+            x[~torch.tensor(layout.mask)] = fillings[self.padding.value]
         return compare(rnn.double(), x, layout.lengths, gradients=False, tolerance=1e-5)

@@ -1,1 +1,4 @@
-"""Contains the experiments shown in the notebooks. Most of them are also commands (`packviz study NAME`)."""
+"""Contains the experiments shown in the notebooks.
+
+Most of them are also commands (`packviz study NAME`).
+"""

@@ -98,7 +98,7 @@ def _study(name: str, options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from packviz.studies import forum, network
+    from packviz.studies import forum, network  # noqa: PLC0415
 
     methods = [method.strip() for method in options.methods.split(",")]
     for method in methods:

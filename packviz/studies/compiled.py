@@ -1,5 +1,4 @@
-"""Compares compiling and packing, separately and together, in a training step of an encoder–decoder
-LSTM.
+"""Compares compiling and packing in a training step of an encoder–decoder LSTM.
 
 The documentation of a forecasting library has a page on packing, which compares three methods on a
 GPU. This study has methods of the same three kinds, and some that the page leaves out. All methods
@@ -146,8 +145,9 @@ _KINDS: dict[str, Callable[[int, int], nn.Module]] = {
 
 @dataclass(frozen=True)
 class CompiledPoint:
-    """The sizes of a training step. Lengths are drawn uniformly, from 1 to `past` (input) or to
-    `future` (output).
+    """The sizes of a training step.
+
+    Lengths are drawn uniformly, from 1 to `past` (input) or to `future` (output).
 
     Attributes:
         batch: number of sequences.
@@ -167,7 +167,8 @@ class CompiledPoint:
     backend: str = ""
 
     def __str__(self) -> str:
-        return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
+        steps = f"{self.past} steps in and {self.future} out"
+        return f"{self.batch} sequences of up to {steps}, {self.hidden} hidden units"
 
 
 class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
@@ -184,7 +185,7 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the time of each method as a multiple of the reference, as a bar with whiskers at the quartiles."""
+        """Draws the time of each method as a multiple of the reference, with quartiles."""
         return stack(
             "", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme
         )
@@ -218,7 +219,10 @@ def _colour(name: str) -> str:
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
-    """Returns a comparison with a training step for each method. A step returns the gradients of the weights."""
+    """Returns a comparison with a training step for each method.
+
+    A step returns the gradients of the weights.
+    """
     backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
     for longest, seed in ((point.past, 0), (point.future, 1)):
@@ -244,7 +248,10 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
 
 
 def _can_compile(device: Any) -> bool:
-    """Returns whether inductor can build code. Inductor writes launchers in C for a GPU, and loops in C++ for a CPU."""
+    """Returns whether inductor can build code.
+
+    Inductor writes launchers in C for a GPU, and loops in C++ for a CPU.
+    """
     compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_headers and any(map(shutil.which, compilers))

@@ -1,9 +1,8 @@
-"""Tests how torch's own compilers handle packing in several models, and makes a table of the
-outcomes.
+"""Tests how torch's own compilers handle packing in several models.
 
 Every model is compiled with equal lengths, as in the examples of many guides. Then its results on
-other lengths are compared with those of the uncompiled model. `torch.compile` passes its graphs to a
-backend that counts their operators and runs them eagerly. So no C++ compiler is needed, and the
+other lengths are compared with those of the uncompiled model. `torch.compile` passes its graphs to
+a backend that counts their operators and runs them eagerly. So no C++ compiler is needed, and the
 count shows how much of the model is compiled.
 
 `packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
@@ -92,12 +91,13 @@ class Outcomes(Tabled, Results[CompilerPoint, Outcome]):
 
     @property
     def moved(self) -> str:
-        """A warning if this table may differ from the one that the page explains, and otherwise an empty string."""
+        """A warning if this table may differ from the one that the page explains; else empty."""
         if any(_NOT_RUN in error for error in self.errors):
             return "Compilers whose package is not installed were not run."
         if self.provenance["torch"].startswith(f"{WRITTEN_FOR}."):
             return ""
-        return f"The text about this table was written for torch {WRITTEN_FOR}. If they differ, trust the table."
+        written = f"The text about this table was written for torch {WRITTEN_FOR}"
+        return f"{written}. If they differ, trust the table."
 
     @property
     def errors(self) -> list[str]:
@@ -110,8 +110,10 @@ class Outcomes(Tabled, Results[CompilerPoint, Outcome]):
         """Lines that explain the marks and the numbers in the table."""
         lengths = ", ".join(str([*other]) for other in OTHERS)
         return [
-            f"right, WRONG: models compiled with lengths {[*EXAMPLE]} were compared with the originals on {lengths}.",
-            f"n of {AROUND}: n of the {AROUND} operators around the LSTM were compiled. The others run in Python.",
+            f"right, WRONG: models compiled with lengths {[*EXAMPLE]} were compared with the"
+            f" originals on {lengths}.",
+            f"n of {AROUND}: n of the {AROUND} operators around the LSTM were compiled. The others"
+            " run in Python.",
             f"torch {self.provenance['torch'].split('+')[0]}. {self.moved}".rstrip(),
         ]
 
@@ -137,7 +139,10 @@ class Outcomes(Tabled, Results[CompilerPoint, Outcome]):
 
 
 def survey(points: Iterable[CompilerPoint] = ()) -> Outcomes:
-    """Computes some cells of the table. By default, it computes all of them, which takes about ten seconds."""
+    """Computes some cells of the table.
+
+    By default, it computes all of them, which takes about ten seconds.
+    """
     return STUDY.run([*points] or STUDY.full)
 
 

@@ -272,7 +272,7 @@ def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tup
 
 
 def _methods(point: Point, which: str, how: MeasureOptions) -> Comparison:
-    from packviz.studies import network
+    from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
     methods = how.parameters["methods"]

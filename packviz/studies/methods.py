@@ -148,7 +148,7 @@ def packed_faster(results: TimedPoints) -> WorkAndTime:
 
 def chart(results: TimedPoints) -> Chart:
     """Returns a chart of all training times relative to torch padded, with a row for each point."""
-    from packviz.draw.figures import axes
+    from packviz.draw.figures import axes  # noqa: PLC0415
 
     ratios: dict[str, dict[str, Ratio]] = {}  # by point and method
     autos = []

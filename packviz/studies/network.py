@@ -1,5 +1,6 @@
-"""Contains the network from the forum question, its batches, and methods of running its LSTM. The
-code is our own.
+"""Contains the network from the forum question, its batches, and methods of running its LSTM.
+
+The code is our own.
 
 In 2022, a user of the PyTorch forum asked why packing makes the backward pass so slow. The network
 had an embedding, an LSTM, and a linear layer at every time step. It set the output in the padding
@@ -66,7 +67,10 @@ class Network(nn.Module):
         self.linear = nn.Linear(32, _CLASSES)
 
     def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
-        """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`. The lengths are on the CPU, longest first."""
+        """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`.
+
+        The lengths are on the CPU, longest first.
+        """
         output, _ = method(self.lstm, self.embedding(ids), lengths)
         return self.linear(output).sum(1)  # type: ignore[no-any-return]
 
@@ -80,8 +84,9 @@ class _Batch(NamedTuple):
 
 
 def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
-    """Returns a batch of random tokens and targets. If all tokens were equal, a misplaced row would
-    go unnoticed.
+    """Returns a batch of random tokens and targets.
+
+    If all tokens were equal, a misplaced row would go unnoticed.
 
     Args:
         lengths: `(B,)` whole numbers, longest first.
@@ -100,7 +105,10 @@ def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
 def training_step(
     network: Network, batch: _Batch, method: Method
 ) -> Callable[[], tuple[Tensor, ...]]:
-    """Returns a function that runs forward and backward, and returns the logits and the gradients of all weights."""
+    """Returns a function that runs forward and backward.
+
+    The function returns the logits and the gradients of all weights.
+    """
     weights = list(network.parameters())
 
     def step() -> tuple[Tensor, ...]:
@@ -113,8 +121,9 @@ def training_step(
 def comparison(
     lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any
 ) -> Comparison:
-    """Returns a comparison with a call for each method. All calls run the same pass with the same
-    network and batch.
+    """Returns a comparison with a call for each method.
+
+    All calls run the same pass with the same network and batch.
 
     Each call returns the logits and, in training, the gradients of all weights.
 

@@ -300,7 +300,7 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         results: the measurements.
         mode: the kind of RNN.
     """
-    from packviz.draw.figures import axes
+    from packviz.draw.figures import axes  # noqa: PLC0415
 
     measured = cases(results, mode)
     steps = sorted({case.point.steps for case in measured})

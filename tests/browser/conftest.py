@@ -18,7 +18,7 @@ SHORTER = [
     ("08_benchmark", "shortest = None", "shortest = 8"),
     ("08_benchmark", "longest = None", "longest = 32"),
     ("08_benchmark", "step = None", "step = 8"),
-    ("12_several_workers", "compare()", "compare(workers=1, rounds=1)"),
+    ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
     ("13_static_graphs", "survey()", "survey(compilers.STUDY.quick)"),
 ]
 """What is replaced in the slowest cells. The notebook tests run these cells as they are."""

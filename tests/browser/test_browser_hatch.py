@@ -26,7 +26,7 @@ HIDE = """() => {
 def is_hatched(notebook: Notebook, cell: int, theme: palette.Theme) -> bool:
     """Scrolls to the picture in a cell, and returns whether its padding is hatched."""
     cells = notebook.page.locator(".jp-Notebook .jp-Cell")
-    picture = cells.nth(cell).locator("svg.packviz")
+    picture = cells.nth(cell).locator("svg.packviz, .jp-OutputArea-output img").first
     picture.scroll_into_view_if_needed()
     notebook.settle(quiet=0.3)
     cells.first.wait_for(state="hidden")

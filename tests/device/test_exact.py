@@ -31,13 +31,15 @@ from packviz.ops.agreement import TOLERANCE, full_precision, relative_difference
 from packviz.ops.rnn import Ragged
 
 _FARTHER = 4
-"""The error of a method, relative to double precision, may be this many times torch's, because both round."""
+"""The error of a method, relative to double precision, may be this many times torch's, because both round."""  # noqa: E501
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 
 
 class Pair(NamedTuple):
-    """Our results and torch's: tensors, alone or in tuples and lists. If `allowed` is 0, all bits must be equal."""
+    """Our results and torch's: tensors, alone or in tuples and lists. If `allowed` is 0, all bits
+    must be equal.
+    """
 
     what: str
     ours: Any
@@ -132,7 +134,7 @@ class _Case:
         ]
 
     def __str__(self) -> str:
-        return f"{Spec.of(self.rnn)} on {len(self.lengths)} sequences of up to {max(self.lengths)} steps"
+        return f"{Spec.of(self.rnn)} on {len(self.lengths)} sequences of up to {max(self.lengths)} steps"  # noqa: E501
 
     def double(self) -> _Case:
         """Returns the same case in double precision."""
@@ -177,14 +179,19 @@ def _run(method: str) -> Callable[..., Any]:
     return lambda rnn, x, lengths, hx: running.run(rnn, x, lengths, hx, method=method)
 
 
+def _ragged(rnn: Any) -> Any:
+    """Returns `Ragged` of a copy that shares the parameters, so that they get the gradients."""
+    return Ragged(copy.deepcopy(rnn, {id(weight): weight for weight in rnn.parameters()}))
+
+
 def _by_module(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
-    return Ragged(copy.deepcopy(rnn))(x, hx, lengths)
+    return _ragged(rnn)(x, hx, lengths)
 
 
 def _by_operator(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
     """Runs `Ragged` as a compiler would call it."""
     on_device = torch.tensor(lengths, device=x.device if len(lengths) % 2 else "cpu")
-    return Ragged(copy.deepcopy(rnn))._compiled(x, on_device, hx, max(lengths), 0.0)
+    return _ragged(rnn)._compiled(x, on_device, hx, max(lengths), 0.0)
 
 
 _METHODS = {**{method: _run(method) for method in running.METHODS}, "Ragged": _by_module}
@@ -204,19 +211,8 @@ def _packing(device: str, rng: random.Random) -> Iterator[Pair]:
             x[0] *= 0.0  # zeros of both signs
             x = x.to(device, dtype)
             x = x if first else x.transpose(0, 1).contiguous()
-            found = []
-            for module in (packing, original):
-                leaf = x.clone().requires_grad_(dtype.is_floating_point)
-                packed: PackedSequence = module.pack_padded_sequence(leaf, lengths, first, in_order)
-                y, n = module.pad_packed_sequence(packed, first, 2.0, max(lengths) + 5)
-                weights = (torch.arange(y.numel()) % 7).reshape(y.shape).to(y)
-                gradient = torch.autograd.grad(y, leaf, weights) if leaf.requires_grad else ()
-                found.append([*packed, y, n, *gradient])
-            yield Pair(
-                f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result",
-                ours=found[0],
-                theirs=found[1],
-            )
+            ours = _packed_and_padded(packing, x, lengths, first, in_order)
+            theirs = _packed_and_padded(original, x, lengths, first, in_order)
             what = f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result"
             yield Pair(what, ours, theirs)
 
@@ -243,7 +239,9 @@ def _running(
     tf32: bool = False,
     autocast: torch.dtype | None = None,
 ) -> Iterator[Pair]:
-    """Compares every way to run an RNN, in one precision, with torch in double precision. The dtypes are torch's."""
+    """Compares every way to run an RNN, in one precision, with torch in double precision. The
+    dtypes are torch's.
+    """
     cast = torch.autocast(device.partition(":")[0], autocast) if autocast else nullcontext()
     with full_precision(tf32):
         for mode in _MODES:
@@ -310,7 +308,9 @@ def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
 
 
 def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
-    """Checks that nothing waits for a GPU, forward or backward, on a batch with new lengths, by torch's own error."""
+    """Checks that nothing waits for a GPU, forward or backward, on a batch with new lengths, by
+    torch's own error.
+    """
     for mode in _MODES if device.startswith("cuda") else ():
         case = _Case(mode, rng, torch.float32, device)
         for name, call in _asked_of_a_gpu(case, device).items():

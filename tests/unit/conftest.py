@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Uses one thread, because with tiny tensors on busy cores, threads only wait for each other."""
+    """Uses one thread, because with tiny tensors on busy cores, threads wait for each other."""
     import torch
 
     torch.set_num_threads(1)
@@ -21,7 +21,10 @@ def one_thread():
 
 @pytest.fixture
 def two_threads():
-    """Sets a number of threads that differs from that of the other tests, and that the test must find unchanged."""
+    """Sets a number of threads that the test must find unchanged.
+
+    It differs from that of the other tests.
+    """
     import torch
 
     torch.set_num_threads(2)

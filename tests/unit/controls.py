@@ -20,7 +20,10 @@ def visible(control):
 
 
 def move_each_and_back(panel, table):
-    """Moves every control over its values, which must all change the picture. The last value is the first one."""
+    """Moves every control over its values, which must all change the picture.
+
+    The last value is the first one.
+    """
     for control, values in table:
         first = before = panel.picture.value
         for value in values:

@@ -34,7 +34,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text and the room it takes: browsers' monospace faces are 0.55 to 0.602 of their size wide."""
+    """A line of text and its width: a monospace glyph is 0.55 to 0.602 of its size wide."""
 
     said: str
     x: float

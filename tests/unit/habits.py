@@ -1,4 +1,4 @@
-"""Marks for tests of behaviour that only some releases of torch have, and that packviz does not promise."""
+"""Marks for tests of behaviour that only some releases of torch have."""
 
 import pytest
 import torch

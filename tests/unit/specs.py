@@ -31,7 +31,7 @@ def modules(
     device="cpu",
     plain=False,
 ):
-    """Draws any RNN; if `plain`, with a bias and without ReLU, so that each of its states differs from 0."""
+    """Draws any RNN. If `plain`, it has a bias and no ReLU, so each state differs from 0."""
     cell, size = draw(st.sampled_from([nn.RNN, nn.GRU, nn.LSTM])), draw(st.sampled_from(hidden))
     options = {name: draw(st.booleans()) for name in ("batch_first", "bidirectional")}
     options["bias"] = plain or draw(st.booleans())

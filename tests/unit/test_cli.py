@@ -78,7 +78,8 @@ class Press:
         if name == {begun!r}:
             signal.raise_signal(signal.SIGINT)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background deaf to Ctrl-C
+# A shell starts what runs in its background deaf to Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Press)
 from packviz.__main__ import main
 sys.exit(main())
@@ -90,7 +91,8 @@ sys.exit(main())
 
 def test_a_program_that_is_to_be_deaf_to_ctrl_c_is():
     """As what a shell starts in its background, and what stands behind nohup."""
-    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from packviz.__main__ import main; main();"
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    code = f"{ignore}; from packviz.__main__ import main; main();"
     code += "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     done = subprocess.run([sys.executable, "-c", code, "show", "2"], capture_output=True, text=True)
     assert done.stdout.endswith("True\n"), done.stderr

@@ -23,7 +23,7 @@ X = torch.randn(6, 4, 2)
 
 
 class Series:
-    """Numbers with labels, like those of pandas: `series[0]` is the entry with the label 0, not the first one."""
+    """Numbers with labels, as in pandas: `series[0]` is the entry with the label 0."""
 
     def __init__(self, values):
         self._values = list(values)
@@ -125,10 +125,26 @@ def test_a_mask_is_taken_where_lengths_are(verb):
     mask = pv.real_mask([6, 3, 2, 1])
     for form in (mask, mask.long(), mask.numpy(), mask.numpy().astype(np.uint8)):
         assert torch.equal(VERBS[verb](form), wanted)
-    with pytest.raises(ValueError, match="mask row 1 has padding at time step 0 before real"):
+    with pytest.raises(
+        ValueError, match="row 1 of the mask has padding at time step 0 before real"
+    ):
         VERBS[verb](mask.flip(1))
     with pytest.raises(TypeError, match="lengths is a NumPy masked array"):
         VERBS[verb](np.ma.masked_array([6, 3, 2, 1], mask=[0, 0, 1, 0]))
+
+
+@pytest.mark.parametrize(
+    "verb", ["show", "show alone", "flops", "plan", "compare", "diagnose", "BucketSampler", "split"]
+)
+def test_a_mask_gives_what_its_lengths_give(verb):
+    wanted = str(VERBS[verb]([6, 3, 2, 1]))
+    mask = pv.real_mask([6, 3, 2, 1])
+    for form in (mask, mask.long(), mask.numpy(), mask.numpy().astype(np.uint8)):
+        assert str(VERBS[verb](form)) == wanted
+    with pytest.raises(
+        ValueError, match="row 1 of the mask has padding at time step 0 before real"
+    ):
+        VERBS[verb](mask.flip(1))
 
 
 @given(

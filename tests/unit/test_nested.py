@@ -1,4 +1,4 @@
-"""Tests of nested and sparse tensors: functions reject them by name, and the advice in the message works."""
+"""Tests that functions reject nested and sparse tensors by name, with advice that works."""
 
 import pytest
 import torch

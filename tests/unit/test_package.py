@@ -185,7 +185,7 @@ def test_everything_that_is_not_python_is_shipped():
 
 def test_what_runs_in_a_page_asks_nobody_else():
     for script in PACKAGE.rglob("*.js"):
-        source = script.read_text(encoding="utf-8")
+        source = script.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|\bimport\b|\bfetch\b", source)
 
 

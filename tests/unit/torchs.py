@@ -8,7 +8,7 @@ def bits(x):
 
 
 def same(ours, theirs):
-    """Whether two results are one and the same: lists, tuples, packed sequences and tensors, bit for bit."""
+    """Whether two results are the same, bit for bit, in lists, tuples and packed sequences."""
     assert type(ours) is type(theirs)
     if isinstance(ours, (tuple, list)):
         assert len(ours) == len(theirs)

@@ -1,4 +1,4 @@
-"""What makes the host wait for a device is refused. On the meta device, which holds no values, nothing needs a GPU."""
+"""Refuses what makes the host wait for a device. On the meta device, nothing needs a GPU."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -1,4 +1,6 @@
-"""`compare`: packed is each sequence run alone, and every number and flag says what torch's own runs say."""
+"""`compare`: packed is each sequence run alone, and every number and flag says what torch's own
+runs say.
+"""
 
 import math
 import re

@@ -117,7 +117,7 @@ class Kind(NamedTuple):
 
     make: object
     recall: float
-    """The share of all mistakes together that was named before the odds fitted data like silence: the least now."""
+    """The share of all mistakes together that was named before the odds fitted data like silence: the least now."""  # noqa: E501
     padding: float = 0
     finish: object = lambda rng, x, n: (x, n)
     all_long: bool = False
@@ -163,7 +163,7 @@ KINDS = {
     "captions cut at one length": Kind(drawn(1, 100), 0.53, 0, cut_at_one),
 }
 TELLING = list(KINDS)[:7]
-"""Data that never hold the padding's value at a real step: here mistakes must be named, and hardly any is undecided."""
+"""Data that never hold the padding's value at a real step: here mistakes must be named, and hardly any is undecided."""  # noqa: E501
 
 
 # Mistakes: each gives (x, lengths) as `diagnose` gets them. Where nothing changes, it is no

@@ -21,7 +21,7 @@ def packed():
 
 def error_of(call, *arguments):
     """The exception that a call raises within `explain_errors`."""
-    with pytest.raises(Exception) as raised, pv.explain_errors():
+    with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011
         call(*arguments)
     return raised.value
 

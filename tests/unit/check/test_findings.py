@@ -32,7 +32,7 @@ def test_an_assignment_in_a_fix_is_not_broken_before_its_call():
 def test_a_finding_in_words():
     assert (
         repr(ERROR)
-        == "✗ error: returned\n    It goes out.\n    where: net.py, line 3: return x\n    fix: Pad it."
+        == "✗ error: returned\n    It goes out.\n    where: net.py, line 3: return x\n    fix: Pad it."  # noqa: E501
     )
     assert WARNING.to_text() == "! warning: unsorted\n    A sort.\n    On the CPU."
 

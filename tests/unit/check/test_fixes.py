@@ -1,4 +1,6 @@
-"""The code in a printed fix can be pasted: it compiles, and evaluated with what it names it does what it says."""
+"""The code in a printed fix can be pasted: it compiles, and evaluated with what it names it does
+what it says.
+"""
 
 import re
 
@@ -21,7 +23,7 @@ BRACKETS = {"(": ")", "[": "]"}
 
 
 def codes(text):
-    """Every expression in a text that is a call, a subscript or an attribute of what a reader has."""
+    """Every expression in a text that is a call, a subscript or an attribute of what a reader has."""  # noqa: E501
     found, end = [], 0
     for begin in re.finditer(r"(?<![.\w)])(\w+(\.\w+)*[.(\[]\w?|\([^()]*\)\.(?=\w))", text):
         if begin.start() < end:

@@ -24,7 +24,9 @@ def repository(message):
 
 
 def half(message):
-    """Whether rules may be written on a message, or are measured on it; decided by the repository before any rule."""
+    """Whether rules may be written on a message, or are measured on it; decided by the repository
+    before any rule.
+    """
     return ("written", "measured")[
         int(hashlib.sha256(repository(message).encode()).hexdigest(), 16) % 2
     ]

@@ -1,4 +1,6 @@
-"""The museum: every text is what torch says now, every fix mends its mistake, and notebooks show nearly every one."""
+"""The museum: every text is what torch says now, every fix mends its mistake, and notebooks show
+nearly every one.
+"""
 
 import io
 import re
@@ -51,7 +53,9 @@ def shown_in(notebook):
 
 
 def cells(notebook):
-    """A notebook's cells, as (kind, text): markdown, code, or claims, which check what the code before them shows."""
+    """A notebook's cells, as (kind, text): markdown, code, or claims, which check what the code
+    before them shows.
+    """
     parts = re.split(r"(?m)^# %%(.*)\n", SOURCES[notebook])[1:]
     for head, body in zip(parts[::2], parts[1::2], strict=True):
         if "live-timing" in head:
@@ -206,7 +210,7 @@ SAID = [
 
 @pytest.mark.parametrize(("name", "call"), SAID)
 def test_explain_errors_knows_it(name, call):
-    with pytest.raises(Exception) as raised, pv.explain_errors():
+    with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011
         call()
     (note,) = raised.value.__notes__
     assert name in note.splitlines()[0] or name == "Lengths not split among GPUs"
@@ -318,10 +322,10 @@ def test_words_find_what_has_no_text_and_are_never_sure(asked, name):
         *("", "the", "3, two, -1; ☠"),
         "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity)",
         "KeyError: 'foo'",
-        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cpu Float tensor",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cpu Float tensor",  # noqa: E501
         "TypeError: pack_padded_sequence() got an unexpected keyword argument 'enforce_sorted'",
-        "RuntimeError: The size of tensor a (64) must match the size of tensor b (4) at non-singleton dimension 1",
-        "  File 'image.py'\nRuntimeError: The size of tensor a (5) must match the size of tensor b (4)",
+        "RuntimeError: The size of tensor a (64) must match the size of tensor b (4) at non-singleton dimension 1",  # noqa: E501
+        "  File 'image.py'\nRuntimeError: The size of tensor a (5) must match the size of tensor b (4)",  # noqa: E501
     ],
 )
 def test_nothing_like_it(asked):
@@ -348,7 +352,7 @@ def test_an_explanation_says_why_and_what_to_do():
 
 PASTED = {  # texts as people paste them, without or after the name of the exception
     "ValueError: Expected target size [4, 5], got [4, 7]": "Unpacked without total_length",
-    "IndexError: The shape of the mask [4, 7] at index 1 does not match the shape of the indexed tensor [4, 5, 8]": (
+    "IndexError: The shape of the mask [4, 7] at index 1 does not match the shape of the indexed tensor [4, 5, 8]": (  # noqa: E501
         "Unpacked without total_length"
     ),
     "TypeError: unsupported operand type(s) for +: 'PackedSequence' and 'Tensor'": (
@@ -361,7 +365,7 @@ PASTED = {  # texts as people paste them, without or after the name of the excep
     "IndexError: tensors used as indices must be long, int, byte or bool tensors": (
         "Fractional lengths"
     ),
-    "TracerWarning: Converting a tensor to a Python integer might cause the trace to be incorrect.": (
+    "TracerWarning: Converting a tensor to a Python integer might cause the trace to be incorrect.": (  # noqa: E501
         "A length that becomes a constant"
     ),
     "AttributeError: 'tuple' object has no attribute 'size'": "A layer that gets output and state",
@@ -375,10 +379,10 @@ PASTED = {  # texts as people paste them, without or after the name of the excep
     "NotImplementedError: FlexAttention does not support backward on CPU.": (
         "FlexAttention on a CPU"
     ),
-    "Fail: Type parameter (T) of Optype (Less) bound to different types (tensor(int64) and tensor(int32)": (
+    "Fail: Type parameter (T) of Optype (Less) bound to different types (tensor(int64) and tensor(int32)": (  # noqa: E501
         "Two types of lengths in ONNX"
     ),
-    "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 2D cpu Long tensor": (
+    "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 2D cpu Long tensor": (  # noqa: E501
         "A mask passed as lengths"
     ),
 }

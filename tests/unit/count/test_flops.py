@@ -1,4 +1,6 @@
-"""Tests of FLOPs: they equal those that PyTorch's own counter sees, and the element-wise operations of ATen."""
+"""Tests of FLOPs: they equal those that PyTorch's own counter sees, and the element-wise operations
+of ATen.
+"""
 
 import numpy as np
 import pytest
@@ -68,7 +70,9 @@ def test_forward_and_backward_are_what_torch_counts(spec, layout, input_grad):
 
 
 class ElementCounter(TorchDispatchMode):
-    """Counts one FLOP for each result of an element-wise operation, and for each bias added to a product."""
+    """Counts one FLOP for each result of an element-wise operation, and for each bias added to a
+    product.
+    """
 
     COUNTED = ("add", "sub", "mul", "sigmoid", "tanh", "relu")
 
@@ -142,7 +146,9 @@ def test_every_kind_is_counted_as_its_steps_in_plain_torch(kind, layout, inputs,
 
 
 def test_the_fused_kernel_hides_its_products():
-    """Notebook 07 warns of this. If the test fails, torch's counter knows the kernel, and the notebook must change."""
+    """Notebook 07 warns of this. If the test fails, torch's counter knows the kernel, and the
+    notebook must change.
+    """
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
     with FlopCounterMode(display=False) as counter:
@@ -197,7 +203,7 @@ def test_in_words():
     assert said.startswith("LSTM(3, 7), 2 layers, bidirectional: 3,472 GEMM FLOPs per cell.")
     assert "backward (and x)       365,568  216,720  148,848  40.7 %" in said
     assert (
-        "forward, per sequence:  padded 31,248 for each; packed [31248, 27776, 20832, 13888, 10416, 6944]"
+        "forward, per sequence:  padded 31,248 for each; packed [31248, 27776, 20832, 13888, 10416, 6944]"  # noqa: E501
         in said
     )
     assert str(Spec("LSTM", 3, 7, proj_size=2, bias=False)) == "LSTM(3, 7), proj_size 2, no bias"

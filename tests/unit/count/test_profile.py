@@ -1,4 +1,6 @@
-"""Tests of counts of operators, kernels, nodes and bytes, which must agree with formulas in the lengths."""
+"""Tests of counts of operators, kernels, nodes and bytes, which must agree with formulas in the
+lengths.
+"""
 
 import copy
 
@@ -27,7 +29,7 @@ features = st.integers(1, 5)
 
 def same(counted, expected, pad):
     """Asserts a count. If it differs, the message names torch or packviz as the cause."""
-    why = f"changed upstream: torch has a derivative formula for pad, {pad.formula}, so notebook 09 needs rewriting"
+    why = f"changed upstream: torch has a derivative formula for pad, {pad.formula}, so notebook 09 needs rewriting"  # noqa: E501
     assert counted == expected, why if pad.formula else "broken here, or torch has other operators"
 
 
@@ -87,7 +89,9 @@ def test_meta_counts_what_the_cpu_counts(layout, f):
 
 
 def test_the_table():
-    """The reference counts are those of the forum's setups A and B with 512 sequences and 32 features."""
+    """The reference counts are those of the forum's setups A and B with 512 sequences and 32
+    features.
+    """
     sizes = [32, 64, 128]
     pads = {
         make: [profile.count(make(512, t), device="meta").pad for t in sizes]
@@ -227,7 +231,9 @@ def test_results_are_what_they_are_without_counting():
 
 @given(layouts)
 def test_kernels_are_those_that_the_profiler_sees(layout):
-    """torch's profiler sees every operator, even inside others. The test lists those that fill memory."""
+    """torch's profiler sees every operator, even inside others. The test lists those that fill
+    memory.
+    """
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         pass  # the first one warms up
     fills = {"aten::copy_", "aten::zero_", "aten::add_", "aten::add"}
@@ -269,7 +275,7 @@ def test_a_formula_is_noticed(monkeypatch):
     monkeypatch.setattr(original, "pad_packed_sequence", pad)
     pad = profile.count([5, 3, 2, 2], 4).pad
     assert (pad.formula, pad.nodes) == ("PadPackedSequenceBackward", 2)
-    said = "torch has a derivative formula for pad, PadPackedSequenceBackward, so there are only 2 autograd nodes."
+    said = "torch has a derivative formula for pad, PadPackedSequenceBackward, so there are only 2 autograd nodes."  # noqa: E501
     assert pad.verdict == said
     with pytest.raises(
         AssertionError, match=r"changed upstream: torch .*PadPackedSequenceBackward"

@@ -1,4 +1,6 @@
-"""Small grids of cells: batches with padding on either side and the panel that moves it, attention, vectors."""
+"""Small grids of cells: batches with padding on either side and the panel that moves it, attention,
+vectors.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Scores of documents in rows: counted against a mask built cell by cell, drawn where they belong, said in words."""
+"""Scores of documents in rows: counted against a mask built cell by cell, drawn where they belong,
+said in words.
+"""
 
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ def filled(draw, longest=16, most=10):
 
 
 def owners(it):
-    """`(R, C)` whose each time step of each row is, -1 at padding: from the lengths and the way alone."""
+    """`(R, C)` whose each time step of each row is, -1 at padding: from the lengths and the way
+    alone.
+    """
     n, row_size = it.layout.lengths, it.row_size
     if it.strategy == CUT:
         stream = np.repeat(np.arange(n.size), n)
@@ -35,7 +39,9 @@ def owners(it):
 
 
 def kinds(it):
-    """`(R, C, C)` of each score: `#` needed, `x` cross_document, `·` wasted, a blank where none is computed."""
+    """`(R, C, C)` of each score: `#` needed, `x` cross_document, `·` wasted, a blank where none is
+    computed.
+    """
     own = owners(it)
     q, k = own[:, :, None], own[:, None, :]
     cross_document = "·" if it.mask in (DOCUMENT, BOTH) else "x"

@@ -1,4 +1,6 @@
-"""The staircase over a batch: what its rectangles hold, where they are drawn, and what the chart beside them shows."""
+"""The staircase over a batch: what its rectangles hold, where they are drawn, and what the chart
+beside them shows.
+"""
 
 import re
 

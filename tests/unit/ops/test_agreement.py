@@ -71,7 +71,9 @@ class Older:
 
 
 class Newer:
-    """A copy of it since 2.9, with different settings for RNNs and convolutions, so asking for both is an error."""
+    """A copy of it since 2.9, with different settings for RNNs and convolutions, so asking for both
+    is an error.
+    """
 
     rnn = SimpleNamespace(fp32_precision="tf32")
 

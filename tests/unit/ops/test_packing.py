@@ -1,4 +1,6 @@
-"""Compares packing and unpacking with torch's own: bits, indices, gradients and errors are the same by every path."""
+"""Compares packing and unpacking with torch's own: bits, indices, gradients and errors are the same
+by every path.
+"""
 
 import gc
 import pickle
@@ -46,7 +48,9 @@ def by(way):
 
 @st.composite
 def batches(draw, most=24):
-    """Draws `lengths`, sorted or not, and a padded length. For more than 16, torch's sort is not stable."""
+    """Draws `lengths`, sorted or not, and a padded length. For more than 16, torch's sort is not
+    stable.
+    """
     lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=most))
     if draw(st.booleans()):
         lengths = [max(lengths)] * len(lengths)
@@ -54,7 +58,9 @@ def batches(draw, most=24):
 
 
 def cells(*shape, dtype=torch.float64, device="cpu"):
-    """Returns a tensor of different numbers, with a NaN, an infinity and a negative zero among them."""
+    """Returns a tensor of different numbers, with a NaN, an infinity and a negative zero among
+    them.
+    """
     x = torch.arange(1, 1 + torch.Size(shape).numel()).to(torch.float64)
     for i, odd in enumerate((float("nan"), float("inf"), -0.0)):
         x[(3 * i + 1) % len(x)] = odd
@@ -278,7 +284,7 @@ def test_masks_are_taken(way, enforce_sorted):
             packed = pv.pack_padded_sequence(x, form, enforce_sorted=enforce_sorted)
             assert same(packed, wanted)
         for wrong, message in (
-            (mask.flip(1), "mask row [01] has padding at time step 0 before real cells"),
+            (mask.flip(1), "row [01] of the mask has padding at time step 0 before real cells"),
             (2 * mask.int(), r"mask\[0, 0\] is 2; give True or 1 at real cells"),
             (mask.float(), "a mask of torch.float32 is ambiguous"),
         ):

@@ -1,4 +1,6 @@
-"""Tests packviz's functions under torch's names: nothing recurses, nothing breaks, and torch's functions come back."""
+"""Tests packviz's functions under torch's names: nothing recurses, nothing breaks, and torch's
+functions come back.
+"""
 
 import functools
 import io

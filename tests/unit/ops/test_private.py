@@ -75,9 +75,9 @@ def private_paths():
     paths = set(KERNELS)
     for name in names_used(ast.parse(PRIVATE_FILE.read_text(encoding="utf-8"))):
         root, *rest = name.split(".")
-        if root in ("torch", "nn", "forward_ad"):
-            if name.startswith(UNDOCUMENTED) or any(map(is_private, rest)):
-                paths.add(name)
+        is_hidden = name.startswith(UNDOCUMENTED) or any(map(is_private, rest))
+        if root in ("torch", "nn", "forward_ad") and is_hidden:
+            paths.add(name)
     return sorted(paths - {"torch.utils._python_dispatch.TorchDispatchMode"})
 
 

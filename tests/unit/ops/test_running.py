@@ -1,4 +1,4 @@
-"""Compares `run`, by every method, with packing, the RNN and padding: values, gradients and errors."""
+"""Compares `run`, by every method, with packing, the RNN and padding: values, gradients and errors."""  # noqa: E501
 
 import copy
 import math
@@ -225,7 +225,9 @@ def test_what_a_packed_batch_comes_without():
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}])
 @pytest.mark.parametrize("cell", [nn.RNN, nn.GRU, nn.LSTM, partial(nn.LSTM, proj_size=2)])
 def test_there_is_no_gradient_where_torch_has_none(cell, options, lengths):
-    """This holds for all results and inputs. After one step, for example, c_n does not depend on the projection."""
+    """This holds for all results and inputs. After one step, for example, c_n does not depend on
+    the projection.
+    """
     sample = case(cell, torch.float64, lengths, hx=True, **options)
     kinds = [
         [sample.x],
@@ -278,7 +280,9 @@ TWICE = [(sample, 1e-3) for sample in FUSED] + [
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("sample", "tolerance"), TWICE)
 def test_second_derivatives_are_those_of_torchs_packed_rnn(sample, tolerance, method):
-    """They are differences between torch's own numbers and these, because oneDNN's LSTM has no double precision."""
+    """They are differences between torch's own numbers and these, because oneDNN's LSTM has no
+    double precision.
+    """
 
     def second(result):
         gradients = sample.gradients(result, create_graph=True)
@@ -294,7 +298,7 @@ HUGE = st.sampled_from([1.0, -1.0, 1e4, -1e4, -4e4, 1e5, 1e13, 1e30, -1e30, math
 
 @given(
     st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
-    st.fixed_dictionaries({name: HUGE for name in ("weight_ih", "weight_hh", "bias_ih")}),
+    st.fixed_dictionaries(dict.fromkeys(("weight_ih", "weight_hh", "bias_ih"), HUGE)),
     st.sampled_from([1.0, 1e4]),
     st.integers(1, 2),
     st.booleans(),
@@ -461,7 +465,9 @@ class Doubled(nn.GRU):
 @pytest.mark.parametrize("options", [{}, {"batch_first": True}])
 @pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5)])
 def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
-    """The dimensions have the caller's order, also for a module whose weights are not in one piece on a GPU."""
+    """The dimensions have the caller's order, also for a module whose weights are not in one piece
+    on a GPU.
+    """
     for cell in (nn.GRU, Doubled):
         batch, seen = Case(cell(3, 4), lengths, **options), []
         handle = batch.rnn.register_forward_hook(
@@ -551,7 +557,7 @@ def test_run_takes_what_plan_names(case, training):
 @pytest.mark.parametrize("lengths", [[9, 8, 8], [9] * 3, range(64, 0, -1)])
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_plan_for_another_device(cell, lengths, training, monkeypatch):
-    """The plan equals that of the same module on that device. torch's meta device replaces a GPU."""
+    """The plan equals that of the same module on that device. torch's meta device replaces a GPU."""  # noqa: E501
     gpus.stand_in(monkeypatch)
     here, there = (cell(3, 16, device=device) for device in ("cpu", "meta"))
     on_cpu, on_gpu = (pv.plan(rnn, lengths, training=training) for rnn in (here, there))
@@ -628,7 +634,7 @@ def test_what_does_not_fit(given_here, error, message, method):
 
 def test_methods_cuts_and_numbers_that_are_refused():
     for wrong in ("pack", (0, 3.5, 6), 3):
-        message = f"method is {wrong!r}; choose one of 'auto', 'packed', 'frozen', 'split', 'staircase', or give the cuts"
+        message = f"method is {wrong!r}; choose one of 'auto', 'packed', 'frozen', 'split', 'staircase', or give the cuts"  # noqa: E501
         with pytest.raises(ValueError, match=re.escape(message)):
             pv.run(LSTM, X, [6, 2], method=wrong)
     with pytest.raises(
@@ -724,7 +730,9 @@ def test_defaults_of_the_process(method):
 
 
 def test_torch_has_nothing_to_say(fork):
-    """torch warns once in a process that a padded LSTM with projections is slow; `run` must not show this."""
+    """torch warns once in a process that a padded LSTM with projections is slow; `run` must not
+    show this.
+    """
     code = "import warnings; warnings.simplefilter('error'); import torch, packviz as pv;"
     code += "from packviz.ops.running import METHODS; rnn = torch.nn.LSTM(2, 3, proj_size=1);"
     code += "x, state = torch.randn(4, 2, 2), torch.random.get_rng_state();"

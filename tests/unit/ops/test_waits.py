@@ -100,7 +100,9 @@ def test_weights_lie_as_cudnn_wants_them(bias):
 def test_in_eval_mode_there_is_a_backward_pass_too(
     monkeypatch, lengths, flat, training, grad, frozen, how
 ):
-    """`run` calls the kernel for weights in one piece, and otherwise the module, which puts them in one piece."""
+    """`run` calls the kernel for weights in one piece, and otherwise the module, which puts them in
+    one piece.
+    """
     rnn = nn.GRU(3, 4, 2, dropout=0.5, device="meta").train(training).requires_grad_(not frozen)
     if flat:
         weights = torch.empty(sum(weight.numel() for weight in rnn.parameters()), device="meta")

@@ -1,4 +1,6 @@
-"""The table of compilers, run for real, and held against what was recorded: who has changed, torch or we?"""
+"""The table of compilers, run for real, and held against what was recorded: who has changed, torch
+or we?
+"""
 
 import re
 
@@ -24,7 +26,9 @@ def survey(names):
 
 @pytest.fixture(scope="module", params=[pytest.param(NAMES, marks=pytest.mark.slow)], ids=["all"])
 def table(request):
-    """The real table. The quick profile leaves it to notebook 13, which surveys all networks at every run."""
+    """The real table. The quick profile leaves it to notebook 13, which surveys all networks at
+    every run.
+    """
     return survey(request.param)
 
 
