@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-Capture = Callable[[Sequence[Any]], Sequence[Any]]
-"""A captured model, which maps the inputs to the leaves of the result."""
-_Graph = Callable[..., Sequence[Any]]
+Capture = Callable[..., object]
+"""A captured model, which takes the model's inputs."""
+_Tensors = tuple[Tensor, ...]
 _Shapes = tuple[dict[int, Any], ...]
 
 BACKENDS = ("trace", "export", "compile", "onnx", "onnx_legacy")
@@ -78,7 +79,7 @@ class _Flat(nn.Module):
 
 
 def captured(
-    backend: str, model: nn.Module, inputs: Sequence[Any], axes: Mapping[int, Sequence[int]]
+    backend: str, model: nn.Module, inputs: Sequence[Any], axes: Mapping[int, Iterable[int]]
 ) -> Capture:
     """Captures a model on example inputs.
 
@@ -96,28 +97,34 @@ def captured(
         torch.compiler.reset()
         compiled = torch.compile(model, backend="eager", fullgraph=True)
         compiled(*inputs)
-        return lambda other: numbers(compiled(*other))
-    numbered = [(i, leaf) for i, leaf in enumerate(leaves(inputs)) if isinstance(leaf, Tensor)]
-    shapes = tuple(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO) for i, _ in numbered)
-    tensors = tuple(leaf for _, leaf in numbered)
-    capture = {"trace": _trace, "export": _export}.get(backend, _onnx)
-    graph = capture(_Flat(model, inputs), tensors, shapes, backend == "onnx_legacy")
-    return lambda other: graph(*(leaf for leaf in leaves(other) if isinstance(leaf, Tensor)))
+        return compiled
+    tensors = _tensors(inputs)
+    shapes = []
+    for i, leaf in enumerate(leaves(inputs)):
+        if isinstance(leaf, Tensor):
+            shapes.append(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO))
+    flat = _Flat(model, inputs)
+    if backend == "trace":
+        graph = _trace(flat, tensors)
+    elif backend == "export":
+        graph = torch.export.export(flat, tensors, dynamic_shapes=(tuple(shapes),)).module()
+    else:
+        graph = _onnx(flat, tensors, tuple(shapes), backend == "onnx_legacy")
+    return lambda *other: graph(*_tensors(other))
 
 
-def _trace(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Graph:
+def _tensors(inputs: Sequence[Any]) -> _Tensors:
+    return tuple(leaf for leaf in leaves(inputs) if isinstance(leaf, Tensor))
+
+
+def _trace(flat: nn.Module, tensors: _Tensors) -> Capture:
     if sys.version_info >= (3, 14):
         raise ImportError("torch.jit.trace does not support Python 3.14; choose another backend")
-    trace: _Graph = torch.jit.trace
-    graph: Any = trace(flat, tensors, check_trace=False, strict=False)
-    return graph  # type: ignore[no-any-return]
+    trace: Callable[..., Capture] = torch.jit.trace
+    return trace(flat, tensors, check_trace=False, strict=False)
 
 
-def _export(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Graph:
-    return torch.export.export(flat, tensors, dynamic_shapes=(shapes,)).module()
-
-
-def _onnx(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Graph:
+def _onnx(flat: nn.Module, tensors: _Tensors, shapes: _Shapes, legacy: bool) -> Capture:
     try:
         import_module("onnx" if legacy else "onnxscript")
         runtime = import_module("onnxruntime")
@@ -125,25 +132,21 @@ def _onnx(flat: nn.Module, tensors: Any, shapes: _Shapes, legacy: bool) -> _Grap
         install = "python -m pip install onnx onnxruntime onnxscript"
         raise ImportError(f"{error.name} is not installed; run {install}") from error
     names = [f"x{i}" for i in range(len(tensors))]
-    export: Callable[..., Any] = torch.onnx.export
+    export: Callable[..., Any] = partial(torch.onnx.export, flat, tensors, input_names=names)
     file = io.BytesIO()
     if legacy:
         axes = {name: [*shape] for name, shape in zip(names, shapes, strict=True)}
-        export(flat, tensors, file, dynamo=False, input_names=names, dynamic_axes=axes)
+        export(file, dynamo=False, dynamic_axes=axes)
     else:
-        options = {"verbose": False, "dynamic_shapes": (shapes,)}
-        program = export(flat, tensors, dynamo=True, input_names=names, **options)
+        program = export(dynamo=True, verbose=False, dynamic_shapes=(shapes,))
         file.write(program.model_proto.SerializeToString())
     session = runtime.InferenceSession(file.getvalue())
     # The file leaves out the inputs that the model does not read.
     known = {given.name for given in session.get_inputs()}
 
-    def run(*other: Tensor) -> Sequence[Any]:
+    def run(*other: Tensor) -> object:
         named = zip(names, other, strict=True)
-        result: Sequence[Any] = session.run(
-            None, {k: x.cpu().numpy() for k, x in named if k in known}
-        )
-        return result
+        return session.run(None, {name: x.cpu().numpy() for name, x in named if name in known})
 
     return run
 
@@ -156,15 +159,18 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
     for i, (first, second) in enumerate(zip(expected, result, strict=True), 1):
-        a, b = (
-            torch.as_tensor(leaf).detach().cpu().to(torch.complex128) for leaf in (first, second)
-        )
+        a = _wide(first)
+        b = _wide(second)
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0
         if not torch.allclose(b, a, 0, float(tolerance * size), equal_nan=True):
             return f"gives result {i} that differs by {(a - b).abs().max():.2g}"
     return ""
+
+
+def _wide(leaf: Any) -> Tensor:
+    return torch.as_tensor(leaf).detach().cpu().to(torch.complex128)
 
 
 def first_line(error: BaseException) -> str:

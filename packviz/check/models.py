@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from textwrap import dedent
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.rnn import Ragged
 
 Three = tuple[Tensor, Tensor, Tensor]
-_disabled: Callable[[Any], Any] = torch.compiler.disable
+_disabled: Callable[[object], Callable[..., Any]] = torch.compiler.disable
 
 
 class ExampleModel(nn.Module):
@@ -33,7 +34,9 @@ class ExampleModel(nn.Module):
     def __init__(self) -> None:
         """Creates the layers, with random weights."""
         super().__init__()
-        self.before, self.lstm, self.after = nn.Linear(3, 3), nn.LSTM(3, 7), nn.Linear(7, 2)
+        self.before = nn.Linear(3, 3)
+        self.lstm = nn.LSTM(3, 7)
+        self.after = nn.Linear(7, 2)
 
 
 class FixedLength(ExampleModel):
@@ -92,10 +95,7 @@ class UsedByMax(ExampleModel):
 
 
 class MaxOfPadded(ExampleModel):
-    """A model that masks the padding before it takes the maximum of padded outputs.
-
-    Otherwise the padding's zeros could be the maximum.
-    """
+    """A model that takes the maximum of padded outputs, without the zeros of the padding."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -132,81 +132,78 @@ class _PaddedTagger(ExampleModel):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PackedTagger(ExampleModel):
-    """A tagger that packs, and pads again before the next layer."""
+def _padded_again(
+    result: PackedSequence, lengths: Tensor, width: int | None, padding_value: float = 0.0
+) -> Tensor:
+    """Pads a packed output to the width of `x`."""
+    return pad_packed_sequence(result, padding_value=padding_value, total_length=width)[0]
 
-    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
-        """Stores the function that packs, and whether to pad to the width of `x`."""
+
+def _narrow(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+    """Pads a packed output to the longest sequence."""
+    return _padded_again(result, lengths, None)
+
+
+def _escaped(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+    """Does not pad a packed output again."""
+    return result.data
+
+
+def _maximum(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+    """Takes the maximum over time after padding with −inf."""
+    return 1 + _padded_again(result, lengths, width, float("-inf")).amax(0)
+
+
+def _masked_maximum(result: PackedSequence, lengths: Tensor, width: int) -> Tensor:
+    """Takes the maximum over time after masking the padding with −inf."""
+    output = _padded_again(result, lengths, width)
+    padding = torch.arange(width).unsqueeze(1) >= lengths
+    return 1 + output.masked_fill(padding.unsqueeze(2), float("-inf")).amax(0)
+
+
+class _PackedTagger(ExampleModel):
+    """A tagger that packs, and whose last layer reads the outputs in one of the ways above."""
+
+    def __init__(
+        self,
+        read: Callable[[PackedSequence, Tensor, int], Tensor] = _padded_again,
+        pack: Callable[..., PackedSequence] = pack_padded_sequence,
+    ) -> None:
+        """Stores the functions, and makes all outputs negative for a maximum."""
         super().__init__()
+        self.read = read
         self.pack = pack
-        self.full_width = full_width
+        if read in (_maximum, _masked_maximum):  # zeros in the padding would exceed it
+            with torch.no_grad():
+                self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # the bias of the cell input
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = self.pack(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
+        output = self.read(result, lengths, x.size(0))
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _EscapedTagger(ExampleModel):
-    """A tagger that packs, and passes the packed data on to the next layer."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        packed = pack_padded_sequence(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        return torch.tanh(self.after(torch.relu(result.data)))
-
-
-class _MaximumTagger(ExampleModel):
-    """A tagger that takes the maximum of negative outputs over time.
-
-    Zeros in the padding would exceed this maximum.
-    """
-
-    def __init__(self, masked: bool) -> None:
-        """Makes every output negative.
-
-        If `masked` is True, a mask sets the padding to −inf; otherwise, `pad_packed_sequence` does.
-        """
-        super().__init__()
-        self.masked = masked
-        with torch.no_grad():
-            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # the bias of the cell input
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        packed = pack_padded_sequence(torch.tanh(self.before(x)), lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        value = 0.0 if self.masked else float("-inf")
-        output, _ = pad_packed_sequence(result, padding_value=value, total_length=x.size(0))
-        if self.masked:
-            output = output.masked_fill(
-                (torch.arange(x.size(0)).unsqueeze(1) >= lengths).unsqueeze(2), float("-inf")
-            )
-        return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
-
-
 class _WholeTagger(ExampleModel):
-    """A tagger that runs its LSTM in one call, which may pack and pad.
+    """A tagger that runs its LSTM in one call. A compiler keeps this call or leaves it out."""
 
-    A compiler keeps it or leaves it out.
-    """
-
-    def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
+    def __init__(self, whole: Callable[[nn.LSTM], Callable[..., tuple[Tensor, object]]]) -> None:
         """Stores the function to call, which `whole` makes from the LSTM."""
         super().__init__()
         self.whole = whole(self.lstm)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        output, _ = self.whole(torch.tanh(self.before(x)), lengths=lengths, total_length=x.size(0))
+        output, _ = self.whole(torch.tanh(self.before(x)), lengths=lengths)
         return torch.tanh(self.after(torch.relu(output)))
 
 
-def _island(lstm: nn.LSTM) -> Any:
-    """Returns a function that packs, runs and pads outside the graphs of `torch.compile`."""
+def _island(lstm: nn.LSTM) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Returns a function that packs, runs the LSTM and pads, and that is never compiled."""
 
-    def run(x: Tensor, lengths: Tensor, total_length: int) -> Any:
+    def run(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        return pad_packed_sequence(lstm(packed)[0], total_length=total_length)
+        result, _ = lstm(packed)
+        return pad_packed_sequence(result, total_length=x.size(0))
 
     return _disabled(run)
 
@@ -214,12 +211,12 @@ def _island(lstm: nn.LSTM) -> Any:
 TAGGERS: dict[str, Callable[[], ExampleModel]] = {
     "padded": _PaddedTagger,
     "packed, padded again": _PackedTagger,
-    "… no total_length": partial(_PackedTagger, full_width=False),
-    "maximum, padded with −inf": partial(_MaximumTagger, masked=False),
-    "maximum, masked": partial(_MaximumTagger, masked=True),
-    "packed, escaped": _EscapedTagger,
+    "… no total_length": partial(_PackedTagger, _narrow),
+    "maximum, padded with −inf": partial(_PackedTagger, _maximum),
+    "maximum, masked": partial(_PackedTagger, _masked_maximum),
+    "packed, escaped": partial(_PackedTagger, _escaped),
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": partial(_PackedTagger, _disabled(pack_padded_sequence)),
+    "only pack disabled": partial(_PackedTagger, pack=_disabled(pack_padded_sequence)),
     "disabled island": partial(_WholeTagger, _island),
     "Ragged": partial(_WholeTagger, Ragged),
 }
@@ -233,7 +230,8 @@ def source(model: type[nn.Module]) -> str:
     return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
 
 
-def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns inputs for a model: a random `x`, `(steps, B, 3)`, and the lengths."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)
+def example(steps: int = 5, lengths: Sequence[int] = (5, 3)) -> tuple[Tensor, Tensor]:
+    """Returns inputs for a model: a random `x` of shape `(steps, B, 3)`, and the lengths."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(steps, len(lengths), 3, generator=generator)
+    return x, torch.tensor(lengths)

@@ -1,4 +1,4 @@
-"""Tries torch's compilers and exporters on a model with other inputs than the example's.
+"""Reports for which other inputs torch's compilers and exporters are right.
 
 Each backend captures the model on the user's example. The capture and the model then run on other
 lengths, other numbers of time steps and other batch sizes, and their results are compared. Only
@@ -14,9 +14,10 @@ import reprlib
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, permutations, product
 from types import FrameType
 from typing import Any
@@ -50,15 +51,14 @@ QUESTIONS = {
 }
 """The three questions about each backend, with the headings of their columns."""
 
-_BETTER = {RIGHT: NOT_TRIED, REFUSED: NOT_TRIED + RIGHT, WRONG: NOT_TRIED + RIGHT + REFUSED}
+_SEVERITY = (NOT_TRIED, RIGHT, REFUSED, WRONG)
 _jit: Any = torch.jit  # whose names are not typed
 _TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
 _OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
-_HERE = os.path.dirname(os.path.dirname(__file__))
 _LIBRARIES = (
     os.path.dirname(torch.__file__),
     f"{os.path.dirname(os.__file__)}/contextlib",
-    _HERE,
+    os.path.dirname(os.path.dirname(__file__)),  # packviz
     "<",
 )
 
@@ -87,7 +87,7 @@ class StaticCheck(Tabled):
 
     Attributes:
         title: the name of the model.
-        answers: an `Answer` by backend and by question, `"lengths"`, `"steps"` or `"batch"`.
+        answers: an `Answer` by backend and then by question (`"lengths"`, `"steps"`, `"batch"`).
         size: the line where the size of a tensor depends on the lengths, which a compiler with
             fixed sizes rejects; empty if there is none. The sizes inside an RNN and the packing
             functions do not count, and the longest sequence keeps its length.
@@ -176,68 +176,40 @@ def check_static(
         one_of("backends", name, BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
         raise TypeError("an input is a PackedSequence; check a module that packs, with its lengths")
-    with _evaluating(model), _seeded():
+    title = type(model).__name__
+    with _evaluating(model):
         record = _Sizes(model, inputs)
         with quiet():
             if message := difference(record.outputs, _run(model, inputs)):
                 reason = f"run again on the example, the model {message}"
                 row = dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, reason))
-                return StaticCheck(type(model).__name__, dict.fromkeys(names, row))
-            understood = [
-                (example, *_tries(model, example)) for example in _examples(model, inputs)
-            ]
-            example, tries, reasons = max(understood, key=lambda each: len(each[1]))
+                return StaticCheck(title, dict.fromkeys(names, row))
+            readings = [_tries(model, example) for example in _examples(model, inputs)]
+            example, tries, reasons = max(readings, key=lambda reading: len(reading[1]))
             answers = {name: _judged(name, model, example, tries, reasons) for name in names}
             size = _varying_size(model, record, example)
-    plain = all(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in leaves(inputs))
-    required = "batch" if plain and not record.packs else "lengths"
-    return StaticCheck(type(model).__name__, answers, size, required)
+    floats = [isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in leaves(inputs)]
+    required = "batch" if all(floats) and not record.packs else "lengths"
+    return StaticCheck(title, answers, size, required)
 
 
 # The example, and other inputs made of it.
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """A way to read a leaf of the inputs as lengths.
-
-    Attributes:
-        leaf: the leaf, a tensor, an array or a list.
-        lengths: the lengths of the example.
-        padding: the value of the padding in a mask or in ids; `None` for whole numbers.
-        time_first: whether the first axis of a mask or of ids is time.
-    """
-
-    leaf: Any
-    lengths: tuple[int, ...]
-    padding: int | None = None
-    time_first: bool = False
-
-    def write(self, rows: Tensor, times: Tensor, lengths: Tensor) -> Any:
-        """Returns some rows and time steps of the leaf, with other lengths."""
-        values = torch.as_tensor(self.leaf)
-        made = lengths
-        if self.padding is not None:
-            cells = values.T if self.time_first else values
-            is_real = cells != self.padding
-            cells = cells.where(is_real, cells[is_real][0])[rows][:, times]
-            made = cells.where(real_mask(lengths, len(times)).to(values.device), self.padding)
-            made = made.T if self.time_first else made
-        made = made.to(values)
-        if isinstance(self.leaf, Tensor):
-            return made
-        return made.numpy() if isinstance(self.leaf, np.ndarray) else type(self.leaf)(made.tolist())
+_Lengths = tuple[int, ...]
+_Write = Callable[[Tensor, Tensor, Tensor], object]
+"""A function that writes a leaf for some rows and time steps of the example, and other lengths."""
 
 
-def _readings(leaf: Any) -> Iterator[_Reading]:
-    """Yields the ways to read a leaf as lengths."""
+def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Write]]:
+    """Yields the ways to read a leaf as lengths: the lengths, and how to write others."""
     if not isinstance(leaf, (Tensor, np.ndarray)) and not is_list(leaf):
         return
     values = torch.as_tensor(leaf).detach().cpu()
     if not values.numel() or values.double().frac().any():
         return
     if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0 < values.max():
-        yield _Reading(leaf, tuple(values.long().tolist()))
+        yield tuple(values.long().tolist()), lambda rows, times, lengths: _like(leaf, lengths)
     is_binary = ((values == 0) | (values == 1)).all()
     if values.dim() != 2 or (values.is_floating_point() and not is_binary):
         return
@@ -246,7 +218,29 @@ def _readings(leaf: Any) -> Iterator[_Reading]:
         n = is_real.sum(1)
         at_end = (is_real == real_mask(n, is_real.shape[1])).all()
         if at_end and n.any() and (padding == 0 or not is_real.all()):
-            yield _Reading(leaf, tuple(n.tolist()), padding, time_first)
+            yield tuple(n.tolist()), partial(_masked, leaf, padding, time_first)
+
+
+def _masked(
+    leaf: Any, padding: int, time_first: bool, rows: Tensor, times: Tensor, lengths: Tensor
+) -> object:
+    """Writes a mask or ids, given the value of their padding and whether time is the first axis."""
+    cells = torch.as_tensor(leaf)
+    if time_first:
+        cells = cells.T
+    is_real = cells != padding
+    filled = cells.where(is_real, cells[is_real][0])
+    mask = real_mask(lengths, len(times)).to(cells.device)
+    cells = filled[rows][:, times].where(mask, padding)
+    return _like(leaf, cells.T if time_first else cells)
+
+
+def _like(leaf: Any, values: Tensor) -> object:
+    """Returns values in the form of a leaf: a tensor, an array, a list or a tuple."""
+    values = values.to(torch.as_tensor(leaf))
+    if isinstance(leaf, Tensor):
+        return values
+    return values.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(values.tolist())
 
 
 @dataclass(frozen=True)
@@ -257,28 +251,30 @@ class _Example:
         inputs: the inputs.
         lengths: the lengths; empty if the axes of batch and time are not known.
         steps: number of time steps.
-        readings: the leaves that are read as lengths, by their numbers.
-        axes: the axes of batch and time of other tensors, by the number of the leaf.
+        readings: the functions that write the lengths, by the number of the leaf.
+        axes: for each other tensor, by the number of the leaf, which axes are `"batch"` or
+            `"time"`.
     """
 
     inputs: Sequence[Any]
-    lengths: tuple[int, ...] = ()
+    lengths: _Lengths = ()
     steps: int = 0
-    readings: Mapping[int, _Reading] = field(default_factory=dict)
-    axes: Mapping[int, Sequence[int | None]] = field(default_factory=dict)
+    readings: Mapping[int, _Write] = field(default_factory=dict)
+    axes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
     def make(self, case: _Case, random: bool = False) -> Any:
         """Returns the inputs of a case. Floating-point tensors may get random numbers."""
         places = count()
         rows = torch.tensor(case.rows)
         times = torch.arange(case.steps) % self.steps
+        indices = {"batch": rows, "time": times}
 
-        def change(leaf: Any) -> Any:
+        def change(leaf: Any) -> object:
             place = next(places)
             if place in self.readings:
-                return self.readings[place].write(rows, times, torch.tensor(case.lengths))
-            for index, axis in zip((rows, times), self.axes.get(place, ()), strict=False):
-                leaf = leaf if axis is None else leaf.index_select(axis, index.to(leaf.device))
+                return self.readings[place](rows, times, torch.tensor(case.lengths))
+            for axis, name in self.axes.get(place, {}).items():
+                leaf = leaf.index_select(axis, indices[name].to(leaf.device))
             if random and isinstance(leaf, Tensor) and leaf.is_floating_point():
                 return torch.randn_like(leaf)
             return leaf
@@ -310,11 +306,10 @@ def _cases(example: _Example) -> Iterator[_Case]:
     if not lengths:
         return
     n = np.array(lengths)
-    longest = n == n.max()
-    fewer = max(1, steps - 1)
-    for width in (steps + 3, steps + 4, max(lengths)):
+    top = int(n.argmax())
+    longest = lengths[top]
+    for width in (steps + 3, steps + 4, longest):
         yield _Case("steps", rows, width, lengths)
-    top = int(longest.argmax())
     for chosen in ([top], [top, *rows], sorted(rows * 2)):
         yield _Case("batch", chosen, steps, n[chosen].tolist())
     if not example.readings:
@@ -324,18 +319,18 @@ def _cases(example: _Example) -> Iterator[_Case]:
     others = [
         n - 1,
         (n + 1) // 2,
-        n * 0 + n.max() - 1,
-        n * 0 + steps,
-        n * 0,
-        np.where(longest, n, 1),
+        np.full_like(n, longest - 1),
+        np.full_like(n, steps),
+        np.where(n == longest, n, 1),
+        n[::-1],
+        *generator.integers(1, longest + 1, (3, len(n))),
     ]
-    others += [np.linspace(n.max(), 1, len(n)).astype(int), n[::-1]]
-    others += list(generator.integers(1, n.max() + 1, (3, len(n))))
     for other in others:
         yield _Case("lengths", rows, steps, np.maximum(1, other).tolist())
     yield _Case("lengths", rows[::-1], steps, lengths[::-1])
     n[::-1][n[::-1].argmin()] = 0  # the last of the shortest
     yield _Case("lengths", rows, steps, n.tolist())
+    fewer = max(1, steps - 1)
     yield _Case("both", rows, steps + 3, [length + 3 for length in lengths])
     yield _Case("both", rows, fewer, [min(length, fewer) for length in lengths])
 
@@ -347,11 +342,11 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
     shape = max(wide, key=Tensor.is_floating_point).shape if wide else ()
     floats = [place for place, leaf in tensors.items() if leaf.is_floating_point()]
-    readings: dict[tuple[int, ...], dict[int, _Reading]] = {}
+    readings: dict[_Lengths, dict[int, _Write]] = {}
     # Floating-point tensors come last, because features may look like a mask.
-    for place in sorted(range(len(flat)), key=lambda place: place in floats):
-        for reading in _readings(flat[place]):
-            readings.setdefault(reading.lengths, {}).setdefault(place, reading)
+    for place in sorted(range(len(flat)), key=floats.__contains__):
+        for lengths, write in _readings(flat[place]):
+            readings.setdefault(lengths, {}).setdefault(place, write)
     rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     if not readings and rnns and len(shape) == 3:
         time = int(rnns[0].batch_first)
@@ -361,34 +356,38 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
             if shape[batch] == len(lengths) and shape[time] >= max(lengths):
                 axes = {}
                 for place, tensor in tensors.items():
-                    first = _batch_axis(tensor.shape, shape[batch], batch)
-                    has_time = time < tensor.dim() and tensor.shape[time] == shape[time]
-                    axes[place] = (first, time if has_time and time != first else None)
+                    axes[place] = _axes(tensor.shape, shape, batch, time)
                 yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
     yield _Example(inputs)
 
 
-def _batch_axis(shape: Sequence[int], size: int, preferred: int) -> int | None:
-    """Returns the preferred axis if it has this size, or else the only axis that has it."""
-    places = [axis for axis, other in enumerate(shape) if other == size]
-    if preferred in places:
-        return preferred
-    return places[0] if len(places) == 1 else None
+def _axes(shape: Sequence[int], like: Sequence[int], batch: int, time: int) -> dict[int, str]:
+    """Returns the axes of batch and time of a tensor, given those of a tensor of shape `like`."""
+    axes = {}
+    places = [axis for axis, size in enumerate(shape) if size == like[batch]]
+    if batch in places:
+        axes[batch] = "batch"
+    elif len(places) == 1:
+        axes[places[0]] = "batch"
+    if time < len(shape) and shape[time] == like[time]:
+        axes.setdefault(time, "time")
+    return axes
 
 
-def _tries(
-    model: nn.Module, example: _Example
-) -> tuple[list[tuple[_Case, Any, list[Any]]], dict[str, str]]:
+_Try = tuple[_Case, Sequence[Any], list[Any]]
+"""A case, its inputs, and the model's result."""
+
+
+def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], dict[str, str]]:
     """Runs the model on all cases.
 
     Returns:
-        The cases that the model takes, each with its inputs and the model's result; and for each
-        question, why no case may be left.
+        The example; the cases that the model takes; and for each question, why none may be left.
     """
     reasons = dict.fromkeys(QUESTIONS, "the axes of batch and time are not known")
     if not example.readings:
         reasons["lengths"] = "no input was recognised as lengths"
-    tries = []
+    tries: list[_Try] = []
     for i, case in enumerate(_cases(example)):
         inputs = example.make(case, random=i % 2 == 1)
         try:
@@ -399,7 +398,7 @@ def _tries(
         if 0 in case.lengths and any(torch.as_tensor(x).isnan().any() for x in expected):
             continue  # the model takes no empty sequences
         tries.append((case, inputs, expected))
-    return tries, reasons
+    return example, tries, reasons
 
 
 # Running and judging.
@@ -407,12 +406,14 @@ def _tries(
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Sets the model to eval mode, and restores its modes and its buffers afterwards."""
+    """Sets the model to eval mode without gradients, and restores its modes and buffers."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
     try:
         model.eval()
-        yield
+        with random_state, torch.no_grad(), _jit.optimized_execution(False):
+            yield
     finally:
         for module, training in modes:
             module.training = training
@@ -420,17 +421,10 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             buffer.data.copy_(before)
 
 
-@contextmanager
-def _seeded() -> Iterator[None]:
-    """Runs a model without gradients, and from the same random state each time."""
-    with torch.random.fork_rng(range(torch.cuda.device_count())), torch.no_grad():
-        torch.manual_seed(0)
-        yield
-
-
-def _run(model: nn.Module, inputs: Sequence[Any]) -> list[Any]:
-    with _seeded():
-        return numbers(model(*_copied(inputs)))
+def _run(model: Callable[..., object], inputs: Sequence[Any]) -> list[Any]:
+    """Runs a model or a capture on copies of the inputs, from the same random state each time."""
+    torch.manual_seed(0)
+    return numbers(model(*_copied(inputs)))
 
 
 def _copied(inputs: Sequence[Any]) -> Any:
@@ -438,27 +432,32 @@ def _copied(inputs: Sequence[Any]) -> Any:
 
 
 def _judged(
-    backend: str, model: nn.Module, example: _Example, tries: Any, reasons: Mapping[str, str]
+    backend: str,
+    model: nn.Module,
+    example: _Example,
+    tries: Sequence[_Try],
+    reasons: Mapping[str, str],
 ) -> dict[str, Answer]:
     """Captures the model on the example, and returns the answer to each question."""
-    kept = [
-        leaf for leaf in leaves(example.inputs) if is_list(leaf) or isinstance(leaf, np.ndarray)
-    ]
-    if kept and backend != "compile":
-        reason = f"it takes only tensors, but an input is {kind_of(kept[0])}; give a tensor"
-        return dict.fromkeys(QUESTIONS, Answer(REFUSED, reason))
-    axes = {i: [axis for axis in pair if axis is not None] for i, pair in example.axes.items()}
+    for leaf in leaves(example.inputs):
+        if backend != "compile" and (is_list(leaf) or isinstance(leaf, np.ndarray)):
+            reason = f"it takes only tensors, but an input is {kind_of(leaf)}; give a tensor"
+            return dict.fromkeys(QUESTIONS, Answer(REFUSED, reason))
     try:
-        with warnings.catch_warnings(record=True) as warned, _seeded():
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            capture = captured(backend, model, _copied(example.inputs), axes)
+            torch.manual_seed(0)
+            capture = captured(backend, model, _copied(example.inputs), example.axes)
     except ImportError as error:
         return dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, str(error)))
     except Exception as error:
         return dict.fromkeys(QUESTIONS, _refusal(error))
-    read = [w for w in warned if issubclass(w.category, _jit.TracerWarning)]
-    lines = [_site(w.filename, w.lineno) for w in read if _is_users(w.filename)]
-    place = (lines[0], _TENSORS) if lines else ()
+    where = ""
+    fix = ""
+    for warning in reversed(warned):
+        if issubclass(warning.category, _jit.TracerWarning) and _is_users(warning.filename):
+            where = _site(warning.filename, warning.lineno)
+            fix = _TENSORS
     tolerance = 1e-4 if "onnx" in backend else 1e-5
     answers = {question: Answer(NOT_TRIED, reason) for question, reason in reasons.items()}
     for case, inputs, expected in tries:
@@ -469,13 +468,13 @@ def _judged(
             question = "steps"  # the lengths alone have done no harm
         answer = Answer(RIGHT)
         try:
-            with _seeded(), _jit.optimized_execution(False):
-                result = capture(_copied(inputs))
-            if message := difference(expected, result, tolerance):
-                answer = Answer(WRONG, f"for {case}, it {message}", *place)
+            if message := difference(expected, _run(capture, inputs), tolerance):
+                answer = Answer(WRONG, f"for {case}, it {message}", where, fix)
         except Exception as error:
-            answer = Answer(REFUSED, f"for {case}, it raises {first_line(error)}", *place)
-        if answers[question].mark in _BETTER[answer.mark]:
+            reason = f"for {case}, it raises {first_line(error)}"
+            answer = Answer(REFUSED, reason, where, fix)
+        known = answers[question].mark
+        if _SEVERITY.index(answer.mark) > _SEVERITY.index(known):
             answers[question] = answer
     return {question: answers[question] for question in QUESTIONS}
 
@@ -497,10 +496,7 @@ def _is_users(path: str) -> bool:
 
 
 def _site(path: str, line: int) -> str:
-    """Describes a line of code, as in `model.py, line 7: return x`.
-
-    In a notebook, the line's file has no name.
-    """
+    """Describes a line of code, as in `model.py, line 7: return x`. A notebook has no name."""
     name = "" if "ipykernel" in path else f"{os.path.basename(path)}, "
     return f"{name}line {line}: {linecache.getline(path, line).strip()}"
 
@@ -525,7 +521,13 @@ class _Sizes(TorchFunctionMode):
             self.outputs = _run(model, inputs)
         self.sizes["the model's result"] = [np.shape(leaf) for leaf in self.outputs]
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         frame: FrameType | None = sys._getframe(1)
         passed = ""
@@ -535,8 +537,10 @@ class _Sizes(TorchFunctionMode):
         self.packs |= "nn.utils.rnn" in passed or "packviz.ops" in passed
         if frame is not None and not re.search(r"\.rnn |packviz\.ops", passed):
             place = _site(frame.f_code.co_filename, frame.f_lineno)
-            tensors = [leaf for leaf in leaves([args, result]) if isinstance(leaf, Tensor)]
-            self.sizes.setdefault(place, []).extend(tuple(x.shape) for x in tensors)
+            sizes = self.sizes.setdefault(place, [])
+            for leaf in leaves([args, result]):
+                if isinstance(leaf, Tensor):
+                    sizes.append(tuple(leaf.shape))
         return result
 
 

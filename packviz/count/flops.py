@@ -178,15 +178,17 @@ class FlopCount(Drawing):
         """
         rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
         for name, work in self.rows().items():
-            counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
-            rows.append([name, *counts, text.percent(work.saved, work.padded)])
+            share = text.percent(work.saved, work.padded)
+            rows.append([name, f"{work.padded:,}", f"{work.packed:,}", f"{work.saved:,}", share])
         lines = [self.headline(), "", *text.table(rows)]
-        steps, sequences = self.per_step, self.per_sequence
-        if steps and sequences:
-            padded, packed = f"{steps.padded[0]:,} at each", text.numbers(steps.packed)
-            lines += ["", f"forward, per time step: padded {padded}; packed {packed}"]
-            padded, packed = f"{sequences.padded[0]:,} for each", text.numbers(sequences.packed)
-            lines.append(f"forward, per sequence:  padded {padded}; packed {packed}")
+        if steps := self.per_step:
+            padded = f"padded {steps.padded[0]:,} at each"
+            packed = f"packed {text.numbers(steps.packed)}"
+            lines += ["", f"forward, per time step: {padded}; {packed}"]
+        if sequences := self.per_sequence:
+            padded = f"padded {sequences.padded[0]:,} for each"
+            packed = f"packed {text.numbers(sequences.packed)}"
+            lines.append(f"forward, per sequence:  {padded}; {packed}")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -208,7 +210,8 @@ class FlopCount(Drawing):
         """The FLOPs of a backward pass for each cell, and those (negative) for each first state."""
         spec = self.spec
         to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
-        return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
+        to_state = sum(state for _, state, _ in spec.products)
+        return 2 * spec.gemm_per_cell - to_x, -to_state
 
     def _work(self, each: int, first: int = 0) -> Work[int]:
         """Counts the FLOPs of cells that take `each`, and of first states that add `first`."""
@@ -229,7 +232,8 @@ def _count(
     of sequences that join later are concatenated with a state that needs a gradient, so ATen
     computes the gradient of all rows.
     """
-    batch, end = layout.batch_size, layout.batch_sizes.size
+    batch = layout.batch_size
+    end = layout.batch_sizes.size
     steps = np.full((2, layout.max_len), batch * each)  # padded, and packed
     steps[1] = 0
     steps[1, :end] = layout.batch_sizes * each

@@ -19,9 +19,8 @@ otherwise in place (`add_`). The numbers of kernels and bytes are the same eithe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +29,7 @@ from torch.autograd import graph
 from packviz.ops import private
 
 Result = TypeVar("Result")
+Data: TypeAlias = Mapping[str, Any]
 
 _KERNELS = {"slice_backward": 2}  # of operators with more than one
 
@@ -61,12 +61,19 @@ class _Counting(private.operator_mode()):  # type: ignore[misc]
         super().__init__()
         self.calls: list[Operator] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, kind = kwargs or {}, _kind(func)
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Sequence[Any] = (),
+        kwargs: Data | None = None,
+    ) -> object:
+        kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        filled = sum(tensor.nbytes for tensor in kind.filled(args, kwargs, result))
+        filled = _filled(func, args, kwargs, result)
         if filled:
-            self.calls.append(Operator(kind.name, 1, _KERNELS.get(kind.name, 1), filled))
+            name, _ = _kind(func)
+            self.calls.append(Operator(name, 1, _KERNELS.get(name, 1), filled))
         return result
 
 
@@ -112,42 +119,32 @@ def walk(output: Tensor) -> list[graph.Node]:
     return nodes
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """The properties of an operator that follow from its schema.
-
-    Attributes:
-        name: the name of the operator without its namespace or overload.
-        writes: the arguments that the operator changes in place, each as `(position, name)`.
-        allocates: whether it creates tensors without filling them.
-    """
-
-    name: str
-    writes: tuple[tuple[int, str], ...]
-    allocates: bool
-
-    def filled(self, args: Any, kwargs: Any, result: Any) -> list[Tensor]:
-        """Returns the tensors that a call wrote to."""
-        if self.writes:
-            written = [kwargs[name] if name in kwargs else args[i] for i, name in self.writes]
-            return list(_tensors(written))
-        if self.allocates:
-            return []
-        # The schema alone is not enough: unsafe_split, for example, returns views and declares
-        # none.
-        old = {private.storage(tensor) for tensor in _tensors([*args, *kwargs.values()])}
-        return [tensor for tensor in _tensors(result) if private.storage(tensor) not in old]
-
-
 @functools.cache
-def _kind(func: Any) -> _Kind:
+def _kind(func: object) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """Returns the name of an operator, and the arguments that it changes in place.
+
+    The name has no namespace or overload. Each argument is given by its position and its name.
+    """
     schema = private.schema(func)
-    name = schema.name.partition("::")[2]
     writes = []
     for i, argument in enumerate(schema.arguments):
         if argument.alias_info and argument.alias_info.is_write:
             writes.append((i, argument.name))
-    return _Kind(name, tuple(writes), name.startswith(("empty", "new_empty")))
+    return schema.name.partition("::")[2], tuple(writes)
+
+
+def _filled(func: object, args: Sequence[Any], kwargs: Data, result: object) -> int:
+    """Returns the number of bytes that a call of an operator wrote to."""
+    name, writes = _kind(func)
+    if writes:
+        written = [kwargs[name] if name in kwargs else args[i] for i, name in writes]
+        return sum(tensor.nbytes for tensor in _tensors(written))
+    if name.startswith(("empty", "new_empty")):  # these create tensors without filling them
+        return 0
+    # The schema alone is not enough: unsafe_split, for example, returns views and declares none.
+    old = {private.storage(tensor) for tensor in _tensors([*args, *kwargs.values()])}
+    new = [tensor for tensor in _tensors(result) if private.storage(tensor) not in old]
+    return sum(tensor.nbytes for tensor in new)
 
 
 def _tensors(value: object) -> Iterator[Tensor]:

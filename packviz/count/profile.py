@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -53,13 +54,14 @@ class Tally(Tabled):
 
         The sum with the most bytes comes first.
         """
-        sums: dict[str, Operator] = {}
-        for name, calls, kernels, written in self.operators:
-            before = sums.get(name, Operator(name, 0, 0, 0))
-            sums[name] = Operator(
-                name, before.calls + calls, before.kernels + kernels, before.bytes + written
-            )
-        return sorted(sums.values(), key=lambda operator: -operator.bytes)
+        groups: dict[str, list[Operator]] = {}
+        for operator in self.operators:
+            groups.setdefault(operator.name, []).append(operator)
+        sums = []
+        for name, group in groups.items():
+            _, calls, kernels, written = zip(*group, strict=True)
+            sums.append(Operator(name, sum(calls), sum(kernels), sum(written)))
+        return sorted(sums, key=lambda operator: -operator.bytes)
 
     @property
     def table(self) -> Table:
@@ -225,18 +227,21 @@ def count_rnn(rnn: nn.RNNBase, lengths: object, *, packed: bool = True) -> Count
 def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
     x = x.detach().requires_grad_()
     output, operators, kernels = observe(lambda: call(x), x.device)
-    forward, gradient = Tally(operators, kernels), torch.zeros_like(output)
+    forward = Tally(operators, kernels)
+    gradient = torch.zeros_like(output)
     nodes = tuple(re.sub(r".*::|\d+$", "", node.name()) for node in walk(output))
     with torch.autograd.set_multithreading_enabled(False):
-        backward = observe(lambda: torch.autograd.backward(output, gradient), x.device)
-    return Counted(name, forward, Tally(*backward[1:]), gradient.nbytes, nodes)
+        differentiate = partial(torch.autograd.backward, output, gradient)
+        _, operators, kernels = observe(differentiate, x.device)
+    return Counted(name, forward, Tally(operators, kernels), gradient.nbytes, nodes)
 
 
 def _table(*counts: Counted) -> list[str]:
     rows = [["", "kernels", "nodes", "written"]]
     for counted in counts:
-        forward, back, name = counted.forward, counted.backward, counted.name
-        rows.append([name, f"{forward.kernels:,}", "", size(forward.bytes)])
-        nodes = f"{counted.nodes:,}"
-        rows.append([f"{name}, backward", f"{back.kernels:,}", nodes, size(back.bytes)])
+        forward = counted.forward
+        rows.append([counted.name, f"{forward.kernels:,}", "", size(forward.bytes)])
+        back = counted.backward
+        heading = f"{counted.name}, backward"
+        rows.append([heading, f"{back.kernels:,}", f"{counted.nodes:,}", size(back.bytes)])
     return table(rows, "<24>9>8>10")

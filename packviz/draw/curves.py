@@ -49,8 +49,12 @@ _PLANNED = "l3 6h-6z"  # a triangle below the axis
 _BESIDE = 20.0  # px: if curves end this close to each other, their names are written in one column
 _LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # on a logarithmic axis
-_LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the space around a plot
-_WIDE, _TALL = 300.0, 170.0  # px: the size of a plot
+_LEFT = 70.0  # px: the space to the left of a plot
+_RIGHT = 92.0
+_TOP = 40.0
+_BELOW = 36.0
+_WIDE = 300.0  # px: the width of a plot beside another one
+_TALL = 170.0  # px: the height of a plot
 
 
 @dataclass(frozen=True)

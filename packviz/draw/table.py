@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from html import escape
-from typing import Any
 
 from packviz.core import util
 from packviz.core.util import HasText
@@ -56,7 +55,7 @@ class Tabled(HasText):
         }
         util.write(path, forms)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,10 @@ EXPLAINED = {
 }
 """A line about each part of a picture."""
 
-WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
+WHOLE = "all"
+PADDED = "padded"
+PACKED = "packed"
+DATA = "data"
 PARTS = (WHOLE, PADDED, PACKED, DATA)
 """The parts of a batch to show: all, or only the padded grid, packed steps or packed data."""
 
@@ -202,7 +204,7 @@ def cell_label(labels: Labels | None, b: int, t: int, names: Names = None) -> st
     return row[t] if t < len(row) else ""
 
 
-def value(value: Any) -> str:
+def value(value: object) -> str:
     """Returns the contents of a cell as text.
 
     Integers and printable words stay as they are. Other numbers have at most two significant

@@ -21,7 +21,7 @@ from packviz.core.validation import kind_of, require_seconds
 from packviz.draw import text
 from packviz.measure import rnn_calls
 from packviz.measure.machine import provenance
-from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, clock_for, measure
+from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
 from packviz.ops.agreement import of_states, relative_error
 
 Method = Callable[[Any, Tensor, Tensor], Any]
@@ -30,7 +30,8 @@ Method = Callable[[Any, Tensor, Tensor], Any]
 It returns the output and the states.
 """
 
-PADDED, PACKED = "torch, padded", "torch, packed"
+PADDED = "torch, padded"
+PACKED = "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
 """The methods of `pv.run`, which all give the results of packing."""
 
@@ -216,7 +217,7 @@ class Advice(HasText):
 
 def advise(
     rnn: nn.RNNBase,
-    lengths: Any,
+    lengths: object,
     *,
     batch_size: int = 64,
     budget: float = 20.0,
@@ -316,7 +317,7 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
     Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
     out. torch's padded run is kept although its results differ.
     """
-    clock = clock_for(batch.device)
+    seconds = stopwatch(batch.device)
     allowed = partial(of_states, device=batch.device.type)
     looks: dict[str, float] = {}
     missing: dict[str, str] = {}
@@ -327,9 +328,7 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
             continue
         run = partial(batch.run, ALL[name])
         try:
-            clock.start()
-            run()
-            took = clock.stop()
+            took = seconds(run)
             results = batch.evaluate(ALL[name])
         except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
             if name in (PADDED, PACKED):
@@ -342,14 +341,12 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
             missing[name] = f"does not give the {('output', 'h_n', 'c_n')[wrong]} of packing"
             continue
         if time.monotonic() + len(ALL) * took < end:  # a first call also imports and allocates
-            clock.start()
-            run()
-            took = clock.stop()
+            took = seconds(run)
         looks[name] = took
     return looks, missing
 
 
-def _device_of(rnn: Any) -> torch.device:
+def _device_of(rnn: object) -> torch.device:
     """Returns the device of an RNN, and rejects an RNN that cannot be measured."""
     if not isinstance(rnn, nn.RNNBase):
         raise TypeError(
@@ -363,7 +360,7 @@ def _device_of(rnn: Any) -> torch.device:
     return device
 
 
-def _lengths(values: Any) -> IntArray:
+def _lengths(values: object) -> IntArray:
     if values is None:
         raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
     if isinstance(values, (str, PathLike)):

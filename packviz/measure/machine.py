@@ -11,11 +11,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from packviz.core.system import cpu_name, output, own_version
 from packviz.core.util import closed
 from packviz.draw.text import count
+
+if TYPE_CHECKING:
+    import torch
+
+Data: TypeAlias = Mapping[str, Any]
+"""Plain data that JSON can represent."""
 
 ENVIRONMENT = (
     "MALLOC_MMAP_MAX_",
@@ -37,7 +43,7 @@ CHANGING = ("date", "load_average", "cores", "driver")
 """The fields of the provenance that may differ between the points of a result file."""
 
 
-def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
+def peak(call: Callable[[], object], device: str | torch.device = "cpu") -> int | None:
     """Runs a call once and measures its peak memory.
 
     The result includes all blocks that torch's allocator hands out and takes back: all tensors, and
@@ -81,7 +87,9 @@ def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def provenance(
+    device: str | torch.device = "cpu", parameters: Data | None = None
+) -> dict[str, Any]:
     """Returns a description of the machine and the settings, as plain data for a JSON file.
 
     Args:
@@ -93,6 +101,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
     from packviz.ops.agreement import multiplies_in_tf32  # noqa: PLC0415
 
     device = torch.device(device)
+    has_onednn: Callable[[], bool] = torch.backends.mkldnn.is_available
     record: dict[str, Any] = {
         "device": str(device),
         "device_name": cpu_name(),
@@ -104,7 +113,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         "allocator": " ".join(platform.libc_ver()).strip() or sys.platform,
         "blas": blas(),
         "torch": torch.__version__,
-        "onednn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
+        "onednn": has_onednn(),
         "python": platform.python_version(),
         "packviz": own_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -112,10 +121,11 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         "parameters": dict(parameters or {}),
     }
     if device.type == "cuda":
+        cudnn_version: Callable[[], int | None] = torch.backends.cudnn.version
         record |= {
             "device_name": torch.cuda.get_device_name(device),
             "cuda": torch.version.cuda,
-            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "cudnn": cudnn_version(),
             "driver": _driver(),
             "device_memory": torch.cuda.get_device_properties(device).total_memory,
             "tf32": multiplies_in_tf32(),
@@ -136,7 +146,7 @@ def load_average() -> list[float]:
     return [round(load, 2) for load in os.getloadavg()]
 
 
-def overload(place: Mapping[str, Any]) -> str:
+def overload(place: Data) -> str:
     """Returns a description of the load if it exceeded the number of cores, and otherwise `""`.
 
     Args:
@@ -147,9 +157,7 @@ def overload(place: Mapping[str, Any]) -> str:
     return f"a load of {load:.1f} on {count(cores, 'core')}" if cores and load > cores else ""
 
 
-def caption(
-    place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()
-) -> str:
+def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) -> str:
     """Returns a caption for measured times: the machine, the settings and the date.
 
     The load is the average over one minute for the whole machine. Each thread of the measurement
@@ -199,7 +207,7 @@ def _driver() -> str | None:
     return output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 
 
-def check_device(device: Any) -> str:
+def check_device(device: str | torch.device) -> str:
     """Returns the device in torch's own notation.
 
     Raises:

@@ -15,13 +15,14 @@ from typing import Any
 from torch import Tensor, autograd, nn, no_grad, ones_like
 
 from packviz.core.spec import Spec
+from packviz.measure.timing import Call
 from packviz.ops import packing, running
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
-def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
+def rnn_of(spec: Spec, batch_first: bool = False) -> nn.RNNBase:
     """Returns a new RNN of the kind and the sizes that a spec describes."""
-    kind: Any = getattr(nn, spec.mode)
+    kind: Callable[..., nn.RNNBase] = getattr(nn, spec.mode)
     sizes = spec.input_size, spec.hidden_size, spec.num_layers
     return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
 
@@ -58,9 +59,7 @@ def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "
     return running.run(rnn, x, lengths, method=method)
 
 
-def one_pass(
-    call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True
-) -> Callable[[], Any]:
+def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True) -> Call:
     """Returns a function that runs a forward pass and, in training, a backward pass.
 
     The backward pass starts from a gradient of ones.
@@ -72,9 +71,9 @@ def one_pass(
             graph.
     """
 
-    def both() -> Any:
-        out = call()
-        out = out[0] if isinstance(out, tuple) else out
-        return out.detach(), *autograd.grad(out, leaves, ones_like(out))
+    def both() -> tuple[Tensor, ...]:
+        result = call()
+        output: Tensor = result[0] if isinstance(result, tuple) else result
+        return output.detach(), *autograd.grad(output, leaves, ones_like(output))
 
     return both if training else no_grad()(call)

@@ -14,14 +14,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from packviz.core.util import require_suffix
-
-Data = dict[str, Any]
-"""Plain data that JSON can represent."""
+from packviz.measure.machine import Data
 
 PathLike = str | os.PathLike[str]
 
@@ -74,7 +71,7 @@ def read(path: PathLike, kind: str, version: int) -> tuple[Data, list[Data]]:
     return head["provenance"], rows
 
 
-def append(path: PathLike, head: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+def append(path: PathLike, head: Data, row: Data) -> None:
     """Appends a row to a result file, and first the head if the file is empty or does not exist.
 
     Raises:

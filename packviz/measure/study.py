@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,10 +28,15 @@ from packviz.core.spec import Spec
 from packviz.core.util import HasText, first_line
 from packviz.draw.text import table
 from packviz.measure import rows
-from packviz.measure.machine import CHANGING, caption, check_device, provenance
-from packviz.measure.timing import RATIOS, Ratio, Timing, measure
+from packviz.measure.machine import CHANGING, Data, caption, check_device, provenance
+from packviz.measure.timing import RATIOS, Call, Ratio, Timing, measure
 
-P = TypeVar("P")
+if TYPE_CHECKING:
+    import torch
+    from _typeshed import DataclassInstance
+    from torch import Tensor
+
+P = TypeVar("P", bound="DataclassInstance")
 V = TypeVar("V")
 R = TypeVar("R", bound="Results[Any, Any]")
 
@@ -101,7 +106,7 @@ class Results(HasText, Generic[P, V]):
             is a dict of timings by pass.
     """
 
-    provenance: Mapping[str, Any]
+    provenance: Data
     values: Mapping[P, V]
 
     @property
@@ -111,10 +116,9 @@ class Results(HasText, Generic[P, V]):
 
     def timings(self, point: P) -> dict[str, Timing]:
         """Returns the timings at a point, by pass. A study that keeps only summaries has none."""
-        value: Any = self.values[point]
-        if not isinstance(value, Mapping):
-            return {}
-        return {which: timing for which, timing in value.items() if isinstance(timing, Timing)}
+        value = self.values[point]
+        passes = value.items() if isinstance(value, Mapping) else ()
+        return {which: timing for which, timing in passes if isinstance(timing, Timing)}
 
     def timing(self, point: P, which: str = "training") -> Timing:
         """Returns the timing of a pass at a point.
@@ -123,9 +127,8 @@ class Results(HasText, Generic[P, V]):
             ValueError: the point was not measured.
         """
         if point not in self.values:
-            raise ValueError(
-                f"{point} was not measured; measured: {'; '.join(map(str, self.values))}"
-            )
+            measured = "; ".join(map(str, self.values))
+            raise ValueError(f"{point} was not measured; measured: {measured}")
         return self.timings(point)[which]
 
     def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:
@@ -149,12 +152,17 @@ class Results(HasText, Generic[P, V]):
     @property
     def caption(self) -> str:
         """The machine, the number of rounds and the date, as one line for charts and tables."""
-        timings = [timing for point in self.values for timing in self.timings(point).values()]
-        timed = [timing for timing in timings if timing.rounds]
-        rounds = [timing.rounds for timing in timed]
-        if not rounds and "rounds" in self.provenance.get("parameters", {}):
-            rounds = [self.provenance["parameters"]["rounds"]]
-        return caption(self.provenance, rounds, [timing.provenance for timing in timed])
+        rounds = []
+        places = []
+        for point in self.values:
+            for timing in self.timings(point).values():
+                if timing.rounds:
+                    rounds.append(timing.rounds)
+                    places.append(timing.provenance)
+        parameters = self.provenance.get("parameters", {})
+        if not rounds and "rounds" in parameters:
+            rounds = [parameters["rounds"]]
+        return caption(self.provenance, rounds, places)
 
     def to_text(self) -> str:
         """Returns, for each point and pass, a table of times and ratios to the first call."""
@@ -182,20 +190,6 @@ def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
     return [f"{name}: {results.caption}." for name, results in machines.items()]
 
 
-@dataclass(frozen=True)
-class MeasureOptions:
-    """The settings of one measurement.
-
-    Attributes:
-        device: the device to measure on.
-        parameters: the `rounds` or the `budget` in seconds for each point, and the study's own
-            parameters.
-    """
-
-    device: str
-    parameters: Mapping[str, Any]
-
-
 class Comparison(NamedTuple):
     """Calls whose times are compared.
 
@@ -208,15 +202,16 @@ class Comparison(NamedTuple):
         parameters: plain data to store with the times.
     """
 
-    calls: Mapping[str, Callable[[], Any]]
-    clear: Callable[[], object] = lambda: None
+    calls: Mapping[str, Call]
+    clear: Call = lambda: None
     alike: Sequence[str] = ()
-    parameters: Mapping[str, Any] | None = None
+    parameters: Data | None = None
 
 
 def timed(
     comparison: Comparison,
-    how: MeasureOptions,
+    device: str,
+    settings: Data,
     *,
     warmup: int = 3,
     memory: bool = False,
@@ -226,7 +221,8 @@ def timed(
 
     Args:
         comparison: the calls.
-        how: the settings, whose parameters include `rounds` or a `budget`.
+        device: the device to measure on.
+        settings: the study's parameters, with the `rounds` or the `budget` in seconds.
         warmup: number of warm-up rounds, which do not count.
         memory: whether to measure peak memory.
         share: the share of the budget to use.
@@ -244,13 +240,14 @@ def timed(
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
-    budget = how.parameters.get("budget", math.inf)
+    rounds = settings.get("rounds", _MOST_ROUNDS)
+    budget = settings.get("budget", math.inf)
     timing = measure(
         calls,
-        rounds=how.parameters.get("rounds", _MOST_ROUNDS),
+        rounds=rounds,
         budget=budget * share,
         warmup=warmup,
-        device=how.device,
+        device=device,
         before=comparison.clear,
         parameters=comparison.parameters,
         memory=memory,
@@ -269,7 +266,7 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
     reference = ""
-    expected: list[Any] = []
+    expected: list[Tensor] = []
     with full_precision():
         for name in comparison.alike:
             comparison.clear()
@@ -284,7 +281,8 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
                     raise
                 continue
             if not reference:
-                reference, expected = name, result
+                reference = name
+                expected = result
                 continue
             off, wrong = relative_error(result, expected, of_gradients)
             if wrong is None:
@@ -302,43 +300,43 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def by_comparison(
     calls: Callable[[P, str], Comparison], warmup: int = 3
-) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
+) -> Callable[[P, str, Data], dict[str, Timing]]:
     """Returns a `measure` function for a study of training steps.
 
     `calls` makes the comparison for a point and a device.
     """
 
-    def timed_training(point: P, how: MeasureOptions) -> dict[str, Timing]:
-        comparison = calls(point, how.device)
-        return {"training": timed(comparison, how, warmup=warmup)}
+    def timed_training(point: P, device: str, settings: Data) -> dict[str, Timing]:
+        comparison = calls(point, device)
+        return {"training": timed(comparison, device, settings, warmup=warmup)}
 
     return timed_training
 
 
 def by_pass(
-    calls: Callable[[P, str, MeasureOptions], Comparison],
-) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
+    calls: Callable[[P, str, str, Data], Comparison],
+) -> Callable[[P, str, Data], dict[str, Timing]]:
     """Returns a `measure` function that times each of `PASSES` and measures peak memory.
 
-    `calls` makes the comparison for a point, a pass and the settings. The forward pass gets half
-    the budget of the training pass.
+    `calls` makes the comparison for a point, a pass, a device and the settings. The forward pass
+    gets half the budget of the training pass.
     """
 
-    def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
+    def timed_by_pass(point: P, device: str, settings: Data) -> dict[str, Timing]:
         timings = {}
         for which, share in (("training", 1.0), ("forward", 0.5)):
-            comparison = calls(point, which, how)
-            timings[which] = timed(comparison, how, warmup=1, memory=True, share=share)
+            comparison = calls(point, which, device, settings)
+            timings[which] = timed(comparison, device, settings, warmup=1, memory=True, share=share)
         return timings
 
     return timed_by_pass
 
 
-def _read(point: Any, row: Mapping[str, Any]) -> Any:
+def _read(point: object, row: Data) -> Any:
     return {which: Timing(**row[which]) for which in PASSES if which in row}
 
 
-def _write(value: Any) -> dict[str, Any]:
+def _write(value: Any) -> Data:
     return {which: dataclasses.asdict(timing) for which, timing in value.items()}
 
 
@@ -350,8 +348,9 @@ class Study(Generic[P, V, R]):
         name: the name of the study, which is also the kind of its files.
         point: the class of the points, a frozen dataclass of plain data. The `str` of a point is
             its name.
-        measure: a function that returns the value at a point. Torch gets the same random seed
-            before every point, and its random state is restored afterwards.
+        measure: a function that returns the value at a point, measured on a device with the given
+            parameters. Torch gets the same random seed before every point, and its random state is
+            restored afterwards.
         results: a function that makes the results from the provenance and the values.
         full: the points of a recorded file.
         quick: a few small points, which take seconds on a CPU.
@@ -366,14 +365,14 @@ class Study(Generic[P, V, R]):
 
     name: str
     point: type[P]
-    measure: Callable[[P, MeasureOptions], V]
-    results: Callable[[Mapping[str, Any], Mapping[P, V]], R]
+    measure: Callable[[P, str, Data], V]
+    results: Callable[[Data, Mapping[P, V]], R]
     full: Sequence[P] = ()
     quick: Sequence[P] = ()
     others: Mapping[str, Sequence[P]] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    read: Callable[[P, Mapping[str, Any]], V] = _read
-    write: Callable[[V], dict[str, Any]] = _write
+    parameters: Data = field(default_factory=dict)
+    read: Callable[[P, Data], V] = _read
+    write: Callable[[V], Data] = _write
     version: int = 1
 
     def run(self, points: Sequence[P] = (), **options: Any) -> R:
@@ -387,10 +386,10 @@ class Study(Generic[P, V, R]):
 
     def record(
         self,
-        path: str | os.PathLike[str] | None,
+        path: rows.PathLike | None,
         points: Sequence[P] = (),
         *,
-        device: Any = "cpu",
+        device: str | torch.device = "cpu",
         threads: int = 1,
         progress: bool = True,
         **parameters: Any,
@@ -437,16 +436,16 @@ class Study(Generic[P, V, R]):
                     _require_same(earlier.provenance, place, path)
                     if point in earlier.values:
                         continue
-                value = self._measured(point, MeasureOptions(device, settings))
+                with _random_state():
+                    value = self.measure(point, device, settings)
                 values[point] = value
                 if path:
                     head = {"packviz": self.name, "version": self.version, "provenance": place}
-                    fields = dataclasses.asdict(point)  # type: ignore[call-overload]
-                    row = {**fields, **self.write(value)}
+                    row = {**dataclasses.asdict(point), **self.write(value)}
                     rows.append(path, head, row)
         return self.load(path) if path else self.results(place, values)
 
-    def _settings(self, changed: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, changed: Data) -> Data:
         settings = {**self.parameters, **changed}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
             if name in changed and not self.parameters:
@@ -456,14 +455,7 @@ class Study(Generic[P, V, R]):
                 settings.pop(other, None)
         return settings
 
-    def _measured(self, point: P, options: MeasureOptions) -> V:
-        import torch  # noqa: PLC0415
-
-        with torch.random.fork_rng():  # restores the caller's random state
-            torch.manual_seed(0)
-            return self.measure(point, options)
-
-    def load(self, name: str | os.PathLike[str] = "") -> R:
+    def load(self, name: rows.PathLike = "") -> R:
         """Reads a result file.
 
         Args:
@@ -475,7 +467,7 @@ class Study(Generic[P, V, R]):
         """
         path = rows.find(name or f"{self.name}_cpu.json")
         place, entries = rows.read(path, self.name, self.version)
-        fields = [each.name for each in dataclasses.fields(self.point)]  # type: ignore[arg-type]
+        fields = [each.name for each in dataclasses.fields(self.point)]
         values: dict[P, V] = {}
         try:
             for entry in entries:
@@ -520,6 +512,16 @@ class Study(Generic[P, V, R]):
 
 
 @contextmanager
+def _random_state() -> Iterator[None]:
+    """Gives torch the same random seed every time, and then restores its random state."""
+    import torch  # noqa: PLC0415
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@contextmanager
 def _torch_threads(threads: int) -> Iterator[None]:
     import torch  # noqa: PLC0415
 
@@ -546,11 +548,11 @@ def _with_progress(points: Iterable[P]) -> Iterator[P]:
             yield point
 
 
-def _on_gpu(place: Mapping[str, Any]) -> bool:
+def _on_gpu(place: Data) -> bool:
     return str(place.get("device")).startswith("cuda")
 
 
-def _machine(place: Mapping[str, Any]) -> str:
+def _machine(place: Data) -> str:
     """Returns the name of a machine, such as `CPU, 4 threads` or `GPU`."""
     if _on_gpu(place):
         return "GPU"
@@ -558,9 +560,7 @@ def _machine(place: Mapping[str, Any]) -> str:
     return "CPU" if threads == 1 else f"CPU, {threads} threads"
 
 
-def _require_same(
-    earlier: Mapping[str, Any], now: Mapping[str, Any], path: str | os.PathLike[str]
-) -> None:
+def _require_same(earlier: Data, now: Data, path: rows.PathLike) -> None:
     """Checks that a file was measured under the present conditions.
 
     Raises:
@@ -568,13 +568,15 @@ def _require_same(
     """
     before = {**earlier["parameters"], **earlier}
     after = {**now["parameters"], **now}
-    differences = [
-        f"{name} {before.get(name)}, not {after.get(name)}"
-        for name in {**before, **after}
-        if name not in _NOT_COMPARED and before.get(name) != after.get(name)
-    ]
+    differences = []
+    for name in before | after:
+        old = before.get(name)
+        new = after.get(name)
+        if name not in _NOT_COMPARED and old != new:
+            differences.append(f"{name} {old}, not {new}")
     if differences:
+        listed = "; ".join(differences)
         raise ValueError(
             f"cannot resume {os.fspath(path)}, which was measured under different conditions"
-            f" ({'; '.join(differences)}). Use the same options and machine, or another file"
+            f" ({listed}). Use the same options and machine, or another file"
         )

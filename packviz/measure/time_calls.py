@@ -39,7 +39,7 @@ def time_calls(
     setup: Callable[[], object] | None = None,
     check: bool = True,
     tolerance: float | None = None,
-    device: Any = None,
+    device: str | torch.device | None = None,
     budget: float = 10.0,
 ) -> ComparedTiming:
     """Times functions of your own, and checks that they all return the same results.
@@ -163,7 +163,7 @@ def _agreement(
     return f"Results agree {close} with those of {next(iter(parts))}. {remark}".rstrip()
 
 
-def _accelerator(result: Any) -> str | None:
+def _accelerator(result: object) -> str | None:
     """Returns the device of a result's first tensor that is not on the CPU, if there is one."""
     if isinstance(result, torch.Tensor):
         return None if result.is_cpu else str(result.device)

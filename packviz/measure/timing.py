@@ -24,16 +24,19 @@ import math
 import random
 import statistics
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from packviz.core.util import HasText
 from packviz.draw import quantities, text
 from packviz.measure.machine import (
+    Data,
     caption,
     load_average,
     overload,
@@ -42,7 +45,12 @@ from packviz.measure.machine import (
     provenance,
 )
 
+if TYPE_CHECKING:
+    import torch
+
 Call = Callable[[], object]
+Stopwatch = Callable[[Call], float]
+"""A function that makes a call, and returns the seconds that the call took."""
 
 CONFIDENCE = 0.95
 """The lowest probability with which a confidence interval covers the true median."""
@@ -65,76 +73,56 @@ _AWAKE = 1.0  # the seconds of work that wake a GPU, and the longest pause in wh
 _TICK = 1e-12  # seconds; a coarse clock may measure 0, by which no time can be divided
 
 
-class Clock(Protocol):
-    """A clock that measures one call at a time."""
-
-    def start(self) -> None:
-        """Records the start time."""
-
-    def stop(self) -> float:
-        """Returns the seconds since `start`."""
+_used: dict[str, float] = {}
+"""The time at which each GPU last finished a timed call."""
 
 
-class _CpuClock:
-    """A monotonic clock for work on the CPU."""
-
-    def start(self) -> None:
-        """Records the start time."""
-        self._began = time.perf_counter_ns()
-
-    def stop(self) -> float:
-        """Returns the seconds since `start`."""
-        return (time.perf_counter_ns() - self._began) / 1e9
+def stopwatch(device: object) -> Stopwatch:
+    """Returns a stopwatch for work on the CPU or on a GPU."""
+    name = str(device)
+    return _cuda_stopwatch(name) if name.startswith("cuda") else _cpu_seconds
 
 
-class _CudaClock:
-    """A clock that uses CUDA events.
+def _cpu_seconds(call: Call) -> float:
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1e9
 
-    The GPU records their times, so time spent in Python afterwards does not count.
+
+def _cuda_stopwatch(device: str) -> Stopwatch:
+    """Returns a stopwatch that uses CUDA events, and wakes the GPU.
+
+    The GPU records the times of the events, so time spent in Python afterwards does not count.
+    After a pause, a GPU needs up to a second to reach its frequency.
     """
+    import torch  # noqa: PLC0415
 
-    stopped: ClassVar[dict[str, float]] = {}
-    """The time at which a clock was last stopped, by device."""
+    if time.monotonic() - _used.get(device, -math.inf) > _AWAKE:
+        _keep_busy(device, _AWAKE)
+    event: Callable[..., torch.cuda.Event] = torch.cuda.Event
+    with torch.cuda.device(device):
+        began = event(enable_timing=True)
+        ended = event(enable_timing=True)
 
-    def __init__(self, device: Any) -> None:
-        """Makes a clock.
+    def seconds(call: Call) -> float:
+        torch.cuda.synchronize(device)
+        began.record(torch.cuda.current_stream(device))
+        call()
+        ended.record(torch.cuda.current_stream(device))
+        torch.cuda.synchronize(device)
+        _used[device] = time.monotonic()
+        return float(began.elapsed_time(ended)) / 1e3
 
-        Wakes the GPU, which after a pause needs up to a second to reach its frequency.
-        """
-        import torch  # noqa: PLC0415
-
-        self._cuda, self._device = torch.cuda, device
-        if time.monotonic() - self.stopped.get(str(device), -math.inf) > _AWAKE:
-            _keep_busy(device, _AWAKE)
-        with torch.cuda.device(device):
-            self._began = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            self._ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-    def start(self) -> None:
-        """Waits for the GPU and records the first event."""
-        self._cuda.synchronize(self._device)
-        self._began.record(self._cuda.current_stream(self._device))
-
-    def stop(self) -> float:
-        """Records the second event, waits for it, and returns the seconds between both."""
-        self._ended.record(self._cuda.current_stream(self._device))
-        self._cuda.synchronize(self._device)
-        self.stopped[str(self._device)] = time.monotonic()
-        return float(self._began.elapsed_time(self._ended)) / 1e3
+    return seconds
 
 
-def _keep_busy(device: Any, seconds: float) -> None:
+def _keep_busy(device: str, seconds: float) -> None:
     import torch  # noqa: PLC0415
 
     x = torch.ones(1024, 1024, device=device)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         float((x @ x).sum())
-
-
-def clock_for(device: Any) -> Clock:
-    """Returns a clock for work on the CPU or on a GPU."""
-    return _CudaClock(device) if str(device).startswith("cuda") else _CpuClock()
 
 
 @dataclass(frozen=True)
@@ -207,7 +195,7 @@ class Timing(HasText):
 
     seconds: Mapping[str, Sequence[float]]
     warmup: int = 0
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Data = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     faults: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -332,10 +320,10 @@ def measure(
     *,
     rounds: int = 20,
     warmup: int = 3,
-    device: Any = "cpu",
+    device: str | torch.device = "cpu",
     before: Call | None = None,
-    clock: Clock | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    clock: Stopwatch | None = None,
+    parameters: Data | None = None,
     memory: bool = False,
     until_narrow: bool = False,
     to: str | None = None,
@@ -354,7 +342,7 @@ def measure(
         device: the device that does the work. The clock waits until the device has finished.
         before: a function to run before each call, outside the measured time, for example to clear
             gradients.
-        clock: a clock to use in place of the device's own.
+        clock: a stopwatch to use in place of the device's own.
         parameters: plain data to keep in the provenance.
         memory: whether to measure peak memory as well, in one more call of each function after the
             warm-up. That call is not timed.
@@ -376,7 +364,8 @@ def measure(
         raise ValueError(
             f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 to warm up"
         )
-    clock = clock or clock_for(device)
+    clock = clock or stopwatch(device)
+    prepare = before or (lambda: None)
     place = provenance(device, parameters)  # first, so that no times are lost if this fails
     names = list(calls)
     shuffle = random.Random(0).shuffle
@@ -385,10 +374,6 @@ def measure(
     faults: dict[str, list[int]] = {name: [] for name in names}
     peaks: dict[str, int] = {}
     look = FEWEST_ROUNDS
-
-    def prepare() -> None:
-        if before is not None:
-            before()
 
     with _no_garbage_collection():
         for done in range(warmup + rounds):
@@ -404,9 +389,7 @@ def measure(
             for name in names:
                 prepare()
                 faults_before = page_faults()
-                clock.start()
-                calls[name]()
-                took = clock.stop()
+                took = clock(calls[name])
                 if done >= warmup:
                     seconds[name].append(took)
                     faults[name].append(page_faults() - faults_before)
@@ -453,11 +436,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
     """
     n = len(values)
-    outside = 2 / 2**n
-    if outside > 1 - CONFIDENCE:
+    tails = accumulate(2 * math.comb(n, k) / 2**n for k in range(n))
+    k = bisect_right([*tails], 1 - CONFIDENCE) - 1
+    if k < 0:
         return -math.inf, math.inf
-    k = 0
-    while (outside := outside + 2 * math.comb(n, k + 1) / 2**n) <= 1 - CONFIDENCE:
-        k += 1
     ordered = sorted(values)
     return ordered[k], ordered[n - 1 - k]

@@ -105,10 +105,10 @@ def _bench(options: argparse.Namespace) -> None:
         one_of("--methods", method, network.METHODS)
     if options.plot:
         require_suffix("--plot", options.plot, (".svg", ".png"))
-    steps, batch_size = forum.FULL_STEPS, forum.FULL_BATCH
     if options.quick:
-        steps, batch_size = forum.QUICK_STEPS, forum.QUICK_BATCH
-    points = forum.grid(options.setup, steps, batch_size)
+        points = forum.grid(options.setup, forum.QUICK_STEPS, forum.QUICK_BATCH)
+    else:
+        points = forum.grid(options.setup)
     results = _record(forum.STUDY, points, options, methods=methods)
     print(results)
     if options.plot:

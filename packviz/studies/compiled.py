@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
 from packviz.measure.study import Comparison, Results, Study, by_comparison
-from packviz.measure.timing import RATIOS, Timing
+from packviz.measure.timing import RATIOS, Call, Timing
 from packviz.ops.masks import real_mask
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.rnn import Ragged
@@ -35,7 +35,8 @@ from packviz.ops.rnn import Ragged
 REFERENCE = "compiled, padded"
 """The method that the others are compared with."""
 
-_disabled: Callable[[Any], Any] = torch.compiler.disable
+_Hide: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+_disabled: _Hide = torch.compiler.disable
 
 
 class _Forecaster(nn.Module):
@@ -64,8 +65,12 @@ class _Forecaster(nn.Module):
 class _Packing(_Forecaster):
     """A model that packs and pads in its own `forward`."""
 
-    pack = staticmethod(pack_padded_sequence)
-    pad = staticmethod(pad_packed_sequence)
+    def __init__(self, features: int, hidden: int, hide: _Hide | None = None) -> None:
+        """Makes a model. `hide` hides torch's functions from `torch.compile`."""
+        super().__init__(features, hidden)
+        hide = hide or (lambda function: function)
+        self.pack = hide(pack_padded_sequence)
+        self.pad = hide(pad_packed_sequence)
 
     def forward(
         self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor
@@ -78,13 +83,6 @@ class _Packing(_Forecaster):
         output, _ = self.pad(packed_output, True, total_length=future.size(1))
         result: Tensor = self.after(output)
         return result
-
-
-class _HiddenHelpers(_Packing):
-    """The same model with helpers that are hidden from `torch.compile`."""
-
-    pack = staticmethod(_disabled(pack_padded_sequence))
-    pad = staticmethod(_disabled(pad_packed_sequence))
 
 
 class _Island(nn.Module):
@@ -136,7 +134,7 @@ _KINDS: dict[str, Callable[[int, int], nn.Module]] = {
     "padded": _Forecaster,
     REFERENCE: _Forecaster,
     "packed": _Packing,
-    "compiled, helpers disabled": _HiddenHelpers,
+    "compiled, helpers disabled": partial(_Packing, hide=_disabled),
     "compiled, disabled island": partial(_Wrapping, wrap=_Island),
     "compiled, Ragged": partial(_Wrapping, wrap=Ragged),
 }
@@ -180,36 +178,33 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 
     def _table(self, point: CompiledPoint) -> str:
         timing = self.timing(point)
-        rows = [["", "ms", f"times {REFERENCE} (quartiles)"], *timing.against(REFERENCE)]
+        head = ["", "ms", f"times {REFERENCE} (quartiles)"]
+        lines = table([head, *timing.against(REFERENCE)], "<27.8   <")
         title = f"One training step of an encoder–decoder LSTM: {point}."
-        return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
+        return "\n".join([title, *lines, *self._notes(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, with quartiles."""
-        return stack(
-            "", [self._bars(timing, theme) for timing in map(self.timing, self.values)], theme
-        )
+        sheets = [self._bars(self.timing(point), theme) for point in self.values]
+        return stack("", sheets, theme)
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
-        ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
-        rows = {
-            r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high))
-            for r in ratios
-        }
+        rows = {}
+        for name in timing.seconds:
+            ratio = timing.ratio(name, REFERENCE)
+            parts = [(ratio.value, _colour(name))]
+            rows[name] = bars.Bar(parts, f"{ratio.value:.3g}", (ratio.low, ratio.high))
         # The title compares the padded steps, because the page asks which of the others is fastest.
         padded = timing.ratio("padded", REFERENCE)
-        found = (
-            f"takes {padded.value:.3g} times as long"
-            if padded.is_clear
-            else "is not clearly slower or faster"
-        )
-        title = f"The padded step {found} if not compiled"
-        return bars.rows(title, {"": rows}, theme, line=1, notes=[RATIOS, self._place(timing)])
+        verdict = "is not clearly slower or faster"
+        if padded.is_clear:
+            verdict = f"takes {padded.value:.3g} times as long"
+        title = f"The padded step {verdict} if not compiled"
+        return bars.rows(title, {"": rows}, theme, line=1, notes=self._notes(timing))
 
-    def _place(self, timing: Timing) -> str:
-        return (
-            f"Compiled by {timing.provenance['parameters']['backend']}. Measured on {self.caption}."
-        )
+    def _notes(self, timing: Timing) -> list[str]:
+        backend = timing.provenance["parameters"]["backend"]
+        return [RATIOS, f"Compiled by {backend}. Measured on {self.caption}."]
 
 
 def _colour(name: str) -> str:
@@ -218,7 +213,7 @@ def _colour(name: str) -> str:
     return palette.METHODS["padded" if "padded" in name else method]
 
 
-def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
+def compiled_steps(point: CompiledPoint, device: str) -> Comparison:
     """Returns a comparison with a training step for each method.
 
     A step returns the gradients of the weights.
@@ -232,27 +227,27 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
     mask = real_mask(inputs[3].to(device), inputs[2].shape[1])[..., None]
     torch.compiler.reset()
 
-    def step(model: nn.Module, run: Callable[..., Tensor]) -> Callable[[], Any]:
-        weights = list(model.parameters())
-        return lambda: torch.autograd.grad((run(*inputs).square() * mask).mean(), weights)
+    def step(run: Callable[..., Tensor], weights: list[nn.Parameter]) -> tuple[Tensor, ...]:
+        loss = (run(*inputs).square() * mask).mean()
+        return torch.autograd.grad(loss, weights)
 
-    calls: dict[str, Callable[[], Any]] = {}
+    calls: dict[str, Call] = {}
     for name, model in models(point.features, point.hidden).items():
         model = model.to(device)
-        run: Any = model
+        run: Callable[..., Tensor] = model
         if name.startswith("compiled"):
             run = torch.compile(model, backend=backend)
-        calls[name] = step(model, run)
+        calls[name] = partial(step, run, list(model.parameters()))
     exact = [name for name in calls if name not in ("padded", REFERENCE)]
     return Comparison(calls, alike=exact, parameters={"backend": backend})
 
 
-def _can_compile(device: Any) -> bool:
+def _can_compile(device: str) -> bool:
     """Returns whether inductor can build code.
 
     Inductor writes launchers in C for a GPU, and loops in C++ for a CPU.
     """
-    compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
+    compilers = ("gcc", "clang", "cc") if device.startswith("cuda") else ("g++",)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_headers and any(map(shutil.which, compilers))
 

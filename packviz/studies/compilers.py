@@ -21,9 +21,12 @@ from packviz.check.captures import captured, difference, first_line, numbers
 from packviz.core.util import quiet
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
-from packviz.measure.study import MeasureOptions, Results, Study
+from packviz.measure.machine import Data
+from packviz.measure.study import Results, Study
 
-RIGHT, WRONG, ERROR = "right", "WRONG", "error"
+RIGHT = "right"
+WRONG = "WRONG"
+ERROR = "error"
 STEPS = 5
 EXAMPLE = (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
@@ -146,7 +149,7 @@ def survey(points: Iterable[CompilerPoint] = ()) -> Outcomes:
     return STUDY.run([*points] or STUDY.full)
 
 
-def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> Outcome:
+def compile_and_compare(point: CompilerPoint, device: str, settings: Data) -> Outcome:
     """Compiles the model on equal lengths, and checks its results on other lengths."""
     with quiet(), torch.no_grad():
         return _outcome(point)
@@ -170,10 +173,7 @@ def _outcome(point: CompilerPoint) -> Outcome:
             capture = torch.compile(model, backend=count_operators, fullgraph=fullgraph)
             capture(*inputs)
         else:
-            graph = captured(backend, model, inputs, {})
-
-            def capture(*other: Any) -> Any:
-                return graph(other)
+            capture = captured(backend, model, inputs, {})
 
         # A graph for other lengths has the same operators, so it is not counted.
         compiled = sum(counts) if backend == "compile" else None

@@ -47,11 +47,11 @@ from packviz.draw.curves import Curve, Plot, Sweep
 from packviz.draw.quantities import plain
 from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
+from packviz.measure.machine import Data
 from packviz.measure.study import (
     KINDS,
     PASSES,
     Comparison,
-    MeasureOptions,
     Point,
     Results,
     Study,
@@ -67,11 +67,13 @@ SETUPS = {"A": "equal", "B": "triangle", "evenly": "evenly"}
 METHODS = ("padded", "packed", "drop-in", "run")
 """The names in `network.METHODS`, repeated here because importing that module needs torch."""
 
-FULL_STEPS, FULL_BATCH = range(32, 513, 32), 512
-"""The sizes from the forum question."""
+FULL_STEPS = range(32, 513, 32)
+FULL_BATCH = 512
+"""The batch size; with `FULL_STEPS`, the sizes from the forum question."""
 
-QUICK_STEPS, QUICK_BATCH = range(32, 129, 32), 64
-"""Small sizes, which take seconds on a CPU."""
+QUICK_STEPS = range(32, 129, 32)
+QUICK_BATCH = 64
+"""The batch size; with `QUICK_STEPS`, small sizes, which take seconds on a CPU."""
 
 MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
 
@@ -260,23 +262,24 @@ def _guides(quantity: str, curves: Sequence[Curve], first: str) -> dict[str, tup
     sizes = sorted({x for curve in curves for x in curve.x})
     if len(sizes) < 2 or quantity == "memory":
         return {}
-    start, end = sizes[0], sizes[-1]
+    start = sizes[0]
+    end = sizes[-1]
     if quantity == "ratio":
         return {f"1: as {first}": ((start, 1), (end, 1))}
-    first_time = curves[0].y[0]
+    time = curves[0].y[0]
     growth = end / start
+    linear = time * growth
     return {
-        "slope 1: T": ((start, first_time), (end, first_time * growth)),
-        "slope 2: T²": ((start, first_time), (end, first_time * growth**2)),
+        "slope 1: T": ((start, time), (end, linear)),
+        "slope 2: T²": ((start, time), (end, linear * growth)),
     }
 
 
-def _methods(point: Point, which: str, how: MeasureOptions) -> Comparison:
+def _methods(point: Point, which: str, device: str, settings: Data) -> Comparison:
     from packviz.studies import network  # noqa: PLC0415
 
     n = -np.sort(-point.layout.lengths)
-    methods = how.parameters["methods"]
-    return network.comparison(n, int(n[0]), methods, which, how.device)
+    return network.comparison(n, int(n[0]), settings["methods"], which, device)
 
 
 STUDY = Study(

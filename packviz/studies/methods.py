@@ -17,7 +17,7 @@ dropped before each call, because in training the lengths differ from batch to b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,23 +29,25 @@ from packviz.draw.text import count
 from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS, Method
+from packviz.measure.machine import Data
 from packviz.measure.study import (
     PASSES,
     Comparison,
-    MeasureOptions,
     Point,
     Results,
     Study,
     TimedPoints,
     by_pass,
 )
-from packviz.measure.timing import RATIOS, Ratio
+from packviz.measure.timing import RATIOS, Call, Ratio
 from packviz.ops.running import forget
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
-PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
+PADDED = "torch padded"
+PACKED = "torch packed"
+AUTO = "auto"
 
 _SYMBOLS = {
     PACKED: "x",
@@ -204,8 +206,8 @@ def _digits(value: float) -> float:
 
 
 def calls_of(
-    point: Point, methods: Mapping[str, Method], which: str, device: Any
-) -> dict[str, Callable[[], Any]]:
+    point: Point, methods: Mapping[str, Method], which: str, device: str
+) -> dict[str, Call]:
     """Returns a call for each method, which runs one pass over the same batch with the same RNN.
 
     A call returns the output, `(B, T, H)`. In training, it also returns the gradients of the input
@@ -223,11 +225,11 @@ def calls_of(
     return calls
 
 
-def _compared(point: Point, which: str, how: MeasureOptions) -> Comparison:
+def _compared(point: Point, which: str, device: str, settings: Data) -> Comparison:
     methods: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     for method in METHODS:
         methods[method] = partial(rnn_calls.run, method=method)
-    calls = calls_of(point, methods, which, how.device)
+    calls = calls_of(point, methods, which, device)
     return Comparison(calls, forget, alike=[PACKED, *METHODS])
 
 

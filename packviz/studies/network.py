@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from packviz.core.layout import IntArray
 from packviz.core.validation import one_of
 from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
+from packviz.measure.timing import Call
 from packviz.ops.masks import real_mask
 from packviz.ops.running import forget
 
@@ -38,9 +39,12 @@ after pack → RNN → pad.
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     """Runs the RNN over all cells, and sets the output in the padding to zero with a mask."""
-    mask = real_mask(lengths.to(x.device, non_blocking=True), x.shape[1 if rnn.batch_first else 0])
+    steps = x.shape[1 if rnn.batch_first else 0]
+    mask = real_mask(lengths.to(x.device, non_blocking=True), steps)
+    if not rnn.batch_first:
+        mask = mask.T
     output, states = rnn(x)
-    return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
+    return output * mask.unsqueeze(-1), states
 
 
 packed = partial(rnn_calls.packed, in_order=True)
@@ -54,7 +58,8 @@ METHODS: dict[str, Method] = {
 """The methods by name. The first one that is measured is the reference for the others."""
 
 
-_VOCABULARY, _CLASSES = 10, 2
+_VOCABULARY = 10
+_CLASSES = 2
 
 
 class Network(nn.Module):
@@ -72,18 +77,15 @@ class Network(nn.Module):
         The lengths are on the CPU, longest first.
         """
         output, _ = method(self.lstm, self.embedding(ids), lengths)
-        return self.linear(output).sum(1)  # type: ignore[no-any-return]
+        scores: Tensor = self.linear(output)
+        return scores.sum(1)
 
 
-class _Batch(NamedTuple):
-    """Tokens `(B, T)` and targets `(B,)` on a device, and lengths `(B,)` on the CPU."""
-
-    ids: Tensor
-    lengths: Tensor
-    targets: Tensor
+Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Tokens `(B, T)` on a device, lengths `(B,)` on the CPU, and targets `(B,)` on the device."""
 
 
-def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
+def batch(lengths: IntArray, steps: int, device: str = "cpu") -> Batch:
     """Returns a batch of random tokens and targets.
 
     If all tokens were equal, a misplaced row would go unnoticed.
@@ -95,31 +97,32 @@ def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
     """
     generator = torch.Generator().manual_seed(0)
     n = torch.tensor(lengths.tolist())
-    ids = torch.randint(1, _VOCABULARY, (n.numel(), steps), generator=generator) * real_mask(
-        n, steps
-    )
-    targets = torch.randint(_CLASSES, (n.numel(),), generator=generator)
-    return _Batch(ids.to(device), n, targets.to(device))
+    tokens = torch.randint(1, _VOCABULARY, (len(n), steps), generator=generator)
+    ids = tokens * real_mask(n, steps)
+    targets = torch.randint(_CLASSES, (len(n),), generator=generator)
+    return ids.to(device), n, targets.to(device)
 
 
 def training_step(
-    network: Network, batch: _Batch, method: Method
+    network: Network, batch: Batch, method: Method
 ) -> Callable[[], tuple[Tensor, ...]]:
     """Returns a function that runs forward and backward.
 
     The function returns the logits and the gradients of all weights.
     """
+    ids, lengths, targets = batch
     weights = list(network.parameters())
 
     def step() -> tuple[Tensor, ...]:
-        logits = network(batch.ids, batch.lengths, method)
-        return logits.detach(), *torch.autograd.grad(cross_entropy(logits, batch.targets), weights)
+        logits = network(ids, lengths, method)
+        loss = cross_entropy(logits, targets)
+        return logits.detach(), *torch.autograd.grad(loss, weights)
 
     return step
 
 
 def comparison(
-    lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any
+    lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: str
 ) -> Comparison:
     """Returns a comparison with a call for each method.
 
@@ -132,12 +135,13 @@ def comparison(
     """
     torch.manual_seed(0)
     network = Network().to(device)
-    one = batch(lengths, steps, device)
-
-    def call(method: Method) -> Callable[[], Any]:
-        if which == "training":
-            return training_step(network, one, method)
-        return rnn_calls.one_pass(lambda: network(one.ids, one.lengths, method), [], training=False)
-
-    calls = {name: call(METHODS[one_of("methods", name, METHODS)]) for name in methods}
+    inputs = batch(lengths, steps, device)
+    ids, n, _ = inputs
+    calls: dict[str, Call] = {}
+    for name in methods:
+        method = METHODS[one_of("methods", name, METHODS)]
+        calls[name] = training_step(network, inputs, method)
+        if which == "forward":
+            forward = partial(network, ids, n, method)
+            calls[name] = rnn_calls.one_pass(forward, [], training=False)
     return Comparison(calls, forget, alike=methods)

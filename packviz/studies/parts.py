@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -108,7 +107,7 @@ def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
     return drawn
 
 
-def replaced_steps(point: Point, device: Any) -> Comparison:
+def replaced_steps(point: Point, device: str) -> Comparison:
     """Returns steps with more and more parts replaced.
 
     A step returns the logits and the gradients of all weights.

@@ -43,12 +43,14 @@ from packviz.draw.text import table
 from packviz.measure.timing import Timing, measure
 from packviz.ops.original import pack_padded_sequence
 
-MEANS, WEIGHTED = "mean of means", "token-weighted"
+MEANS = "mean of means"
+WEIGHTED = "token-weighted"
 LOSSES = (MEANS, WEIGHTED)
 """The losses of a process, as described at the top of this module."""
 
 _TIMEOUT = timedelta(seconds=120)  # the longest time that processes wait for each other
-_INPUT, _HIDDEN = 16, 128
+_INPUT = 16
+_HIDDEN = 128
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,8 +82,8 @@ class Shards(HasText):
 
     def to_text(self) -> str:
         """Returns a table of tokens, steps and gradient errors. The machine does not matter."""
-        sequences, tokens = self.layout.batch_size, self.layout.n_real
-        title = f"{sequences} sequences, {tokens:,} tokens, {len(self.timings)} processes"
+        sequences = f"{self.layout.batch_size} sequences, {self.layout.n_real:,} tokens"
+        title = f"{sequences}, {len(self.timings)} processes"
         rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
             own_tokens = " / ".join(map(str, self.tokens(strategy)))
@@ -125,7 +127,7 @@ class Shards(HasText):
         return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 
-def compare(lengths: Any = None, *, processes: int = 2, rounds: int = 15) -> Shards:
+def compare(lengths: object = None, *, processes: int = 2, rounds: int = 15) -> Shards:
     """Compares the strategies for splitting a batch among processes on this machine's CPU.
 
     Each process has one thread.
@@ -194,7 +196,7 @@ def _process(
         errors, calls = _strategies(rank, processes, lengths)
         # All processes compute at the same time, because they wait for each other before each call.
         timing = measure(calls, rounds=rounds, before=distributed.barrier)
-        timings: list[Any] = [None] * processes
+        timings: list[Timing | None] = [None] * processes
         distributed.all_gather_object(timings, timing)
         if rank == 0:
             results.put((timings, errors))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from packviz.draw import bars, quantities, text
 from packviz.draw.palette import LIGHT, METHODS, THEMES
 from packviz.draw.sheet import Sheet
 from packviz.measure import rnn_calls
+from packviz.measure.machine import Data
 from packviz.measure.study import (
     PASSES,
     Comparison,
-    MeasureOptions,
     Point,
     Results,
     Study,
@@ -40,7 +40,8 @@ from packviz.studies.methods import calls_of
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
-PADDED, PACKED = "padded", "packed"
+PADDED = "padded"
+PACKED = "packed"
 _MARKS = {
     PACKED: {"symbol": "circle", "color": METHODS["packed"]},
     PADDED: {"symbol": "x", "color": METHODS["padded"]},
@@ -119,7 +120,7 @@ class Case:
         return layout.n_real * self.point.spec.gemm_per_cell / layout.max_len
 
 
-Measured: TypeAlias = Results[Point, Mapping[str, Any]]
+Measured: TypeAlias = Results[Point, Data]
 
 Packs = Callable[[Case], bool]
 """A rule: a function that returns whether to pack a case."""
@@ -138,7 +139,7 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
     return measured
 
 
-def rule_of_thumb(lengths: Any) -> bool:
+def rule_of_thumb(lengths: object) -> bool:
     """Returns whether a rule of thumb says to pack.
 
     It does if lengths vary by over 10 % of the longest, or if there are at least 8 sequences. Equal
@@ -312,10 +313,9 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         which = "training" if case.training else "forward"
         panels[f"{which}, {case.point.steps} steps"].append(case)
         faster[which] += case.faster == PACKED
-    forward, training = faster["forward"], faster["training"]
     title = (
-        f"{mode}, {machine}: packing is faster on {forward} of {len(measured) // 2} batches"
-        f" forward, and on {training} in training"
+        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2}"
+        f" batches forward, and on {faster['training']} in training"
     )
     notes = captions({machine: results})
     lines = [title]
@@ -353,13 +353,14 @@ def _extent(measured: Sequence[Case]) -> str:
     return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
 
 
-def _summaries(point: Point, how: MeasureOptions) -> dict[str, Any]:
+def _summaries(point: Point, device: str, settings: Data) -> Data:
     """Returns the median and the quartiles of the rounds' ratios for each pass."""
     methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
     summaries = {}
     for which in PASSES:
-        calls = calls_of(point, methods, which, how.device)
-        ratio = timed(Comparison(calls), how, warmup=2).ratio(PACKED, PADDED)
+        calls = calls_of(point, methods, which, device)
+        timing = timed(Comparison(calls), device, settings, warmup=2)
+        ratio = timing.ratio(PACKED, PADDED)
         values = [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)]
         summaries[which] = {"ratio": values, "rounds": ratio.rounds}
     return summaries

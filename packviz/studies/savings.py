@@ -10,9 +10,7 @@ The input needs a gradient, as it does after an embedding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -61,17 +59,18 @@ def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
     return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
-def training_steps(point: Point, device: Any) -> Comparison:
+def training_steps(point: Point, device: str) -> Comparison:
     """Compares a padded step with a packed step for each number of distinct lengths."""
     rnn = rnn_calls.rnn_of(point.spec).to(device)
     shape = (point.steps, point.batch_size, point.input_size)
     x = torch.randn(shape, device=device).requires_grad_()
-    runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x)}
+    leaves = [x, *rnn.parameters()]
+    calls = {PADDED: rnn_calls.one_pass(partial(rnn, x), leaves)}
     for distinct in distinct_lengths(point):
         lengths = torch.tensor(even_steps(distinct, point.steps))
-        runs[name(distinct)] = partial(rnn_calls.packed, rnn, x, lengths, in_order=True)
-    leaves = [x, *rnn.parameters()]
-    return Comparison({step: rnn_calls.one_pass(run, leaves) for step, run in runs.items()})
+        run = partial(rnn_calls.packed, rnn, x, lengths, in_order=True)
+        calls[name(distinct)] = rnn_calls.one_pass(run, leaves)
+    return Comparison(calls)
 
 
 STUDY = Study(

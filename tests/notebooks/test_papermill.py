@@ -17,12 +17,8 @@ PARAMETERS: dict[str, dict[str, object]] = {
     "01_why_pack": {"lengths": [9, 2, 2]},
     "08_benchmark": {
         "device": "cpu:0",
-        "quick": False,
+        "quick": "true",
         "setups": "B",
-        "batch_size": 8,
-        "shortest": 4,
-        "longest": 8,
-        "step": 4,
         "methods": "packed, padded",
     },
     "11_should_you_pack": {

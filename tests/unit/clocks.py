@@ -11,10 +11,9 @@ class Clock:
         self.now = 100.0
         monkeypatch.setattr(timing.time, "monotonic", lambda: self.now)
         for module in (timing, *modules):
-            monkeypatch.setattr(module, "clock_for", lambda device: self)
+            monkeypatch.setattr(module, "stopwatch", lambda device: self)
 
-    def start(self):
-        self.began = self.now
-
-    def stop(self):
-        return self.now - self.began
+    def __call__(self, call):
+        began = self.now
+        call()
+        return self.now - began

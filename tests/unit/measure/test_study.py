@@ -50,7 +50,9 @@ def test_a_run_measures_the_quick_points():
 def test_a_budget_replaces_the_rounds():
     assert STUDY.run(budget=1e-9).timing(Point(1)).rounds == 6
     assert STUDY.run(budget=60).timing(Point(1)).rounds == 25
-    silent = Study("silent", Point, lambda point, how: {}, toys.Results, quick=[Point(1)])
+    silent = Study(
+        "silent", Point, lambda point, device, settings: {}, toys.Results, quick=[Point(1)]
+    )
     with pytest.raises(ValueError, match="the study silent does no timing, so --rounds does not"):
         silent.run(rounds=3)
 
@@ -252,7 +254,13 @@ def test_a_damaged_file(tmp_path, content, message):
 
 def test_what_json_cannot_hold_is_not_written(tmp_path):
     path = tmp_path / "toy.json"
-    bad = Study("toy", Point, lambda point, how: {}, toys.Results, write=lambda value: {"x": 1e999})
+    bad = Study(
+        "toy",
+        Point,
+        lambda point, device, settings: {},
+        toys.Results,
+        write=lambda value: {"x": 1e999},
+    )
     with pytest.raises(ValueError, match="JSON"):
         bad.record(path, [Point(1)], progress=False)
     assert not path.exists()

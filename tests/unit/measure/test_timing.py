@@ -19,16 +19,15 @@ class FakeClock:
     """Time goes by only when a call says so."""
 
     def __init__(self):
-        self.now = self.began = 0.0
+        self.now = 0.0
         self.log = []
 
-    def start(self):
+    def __call__(self, call):
         self.log.append("start")
-        self.began = self.now
-
-    def stop(self):
+        began = self.now
+        call()
         self.log.append("stop")
-        return self.now - self.began
+        return self.now - began
 
     def takes(self, name, seconds):
         """A function that takes these seconds, one after the other, the last for ever."""
@@ -286,12 +285,10 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
     monkeypatch.setattr(
         timing, "_keep_busy", lambda device, seconds: log.append(f"busy for {seconds:g} s")
     )
-    clock = timing.clock_for("cuda")
-    clock.start()
-    assert clock.stop() == 1.5
-    used = ["wait for cuda", "record on stream", "record on stream", "wait for cuda", "elapsed"]
-    assert log == ["busy for 1 s", *used]
-    timing._CudaClock.stopped.clear()
+    monkeypatch.setattr(timing, "_used", {})
+    assert timing.stopwatch("cuda")(lambda: log.append("call")) == 1.5
+    used = ["wait for cuda", "record on stream", "call", "record on stream"]
+    assert log == ["busy for 1 s", *used, "wait for cuda", "elapsed"]
 
 
 # Where it was measured.

@@ -52,10 +52,11 @@ def test_the_forums_setups():
 def test_a_batch_is_padded_with_zeros_and_nothing_else(setup, batch_size, steps):
     n = setup_lengths(setup, batch_size, steps)
     batch = network.batch(n, steps)
+    ids, _, targets = batch
     real = torch.arange(steps) < torch.tensor(n.copy())[:, None]
-    assert torch.equal(batch.ids != network.PADDING, real)
-    assert int(batch.ids.max()) < 10
-    assert set(batch.targets.tolist()) <= {0, 1}
+    assert torch.equal(ids != network.PADDING, real)
+    assert int(ids.max()) < 10
+    assert set(targets.tolist()) <= {0, 1}
     assert all(map(torch.equal, batch, network.batch(n, steps)))
 
 
