@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from html import escape
 from os.path import normpath
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import plotly
@@ -64,7 +65,6 @@ TITLES = {
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
 PLOTLY = "application/vnd.plotly.v1+json"
-_SVG = "http://www.w3.org/2000/svg"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
@@ -76,10 +76,10 @@ def live(svg: str) -> str:
     White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page,
     as its fill does.
     """
-    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
     root = ElementTree.fromstring(svg)
     for element in root.iter():
-        is_text = element.tag.removeprefix(f"{{{_SVG}}}") in ("text", "tspan", "g")
+        is_text = element.tag.rpartition("}")[2] in ("text", "tspan", "g")
         fill = element.get("fill", "")
         stays = is_text and fill == palette.LIGHT.ground and {*element.itertext()} != {"✗"}
         if fill in _LIVE and not stays:
@@ -324,20 +324,20 @@ def control(widget: Any, frames: Frames) -> str:
 def api(subpackage: str, title: str) -> str:
     """Returns a page of the API reference in reStructuredText: a subpackage's public names."""
     lines = [title, "=" * len(title)]
-    for name in dir(pv):
-        path = (pv._MODULES | pv._SUBMODULES).get(name, "")
+    paths = vars(pv)["_MODULES"] | vars(pv)["_SUBMODULES"]
+    for name, path in sorted(paths.items()):
         if path.partition(".")[0] != subpackage:
             continue
         lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
-        entries = {f"packviz.{name}": getattr(pv, name)}
-        if name in pv._SUBMODULES:
-            module = f"packviz.{path}"
-            lines += [f".. automodule:: {module}", "   :no-members:", ""]
-            entries = {f"{module}.{inner}": part for inner, part in vars(getattr(pv, name)).items()}
-        for entry, value in entries.items():
-            own = getattr(value, "__module__", "").startswith(f"packviz.{path}")
+        value = getattr(pv, name)
+        entries = {f"packviz.{name}": value}
+        if isinstance(value, ModuleType):
+            lines += [f".. automodule:: packviz.{path}", "   :no-members:", ""]
+            entries = {f"packviz.{path}.{inner}": part for inner, part in vars(value).items()}
+        for entry, part in entries.items():
+            own = getattr(part, "__module__", "").startswith(f"packviz.{path}")
             if own and "._" not in entry:
-                kind = "class" if isinstance(value, type) else "function"
+                kind = "class" if isinstance(part, type) else "function"
                 lines += [f".. auto{kind}:: {entry}", ""]
     return "\n".join(lines)
 

@@ -28,12 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         1 if there are defects or failures, 2 if the command is wrong, and otherwise 0.
     """
-    parser = argparse.ArgumentParser(prog="notebooks.py", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     commands = {"write": _write, "check": _check, "test": _test}
     parser.add_argument("command", choices=commands)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="01_why_pack, or 01 (default: all)"
-    )
+    parser.add_argument("names", nargs="*", help="01_why_pack, or 01 (default: all)")
     parser.add_argument("--root", type=Path, default=ROOT, help="the folder of notebooks/")
     options = parser.parse_args(arguments)
     options.root = options.root.resolve()
@@ -68,8 +66,7 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     draw_charts(notebook, stored)
     problems = []
     for cell in notebook.cells:
-        if cell.cell_type == "code":
-            problems += [f"cell {cell.id}: {leak}" for leak in leaks(cell, options.root)]
+        problems += [f"cell {cell.id}: {leak}" for leak in leaks(cell, options.root)]
     if problems:
         raise RunError("\n  ".join(["its outputs depend on this run or machine", *problems]))
     describe_pictures(notebook)
@@ -82,7 +79,8 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
 
 def _check(options: argparse.Namespace) -> int:
     problems = defects(options.root, options.names)
-    print(*problems, sep="\n", end="\n" * bool(problems))
+    for problem in problems:
+        print(problem)
     print(f"{len(problems) or 'no'} defects in the notebooks", file=sys.stderr)
     return bool(problems)
 

@@ -11,8 +11,9 @@ from packviz.draw.differences import BANDS
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
-_SIGNS = ("−−−", "−−", "−", "0", "+", "++", "+++")
-_SHARES = ("least", "less", "half", "more", "most")
+_SIGNS = [f"a number, {sign}" for sign in ("−−−", "−−", "−", "0", "+", "++", "+++")]
+_SHARES = [f"a weight, {share}" for share in ("least", "less", "half", "more", "most")]
+_BANDS = [f"differs, {band}" for band in BANDS]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -35,12 +36,9 @@ def _colours(theme: str) -> Sheet:
         fills[f"sequence {sequence_name(i)}"] = fill
     for name, fill in palette.METHODS.items():
         fills[f"method: {name}"] = fill
-    for sign, fill in zip(_SIGNS, palette.SIGNED, strict=True):
-        fills[f"a number, {sign}"] = fill
-    for share, fill in zip(_SHARES, palette.RAMP, strict=True):
-        fills[f"a weight, {share}"] = fill
-    for band, fill in zip(BANDS, palette.SHADES, strict=True):
-        fills[f"differs, {band}"] = fill
+    fills |= zip(_SIGNS, palette.SIGNED, strict=True)
+    fills |= zip(_SHARES, palette.RAMP, strict=True)
+    fills |= zip(_BANDS, palette.SHADES, strict=True)
     fills |= {"real, useful": palette.REAL, "padding, wasted work": HATCHED}
     fills |= {"pointed at": own.accent, "wrong": own.wrong}
     fills |= {"words": own.text, "axes and notes": own.muted}

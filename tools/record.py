@@ -49,11 +49,11 @@ def record(command: list[str], seconds: float) -> int | None:
 def main() -> int:
     """Records until the time is up. Returns 1 if a study failed, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for results")
+    parser.add_argument("--out", required=True, type=Path, help="folder for results")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
-    parser.add_argument("--threads", default="1", metavar="N", help="torch's CPU threads")
-    parser.add_argument("--minutes", type=float, default=1e6, metavar="N", help="time limit")
-    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=[*STUDIES], metavar="NAME")
+    parser.add_argument("--threads", default="1", help="torch's CPU threads")
+    parser.add_argument("--minutes", type=float, default=1e6, help="time limit")
+    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=[*STUDIES])
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
     place = options.device.partition(":")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def lab(browser: Browser) -> Iterator[Lab]:
     """Starts JupyterLab on a copy of the notebooks."""
-    with Server(NOTEBOOKS) as server:
+    with closing(Server(NOTEBOOKS)) as server:
         for name, long, short in SHORTER:
             path = server.root / f"{name}.ipynb"
             if path.is_file():

@@ -284,10 +284,6 @@ SPOILT = [
     ),
     (lambda n, root: n.cells[6].update(outputs=[]), "raises no error"),
     (lambda n, root: output(n, text=str(root)), "this machine's path"),
-    (
-        lambda n, root: picture(n, text_html='<script src="https://cdn.plot.ly/x.js"></script>'),
-        "fetches from the network",
-    ),
     (lambda n, root: output(n, text="x" * 1_600_000), "1.6 MB, over the limit of 1.5 MB"),
     (lambda n, root: n.cells[2].update(id="mine"), "not in canonical form"),
 ]

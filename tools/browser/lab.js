@@ -112,8 +112,6 @@
     type: cell.model.type,
     source: cell.model.sharedModel.getSource(),
     executed: cell.model.type !== 'code' || cell.model.executionCount !== null,
-    outputs: cell.model.type === 'code' ? cell.model.sharedModel.getOutputs() : [],
-    placeholder: cell.node.classList.contains('jp-Cell-Placeholder'),
     broken: [...cell.node.querySelectorAll('.jp-OutputArea-output')]
       .map((node) => node.textContent)
       .find((text) => /Error displaying widget|Loading widget|Failed to load model/.test(text)) ?? null,

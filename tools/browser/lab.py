@@ -1,6 +1,6 @@
 """Drives a real JupyterLab in a browser that pytest-playwright has started.
 
-    with Server(Path("notebooks")) as server:
+    with closing(Server(Path("notebooks"))) as server:
         with Lab(server, browser).open("01_why_pack.ipynb") as notebook:
             notebook.run_all()
             assert notebook.problems() == []
@@ -26,12 +26,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
-from urllib.error import URLError
-from urllib.request import urlopen
+from typing import Any
 
+import nbformat
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute
-from playwright.sync_api import TimeoutError as PageTimeoutError
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 PAGE_SCRIPT = Path(__file__).with_suffix(".js")
@@ -54,10 +52,6 @@ HARMLESS_STDERR = re.compile(
     r"|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
 )
 PATIENCE = 300.0  # seconds, because a busy machine is not a defect
-
-
-class LabError(RuntimeError):
-    """Raised if JupyterLab or the browser cannot be driven as intended."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +94,8 @@ class Server:
         """Starts the server on a copy of a folder of notebooks.
 
         Raises:
-            LabError: the server ended or did not answer in time. The message contains the end of
-                its log.
+            RuntimeError: the server ended or did not answer in time. The message contains the end
+                of its log.
         """
         self.home = Path(tempfile.mkdtemp(prefix="packviz-lab-"))
         self.root = self.home / "notebooks"
@@ -126,12 +120,6 @@ class Server:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def _command(self) -> list[str]:
         return [
             *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"),
@@ -139,8 +127,6 @@ class Server:
             "--expose-app-in-browser",
             f"--ServerApp.root_dir={self.root}",
             f"--LabApp.app_settings_dir={self.home / 'overrides'}",
-            f"--LabApp.user_settings_dir={self.home / 'settings'}",
-            f"--LabApp.workspaces_dir={self.home / 'workspaces'}",
             "--LabApp.extension_manager=readonly",
             "--MappingKernelManager.kernel_info_timeout=300",  # seconds in which a kernel starts
             # If this process is killed, the server ends after 15 minutes without use.
@@ -161,12 +147,10 @@ class Server:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and self.process.poll() is None:
             for path in (self.home / "JUPYTER_RUNTIME_DIR").glob("jpserver-*.json"):
-                with contextlib.suppress(OSError, ValueError, URLError):
-                    url = str(json.loads(path.read_text())["url"])
-                    with urlopen(f"{url}api/status?token={self.token}", timeout=5):
-                        return url
+                with contextlib.suppress(ValueError):  # the file may not be complete yet
+                    return str(json.loads(path.read_text())["url"])
             time.sleep(0.1)
-        raise LabError(f"JupyterLab did not start:\n{self.log()[-4000:]}")
+        raise RuntimeError(f"JupyterLab did not start:\n{self.log()[-4000:]}")
 
     def log(self) -> str:
         """Returns everything that the server and its kernels have written so far."""
@@ -185,19 +169,10 @@ class Server:
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:
         """Writes a notebook of code cells beside the copied ones, and returns its name."""
-        empty: dict[str, Any] = {
-            "cell_type": "code",
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-        }
-        notebook = {
-            "cells": [{**empty, "source": source} for source in cells],
-            "metadata": {"kernelspec": KERNEL},
-            "nbformat": 4,
-            "nbformat_minor": 4,
-        }
-        (self.root / name).write_text(json.dumps(notebook), encoding="utf-8")
+        v4: Any = nbformat.v4  # its functions have no type annotations
+        notebook = v4.new_notebook(metadata={"kernelspec": KERNEL})
+        notebook.cells = [v4.new_code_cell(source) for source in cells]
+        (self.root / name).write_text(v4.writes(notebook))
         return name
 
 
@@ -293,19 +268,14 @@ class Notebook:
         return problems
 
     def cell_problems(self) -> list[str]:
-        """Returns the errors, stderr outputs, cells that did not run, and widgets not drawn."""
+        """Returns the cells that did not run, and the widgets that are not drawn."""
         problems = []
         for cell in self.call("cells"):
             reasons = []
             if cell["type"] == "code" and cell["source"].strip() and not cell["executed"]:
                 reasons.append("did not run")
-            if cell["placeholder"]:
-                reasons.append("is not drawn")
             if cell["broken"]:
                 reasons.append(cell["broken"].strip())
-            for output in cell["outputs"]:
-                if output["output_type"] == "error":
-                    reasons.append(f"{output['ename']}: {output['evalue']}")
             line = cell["source"].strip().partition("\n")[0]
             problems += [f"cell {cell['index']} ({line}): {reason}" for reason in reasons]
         return problems
@@ -319,26 +289,24 @@ class Notebook:
         """Runs all cells, and waits until the kernel is idle and the page no longer changes.
 
         Raises:
-            LabError: the page never comes to rest, or JupyterLab refused to run the cells.
+            RuntimeError: the page never comes to rest, or JupyterLab refused to run the cells.
         """
         self.call("startRun")
         limit = 2000 * PATIENCE
         self.page.wait_for_function("() => packvizLab.run.done", timeout=limit, polling=50)
         if error := self.page.evaluate("() => packvizLab.run.error"):
-            raise LabError(f"{self.name}: {error}")
-        # `cell_problems` reports a widget that is never drawn.
-        with contextlib.suppress(PageTimeoutError):
-            self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
+            raise RuntimeError(f"{self.name}: {error}")
+        self.page.wait_for_function("() => !packvizLab.loading()", timeout=60_000)
         self.settle(quiet=0.5)
 
     def settle(self, quiet: float = 0.15) -> None:
         """Waits until the kernel is idle and the DOM has not changed for `quiet` seconds.
 
         Raises:
-            LabError: the page never comes to rest.
+            RuntimeError: the page never comes to rest.
         """
         if not self.call("settle", quiet * 1000, PATIENCE * 1000):
-            raise LabError(f"{self.name}: the page still changes after {PATIENCE} s")
+            raise RuntimeError(f"{self.name}: the page still changes after {PATIENCE} s")
 
     def set_theme(self, *, dark: bool) -> None:
         """Switches JupyterLab's own theme."""

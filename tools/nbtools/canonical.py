@@ -47,13 +47,13 @@ def canonical(notebook: Any, stem: str) -> Any:
     """
     cells = [_cell(cell, f"{stem[:2]}-{i:02d}") for i, cell in enumerate(notebook.cells)]
     return _nbformat.from_dict(
-        {"cells": cells, "metadata": copy.deepcopy(METADATA), "nbformat": 4, "nbformat_minor": 5}
+        {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
     )
 
 
 def dumps(notebook: Any) -> str:
     """Returns a notebook as JSON with sorted keys and an indentation of one space."""
-    return str(_nbformat.writes(notebook)).rstrip("\n") + "\n"
+    return f"{_nbformat.writes(notebook)}\n"
 
 
 def loads(text: str) -> Any:
@@ -94,7 +94,7 @@ def leaks(cell: Any, root: Path) -> list[str]:
     """
     hits: list[str] = []
     own = re.compile(rf"(?<![\w.]){re.escape(str(root))}(?![\w.-])")
-    for text in _strings(cell.outputs):
+    for text in _strings(cell.get("outputs", [])):
         text = _BASE64.sub("", plain(text))
         hits += [f"this machine's path {match[0]}" for match in own.finditer(text)]
         for kind, pattern in _LEAKS.items():

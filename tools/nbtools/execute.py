@@ -103,28 +103,24 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
     Raises:
         RunError: Chromium is missing.
     """
-    old = {}
-    if stored:
-        old = {_key(chart): png_of(chart) for chart in charts(stored)}
-    missing = [chart for chart in charts(notebook) if PNG not in chart.data]
+    old = {_key(chart): png_of(chart) for chart in charts(stored)} if stored else {}
     new = []
-    for chart in missing:
+    for chart in charts(notebook):
         chart.data[PNG] = old.get(_key(chart), "")
         if not chart.data[PNG]:
             new.append(chart)
-    if not new:
-        return
     browser = find_chromium()
-    if browser is None:
+    if new and browser is None:
         raise RunError(f"cannot draw its charts: {how_to_get_it()}")
-    asyncio.run(_rasterise(new, browser))
+    if new:
+        asyncio.run(_rasterise(new, browser))
 
 
 def _key(chart: Any) -> str:
     return json.dumps(chart.data[PLOTLY], sort_keys=True)
 
 
-async def _rasterise(new: list[Any], browser: str) -> None:
+async def _rasterise(new: list[Any], browser: str | None) -> None:
     """Adds a PNG to charts, which one headless browser draws without network."""
     async with Kaleido(n=1, timeout=CELL_SECONDS, mathjax=False, path=browser) as kaleido:
         for chart in new:

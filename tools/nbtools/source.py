@@ -47,13 +47,11 @@ class Edition:
 
     Attributes:
         path: The path of the notebook file.
-        source: The path of the source file.
         strict: True for a solutions notebook, which runs with `PACKVIZ_STRICT=1`.
         notebook: The notebook in canonical form, without outputs.
     """
 
     path: Path
-    source: Path
     strict: bool
     notebook: Any
 
@@ -113,10 +111,10 @@ def editions(source: Path) -> list[Edition]:
     reader.cells = [cell for cell in reader.cells if CLAIMS not in tags(cell)]
     reader = canonical(reader, source.stem)
     solved = canonical(solved, source.stem)
-    result = [Edition(folder / name, source, strict=False, notebook=reader)]
+    result = [Edition(folder / name, strict=False, notebook=reader)]
     if reader.cells != solved.cells:
         _deepen(solved, source.name)
-        result.append(Edition(folder / "solutions" / name, source, strict=True, notebook=solved))
+        result.append(Edition(folder / "solutions" / name, strict=True, notebook=solved))
     return result
 
 

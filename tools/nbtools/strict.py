@@ -29,8 +29,6 @@ def strict_failures(root: Path, paths: list[Path]) -> list[str]:
         root: The folder that contains `notebooks/`.
         paths: The notebook files.
     """
-    if not paths:
-        return [f"there are no notebooks in {root / 'notebooks'}"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = _command(root, paths, report)
