@@ -14,10 +14,7 @@ from playwright.sync_api import Browser
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 SHORTER = [
-    ("08_benchmark", "batch_size = None", "batch_size = 8"),
-    ("08_benchmark", "shortest = None", "shortest = 8"),
-    ("08_benchmark", "longest = None", "longest = 32"),
-    ("08_benchmark", "step = None", "step = 8"),
+    ("08_benchmark", "forum.grid(", "forum.grid(steps=(8, 16), batch_size=8) or ("),
     ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
     ("13_static_graphs", "survey()", "survey(compilers.STUDY.quick)"),
 ]

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import sync_playwright
 
 import packviz as pv
 from packviz.core.layout import sequence_name
@@ -28,15 +27,6 @@ LENGTHS = st.one_of(
     st.lists(st.integers(1, 64), min_size=1, max_size=40),
 )
 few = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu"]
-        running = playwright.chromium.launch(executable_path=chromium, args=arguments)
-        yield running
-        running.close()
 
 
 @pytest.fixture
