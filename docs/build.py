@@ -349,7 +349,8 @@ def main(out: str, repository: str = "") -> int:
     static = f"html_static_path={source / '_static'}"
     options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", static]
     shutil.rmtree(out, ignore_errors=True)
-    return sphinx([*options, str(source), out])
+    status: int = sphinx([*options, str(source), out])
+    return status
 
 
 if __name__ == "__main__":
