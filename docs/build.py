@@ -146,7 +146,7 @@ class Site:
                 text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
             elif page == "README.md":  # the front page already has the title and the picture
                 text = text.replace("# packviz", "# Install and use", 1)
-                text = re.sub(r"!\[[^\]]*\]\(docs/picture\.svg\)\n", "", text)
+                text = re.sub(r"<picture>.*?</picture>\n\n.*?\n\n", "", text, flags=re.DOTALL)
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
         binder = ""
@@ -349,7 +349,8 @@ def main(out: str, repository: str = "") -> int:
     static = f"html_static_path={source / '_static'}"
     options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", static]
     shutil.rmtree(out, ignore_errors=True)
-    return sphinx([*options, str(source), out])
+    status: int = sphinx([*options, str(source), out])
+    return status
 
 
 if __name__ == "__main__":
