@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.core.layout import IntArray, Layout, frozen
+from packviz.core.numbers import HasNumbers
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
@@ -70,7 +71,7 @@ class Work(Generic[Count]):
 
 
 @dataclass(frozen=True, repr=False)
-class FlopCount(Drawing):
+class FlopCount(Drawing, HasNumbers):
     """The FLOPs of an RNN on a batch, padded and packed.
 
     They may be sums over several batches, such as those of an epoch.
@@ -170,6 +171,19 @@ class FlopCount(Drawing):
             counts = f"{cells:,} cells, {real:,} real, {cells - real:,} padding"
             batch = f"{len(self.layouts):,} batches: {counts}"
         return f"{self.spec}: {each} per cell. {batch}."
+
+    @property
+    def summary(self) -> str:
+        """The RNN, the batches and what packing saves, in a sentence."""
+        share = text.percent(self.saved, self.padded)
+        return f"{self.headline()} Packing leaves out {share} of the forward GEMM FLOPs."
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Returns the rows of the table, with the columns `pass`, `padded`, `packed`, `saved`."""
+        return [
+            {"pass": name, "padded": work.padded, "packed": work.packed, "saved": work.saved}
+            for name, work in self.rows().items()
+        ]
 
     def to_text(self) -> str:
         """Returns the counts as a table.
