@@ -25,7 +25,7 @@ LIMITS = {
     "nodes of a statement, mean": 12,
     "nodes of a statement, nine in ten": 22,
     "bytes of TOML, JSON, JavaScript and CSS": 156_191,
-    "classes": 131,  # aim: 125
+    "classes": 130,  # aim: 125
     "uses of Any": 250,
     "comments that silence mypy": 20,
     "assignments of several unrelated values": 60,
