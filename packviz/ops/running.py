@@ -483,9 +483,7 @@ def _kernel(
 
 def _selected(states: State, order: Tensor | None) -> State:
     """Returns the states with the sequences in the given order."""
-    if order is None:
-        return states
-    return _as_state([s.index_select(1, order) for s in _as_tuple(states)])
+    return _as_state([one_layer.selected(state, order) for state in _as_tuple(states)])
 
 
 def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
@@ -500,7 +498,8 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
 def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     """Runs all layers in turn."""
     rnn = batch.rnn
-    states = batch.states or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    given = [one_layer.selected(state, grid.order) for state in batch.states]
+    states = given or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
     h_0 = states[0]
     c_0 = states[1] if len(states) > 1 else None
     directions = 2 if rnn.bidirectional else 1
@@ -520,7 +519,8 @@ def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
         if rnn.dropout and not is_last:
             out = nn.functional.dropout(out, rnn.dropout, rnn.training)
         source = target
-    return out, _as_state([torch.cat(s) for s in (h_n, c_n) if s])
+    final = _as_state([torch.cat(s) for s in (h_n, c_n) if s])
+    return out, _selected(final, grid.rank)
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
