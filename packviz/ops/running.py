@@ -22,7 +22,7 @@ from packviz.core.validation import at_least, require_dense, require_values
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.choose import CALL, Plan, choose
-from packviz.ops.index import falling_sizes, is_at_hand, placed
+from packviz.ops.index import current_stream, falling_sizes, is_at_hand, placed
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import (
     IS_TESTED,
@@ -298,7 +298,8 @@ def _run(
     if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
         return _as_it_is(batch) if _is_direct(rnn, batch.weights) else _packed(batch, list(n))
     cuts = every_cut(n) if by_step else plan.cuts
-    return _through(batch, _grid(n, cuts, x.device), by_step)
+    grid = _grid(n, cuts, x.device, current_stream(x.device))
+    return _through(batch, grid, by_step)
 
 
 def _run_packed(
@@ -537,7 +538,10 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     return out.clone(memory_format=torch.contiguous_format), final
 
 
-_grid = functools.lru_cache(maxsize=4)(Grid)
+@functools.lru_cache(maxsize=4)
+def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device, stream: int) -> Grid:
+    """Returns the staircase of a batch, for use on one stream of the device."""
+    return Grid(n, cuts, device)
 
 
 def forget() -> None:
