@@ -49,7 +49,7 @@ class Work(Generic[Count]):
             sequence.
         packed: the FLOPs of the packed batch, in the same form.
         per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It
-            is `None` if the count is a sum over several batches.
+            is `None` if the count is a sum over several batches, or if there is no time step.
         per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's
             order. It is `None` if `per_step` is `None`.
     """
@@ -232,7 +232,7 @@ class FlopCount(Drawing, HasNumbers):
         counts = [_count(layout, each, first, self.spec.bidirectional) for layout in self.layouts]
         padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
         packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
-        if len(counts) > 1:
+        if len(counts) > 1 or not self.layout.max_len:
             return Work(padded, packed)
         return Work(padded, packed, *counts[0])
 
@@ -251,13 +251,13 @@ def _count(
     steps = np.full((2, layout.max_len), batch * each)  # padded, and packed
     steps[1] = 0
     steps[1, :end] = layout.batch_sizes * each
-    steps[:, 0] += batch * first
+    steps[:, :1] += batch * first
     sequences = np.full((2, batch), layout.max_len * each + first)
     sequences[1] = layout.lengths * each + first
     if bidirectional:
         longest = layout.lengths == end
-        steps[0, -1] += batch * first
-        steps[1, end - 1] += longest.sum() * first
+        steps[0, -1:] += batch * first
+        steps[1, end - 1 : end] += longest.sum() * first
         sequences[0] += first
         sequences[1] += longest * first
     return Work(*frozen(steps)), Work(*frozen(sequences))

@@ -74,15 +74,16 @@ def padding_waste(
     return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, parts))
 
 
-def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws a histogram of the lengths in at most 20 bars.
+def length_histogram(lengths: object) -> bars.BarChart:
+    """Draws a histogram of lengths, in any form that `Layout` accepts, in at most 20 bars.
 
     Each bar covers the same number of lengths.
 
     Raises:
-        ValueError: a sequence is empty.
+        ValueError: the lengths are not valid, or a sequence is empty.
     """
-    lengths = require_steps(layout).lengths
+    layout = require_steps(Layout(lengths))
+    lengths = layout.lengths
     width = -(-layout.max_len // _BARS)
     starts = range(1, layout.max_len + 1, width)
     counts = np.bincount((lengths - 1) // width, minlength=len(starts))
