@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from packviz.measure.timing import LocalCall
 
@@ -29,11 +26,11 @@ Make = Callable[[], Mapping[str, LocalCall]]
 
 
 class ChildError(RuntimeError):
-    """A call has failed in a child process. The message begins with the type of the error."""
+    """A call has failed in a child process, or the process has ended."""
 
 
 class Child:
-    """A call in a child process. Its methods are those of `LocalCall`."""
+    """A call in a child process."""
 
     def __init__(self, make: Make, name: str) -> None:
         """Starts the process, which makes the calls and keeps the one with this name.
@@ -50,45 +47,30 @@ class Child:
         end.close()
 
     def sample(self) -> tuple[float, int | None]:
-        """Makes the call, and returns its seconds and page faults."""
-        seconds, faults = self._ask("sample")
-        return seconds, faults
+        """Makes the call, and returns its seconds and page faults.
 
-    def peak(self) -> int | None:
-        """Makes the call, and returns its peak memory in bytes."""
-        size: int | None = self._ask("peak")
-        return size
-
-    def results(self) -> list[Tensor]:
-        """Makes the call, and returns the tensors in its result."""
-        tensors: list[Tensor] = self._ask("results")
-        return tensors
+        Raises:
+            ChildError: the call failed, or the process has ended.
+        """
+        try:
+            self._connection.send("sample")
+            answer: tuple[float, int | None] | str = self._connection.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode
+            raise ChildError(
+                f"the process of {self._name!r} ended with exit status {code} before it answered."
+                " If it is -9, the machine may have run out of memory"
+            ) from None
+        if isinstance(answer, str):
+            raise ChildError(f"in the process of {self._name!r}: {answer}")
+        return answer
 
     def close(self) -> None:
         """Ends the process, even while it computes."""
         self._process.kill()
         self._process.join()
         self._connection.close()
-
-    def _ask(self, method: str) -> Any:
-        """Returns what the method returns in the child.
-
-        Raises:
-            ChildError: the method failed, or the child has ended.
-        """
-        try:
-            self._connection.send(method)
-            succeeded, answer = pickle.loads(self._connection.recv_bytes())
-        except (EOFError, OSError):
-            self._process.join()
-            code = self._process.exitcode
-            raise ChildError(
-                f"the process of {self._name!r} ended with exit status {code} before it answered."
-                " The system ends a process with status -9 if memory runs out"
-            ) from None
-        if succeeded:
-            return answer
-        raise ChildError(answer)
 
 
 @contextmanager
@@ -107,17 +89,15 @@ def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
     torch.set_num_threads(threads)
     torch.manual_seed(0)
+    gc.disable()  # collecting garbage would be timed
     call: LocalCall | None = None
     while True:
         try:
-            method = connection.recv()
+            connection.recv()
         except EOFError:
             return
         try:
             call = call or make()[name]
-            answer = (True, getattr(call, method)())
+            connection.send(call.sample())
         except Exception as error:  # the parent decides what follows from it
-            answer = (False, f"{type(error).__name__}: {error}")
-        connection.send_bytes(pickle.dumps(answer))
-        gc.collect(1)
-        gc.disable()
+            connection.send(f"{type(error).__name__}: {error}")

@@ -43,7 +43,6 @@ from packviz.measure.timing import (
     Call,
     LocalCall,
     Ratio,
-    Timed,
     Timing,
     in_turn,
     peaks,
@@ -248,8 +247,8 @@ def timed(
 ) -> Timing:
     """Checks that the results of the calls agree, and times the calls.
 
-    In child processes, the calls are compared in one set of processes and timed in another. So
-    what a comparison leaves in memory does not change the times.
+    The results are compared in this process, and their peak memory is measured here. With child
+    processes, the times are not affected by what that leaves in memory.
 
     Args:
         make: a function that makes the comparison.
@@ -271,24 +270,25 @@ def timed(
     """
     wait = settings.get("wait", 0)
     place: dict[str, Any] = {"busy_cores": wait_until_idle(wait)} if wait else {}
-    comparison = make()
-    names = [*comparison.calls]
-    sizes: dict[str, int] = {}
-    with _callers(make, comparison, names, device, settings) as calls:
-        difference, missing = _compared(calls, comparison.alike)
-        if memory:
-            sizes = peaks({name: calls[name] for name in names if name not in missing})
-    names = [name for name in names if name not in missing]
-    if not names:
+    with _random_state():  # as in the child processes
+        comparison = make()
+    difference, missing = _compared(comparison)
+    calls = {name: call for name, call in comparison.calls.items() if name not in missing}
+    if not calls:
         return Timing({}, missing=missing)
-    with _callers(make, comparison, names, device, settings) as calls:
-        timing = in_turn(
-            calls,
-            settings.get("rounds", _MOST_ROUNDS),
-            warmup,
-            budget=settings.get("budget", math.inf) * share,
-            fewest=settings.get("fewest", FEWEST_ROUNDS),
-        )
+    sizes = peaks(calls, comparison.clear, device) if memory else {}
+    rounds = settings.get("rounds", _MOST_ROUNDS)
+    budget = settings.get("budget", math.inf) * share
+    fewest = settings.get("fewest", FEWEST_ROUNDS)
+    if settings.get("processes") == ONE_PER_CALL:
+        from packviz.measure.children import children  # noqa: PLC0415
+
+        with children(partial(_made_calls, make, device), [*calls]) as started:
+            timing = in_turn(started, rounds, warmup, budget=budget, fewest=fewest)
+    else:
+        local = _local_calls(comparison, device)
+        timed_calls = {name: local[name] for name in calls}
+        timing = in_turn(timed_calls, rounds, warmup, budget=budget, fewest=fewest)
     now = provenance(device)
     place |= {name: now[name] for name in CHANGING if name in now}
     if comparison.parameters:
@@ -297,26 +297,11 @@ def timed(
     return dataclasses.replace(timing, provenance=place, memory=sizes, missing=missing)
 
 
-@contextmanager
-def _callers(
-    make: Make, comparison: Comparison, names: Sequence[str], device: str, settings: Data
-) -> Iterator[Mapping[str, Timed]]:
-    """Provides the named calls, in child processes if the settings say so."""
-    if settings.get("processes") == ONE_PER_CALL:
-        from packviz.measure.children import children  # noqa: PLC0415
-
-        with children(partial(_made_calls, make, device), names) as started:
-            yield started
-    else:
-        local = _local_calls(comparison, device)
-        yield {name: local[name] for name in names}
-
-
 def _local_calls(comparison: Comparison, device: str) -> dict[str, LocalCall]:
     clock = stopwatch(device)
     calls = {}
     for name, call in comparison.calls.items():
-        calls[name] = LocalCall(call, clock, comparison.clear, device)
+        calls[name] = LocalCall(call, clock, comparison.clear)
     return calls
 
 
@@ -324,37 +309,36 @@ def _made_calls(make: Make, device: str) -> dict[str, LocalCall]:
     return _local_calls(make(), device)
 
 
-def _compared(
-    calls: Mapping[str, Timed], alike: Sequence[str]
-) -> tuple[dict[str, float], dict[str, str]]:
+def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import full_precision, of_gradients, relative_error  # noqa: PLC0415
+    from packviz.ops.agreement import full_precision, leaves, of_gradients, relative_error  # noqa: PLC0415
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
     reference = ""
     expected: list[Tensor] = []
-    for name in alike:
-        try:
-            result = calls[name].results()
-        except Exception as error:  # compilers and drivers raise errors of any kind
-            if _is_out_of_memory(error):
-                missing[name] = "out of memory"
-            elif reference:
-                missing[name] = f"{type(error).__name__}: {first_line(error)}"
-            else:
-                raise
-            continue
-        if not reference:
-            reference = name
-            expected = result
-            continue
-        with full_precision():
+    with full_precision():
+        for name in comparison.alike:
+            comparison.clear()
+            try:
+                result = [*leaves(comparison.calls[name]()).values()]
+            except Exception as error:  # compilers and drivers raise errors of any kind
+                if _is_out_of_memory(error):
+                    missing[name] = "out of memory"
+                elif reference:
+                    missing[name] = f"{type(error).__name__}: {first_line(error)}"
+                else:
+                    raise
+                continue
+            if not reference:
+                reference = name
+                expected = result
+                continue
             off, wrong = relative_error(result, expected, of_gradients)
-        if wrong is None:
-            difference[name] = off
-        else:
-            missing[name] = f"{off:.2g} from {reference}"
+            if wrong is None:
+                difference[name] = off
+            else:
+                missing[name] = f"{off:.2g} from {reference}"
     return difference, missing
 
 
@@ -498,7 +482,7 @@ class Study(Generic[P, V, R]):
         settings = self._settings(parameters)
         if self.parameters:
             apart = processes and not device.startswith("cuda")
-            settings |= {"processes": ONE_PER_CALL if apart else "one", "wait": wait}
+            settings["processes"] = ONE_PER_CALL if apart else "one"
         cores = os.cpu_count() or threads
         if threads > cores:
             raise ValueError(
@@ -516,7 +500,7 @@ class Study(Generic[P, V, R]):
                     if point in earlier.values:
                         continue
                 with _random_state():
-                    value = self.measure(point, device, settings)
+                    value = self.measure(point, device, {**settings, "wait": wait})
                 values[point] = value
                 if path:
                     head = {"packviz": self.name, "version": self.version, "provenance": place}

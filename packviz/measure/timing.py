@@ -47,7 +47,6 @@ from packviz.measure.machine import (
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 Call = Callable[[], object]
 Stopwatch = Callable[[Call], float]
@@ -323,12 +322,6 @@ class Timed(Protocol):
     def sample(self) -> tuple[float, int | None]:
         """Makes the call, and returns its seconds and page faults."""
 
-    def peak(self) -> int | None:
-        """Makes the call, and returns its peak memory in bytes (see `machine.peak`)."""
-
-    def results(self) -> list[Tensor]:
-        """Makes the call without TF32, and returns the tensors in its result."""
-
 
 @dataclass(frozen=True)
 class LocalCall:
@@ -338,13 +331,11 @@ class LocalCall:
         call: the function to time.
         clock: a stopwatch.
         before: a function to run before each call, outside the measured time.
-        device: the device that does the work.
     """
 
     call: Call
     clock: Stopwatch
     before: Call
-    device: str | torch.device = "cpu"
 
     def sample(self) -> tuple[float, int | None]:
         """Makes the call, and returns its seconds and page faults.
@@ -356,19 +347,6 @@ class LocalCall:
         seconds = self.clock(self.call)
         now = page_faults()
         return seconds, None if now is None or earlier is None else now - earlier
-
-    def peak(self) -> int | None:
-        """Makes the call, and returns its peak memory in bytes (see `machine.peak`)."""
-        self.before()
-        return peak(self.call, self.device)
-
-    def results(self) -> list[Tensor]:
-        """Makes the call without TF32, and returns the tensors in its result."""
-        from packviz.ops.agreement import full_precision, leaves  # noqa: PLC0415
-
-        self.before()
-        with full_precision():
-            return [tensor.detach() for tensor in leaves(self.call()).values()]
 
 
 def measure(
@@ -423,7 +401,7 @@ def measure(
     clock = clock or stopwatch(device)
     prepare = before or (lambda: None)
     place = provenance(device, parameters)  # first, so that no times are lost if this fails
-    local = {name: LocalCall(call, clock, prepare, device) for name, call in calls.items()}
+    local = {name: LocalCall(call, clock, prepare) for name, call in calls.items()}
     timing = in_turn(
         local,
         rounds,
@@ -434,14 +412,16 @@ def measure(
         fewest=fewest,
     )
     place["load_average"] = load_average()
-    return replace(timing, provenance=place, memory=peaks(local) if memory else {})
+    sizes = peaks(calls, prepare, device) if memory else {}
+    return replace(timing, provenance=place, memory=sizes)
 
 
-def peaks(calls: Mapping[str, Timed]) -> dict[str, int]:
+def peaks(calls: Mapping[str, Call], before: Call, device: str | torch.device) -> dict[str, int]:
     """Returns the peak memory of each call in bytes, by name, if it can be measured."""
     sizes = {}
     for name, call in calls.items():
-        size = call.peak()
+        before()
+        size = peak(call, device)
         if size is not None:
             sizes[name] = size
     return sizes

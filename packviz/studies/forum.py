@@ -289,6 +289,7 @@ STUDY = Study(
     Results,
     full=grid(),
     quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),
-    parameters={"methods": METHODS, "rounds": 7},
+    others={"allocator": [point("B", 128, 64), point("B", FULL_BATCH, FULL_BATCH)]},
+    parameters={"methods": METHODS, "rounds": 7, "budget": 40.0, "fewest": 3},
     version=3,
 )
