@@ -14,8 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from packviz.core.silence import closed
 from packviz.core.system import cpu_name, output, own_version
-from packviz.core.util import closed
 from packviz.draw.text import count
 
 try:
@@ -121,7 +121,7 @@ def provenance(
     """
     import torch  # noqa: PLC0415
 
-    from packviz.ops.agreement import multiplies_in_tf32  # noqa: PLC0415
+    from packviz.ops.tolerance import multiplies_in_tf32  # noqa: PLC0415
 
     device = torch.device(device)
     has_onednn: Callable[[], bool] = torch.backends.mkldnn.is_available
