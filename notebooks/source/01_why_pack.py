@@ -112,8 +112,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# And here is the whole machine, in ten lines of plain PyTorch. Each comment is the shape of what its line makes. Every
-# later page enlarges one of these lines.
+# And here is the whole machine, in ten lines of plain PyTorch. The reviews are lists of word ids, and each comment is the
+# shape of what its line makes. Later pages enlarge one line or another.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
