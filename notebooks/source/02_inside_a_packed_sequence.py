@@ -53,7 +53,8 @@ BatchPanel([3, 5, 2, 4])
 
 # %%
 import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+from torch.nn.utils.rnn import pad_packed_sequence, pad_sequence
 
 a, b = torch.tensor([1, 2, 3]), torch.tensor([10, 20])
 packed = pack_sequence([a, b])
@@ -151,7 +152,7 @@ assert [distance > 0.1 for distance in drawn.off] == [True, False, True, True]
 # By default, torch refuses a batch that is not sorted:
 
 # %%
-x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences: time first, torch's default
+x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
 try:
     pack_padded_sequence(x, [3, 5, 2, 4])
 except RuntimeError as error:
