@@ -77,6 +77,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 LARGE = "13"  # px: the font size of the title of a stack
 LINE = 18  # px: the height of a further line of this title
 TITLE = 20  # px: the height of a picture's title
+_ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
 LONG = 8  # a cell without output is folded if it has more lines
 WORKING = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/measuring.md", "docs/upstream.md")
 WORKING += ("docs/visual-language.md",)
@@ -292,6 +293,8 @@ class Site:
             code = _ASK.sub("", source).strip("\n")
             if code:
                 listing = f"```python\n{code}\n```"
+                if _ALIGNED.search(code):
+                    listing = f"{raw('<div class=pv-aligned>')}\n\n{listing}\n\n{raw('</div>')}"
                 folds = is_plumbing(code, cell["metadata"].get("tags", ()), bool(cell["outputs"]))
                 yield folded(code, listing) if folds and not _is_exercise(cell) else listing
             yield from (raw(self.quiz(name)) for name in asked)
@@ -399,10 +402,12 @@ def is_plumbing(code: str, tags: Sequence[str], has_output: bool) -> bool:
     This is so for imports, timings, training loops and recorded results, and for long cells that
     only prepare later ones.
     """
-    body = ast.parse(code).body
+    tree = ast.parse(code)
+    body = tree.body
     lines = code.count("\n") + 1
     imports = sum(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
-    trains = ".backward()" in code and "for " in code
+    loops = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.For)]
+    trains = any(".backward()" in loop for loop in loops)
     recorded = re.search(r"recordings\(|STUDY\.|benchmarks?\.", code)
     alone = not has_output and lines > LONG
     return "live-timing" in tags or imports == len(body) or bool(trains or recorded) or alone

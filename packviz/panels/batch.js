@@ -347,7 +347,7 @@ class BatchPanel {
     this.picture = new Picture(this.root.querySelector("svg"));
     this.ends = [];
     this.progress = store.get("progress");
-    this.direction = 0; // 1 while it packs, -1 while it unpacks
+    this.direction = 0; // 1 while it packs, -1 while it pads again
     this.held = 0; // the height that stays while a row is pulled
     this.prefersCalm = matchMedia("(prefers-reduced-motion: reduce)");
     this.paper = matchMedia("print");
@@ -403,7 +403,7 @@ class BatchPanel {
     parts.progress.setAttribute("aria-valuetext", STAGES[stage]);
     parts.step.setAttribute("aria-valuetext", cursor >= 0 ? `step ${cursor}` : "no step");
     parts.play.textContent = this.direction > 0 ? "❚❚ Pause" : "▶ Pack it";
-    parts.back.textContent = this.direction < 0 ? "❚❚ Pause" : "◀ Unpack";
+    parts.back.textContent = this.direction < 0 ? "❚❚ Pause" : "◀ Pad again";
     parts.play.disabled = progress >= PACKED && !this.direction;
     parts.back.disabled = progress <= 0 && !this.direction;
     this.root.dataset.progress = progress; // tests wait for it

@@ -36,7 +36,7 @@ class LengthsError(traitlets.TraitError, ValueError):
 
 
 class BatchPanel(anywidget.AnyWidget):
-    """A batch of your choice, which a reader can pull into shape, pack and unpack.
+    """A batch of your choice, which a reader can pull into shape, pack and pad again.
 
     Attributes:
         lengths: `(B,)` the lengths. If you assign new ones, the picture follows; if a reader pulls
