@@ -20,10 +20,10 @@ from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
-from packviz.ops.agreement import of_states
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.tolerance import of_states
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -403,7 +403,7 @@ def compare(
         gradients: whether to compare the gradients of two losses, too: a weighted sum of the
             outputs at real steps, and one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of
-            their sequence or weight tensor. Defaults to what `packviz.ops.agreement.of_states`
+            their sequence or weight tensor. Defaults to what `packviz.ops.tolerance.of_states`
             returns for the dtype and the device.
 
     Returns:

@@ -20,7 +20,8 @@ from textwrap import wrap
 from traceback import format_tb
 from typing import Any
 
-from packviz.core.util import HasText, quiet
+from packviz.core.silence import quiet
+from packviz.core.util import HasText
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count

@@ -38,7 +38,7 @@ from packviz.check.captures import (
     mapped,
     numbers,
 )
-from packviz.core.util import quiet
+from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
 from packviz.ops.masks import real_mask
