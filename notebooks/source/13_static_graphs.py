@@ -279,5 +279,5 @@ checks.repaired_network(MyModel)
 # - compile or export a model that packs with `pv.LSTM`,
 # - say what a compiler with fixed sizes accepts: packed data in an RNN and in `pad_packed_sequence`.
 #
-# Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several workers](12_several_workers.ipynb) · [00 Start
+# Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several processes](12_several_workers.ipynb) · [00 Start
 # here](00_start_here.ipynb)
