@@ -105,8 +105,8 @@ assert layer.weight[0].any()
 # %% [markdown]
 # ## Where in `h_n` is my sequence?
 #
-# We let line 6 grow: an LSTM with two layers that reads in both directions. The classifier gets the final states of the
-# last layer. The function that joins the two directions stays open for now: it is the next puzzle.
+# Line 6 grows: an LSTM with two layers that reads in both directions. The classifier gets the final states of the last
+# layer. How to join the two directions (`join`) stays open for now.
 
 
 # %%
@@ -158,16 +158,15 @@ joined = {"view": place.view(3, -1), "cat": torch.cat([place[0], place[1]], dim=
 pv.draw.Ribbons("view moves nothing, so a row gets the states of strangers", finals, joined)
 
 # %% [markdown]
-# Follow the ribbons. In memory, all forward states come first, and then all reverse ones. `view` leaves them there, and
-# merely draws new borders. Only the first and the last row hold a state of their own sequence: two of three here, and
-# two of 64 in the quiz.
+# In memory, all forward states come first, and then all reverse ones. `view` leaves them there, and merely draws new
+# borders. Only the first and the last row hold a state of their own sequence: two of three here, and two of 64 in the
+# quiz.
 
 # %% tags=["claims"]
 for size in (2, 3, 4, 64):
     owners = torch.arange(size).repeat(2).view(size, -1)  # of the states, as view arranges them
     own = (owners == torch.arange(size)[:, None]).any(1)
     assert own.nonzero().flatten().tolist() == [0, size - 1]
-model = Classifier(None)
 assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 
 # %% [markdown]
@@ -225,18 +224,17 @@ for name, join in joins.items():
     models[name] = Classifier(join)
     train(models[name], known)
     seen, unseen = (100 * float(accuracy(models[name], data)) for data in (known, new))
-    print(
-        f"  right: {seen:.0f} % of the known sequences, {'about half' if unseen < 60 else 'over 80 %'} of the new ones"
-    )
+    print(f"  right: {seen:.0f} % of the known, about {round(unseen, -1):.0f} % of the new ones")
 
 # %% tags=["claims"]
 assert all(accuracy(model, known) > 0.98 for model in models.values())
-assert accuracy(models["view"], new) < 0.6 < 0.8 < accuracy(models["cat"], new)
+assert 0.45 < accuracy(models["view"], new) < 0.55
+assert 0.85 < accuracy(models["cat"], new) < 0.95
 
 # %% [markdown]
-# Stop here. The losses tell us nothing. Both models know the training data by heart. On new data, one is right
-# about nine times in ten, and the other tosses a coin. It had the states of the wrong sequences all along, and has memorised
-# who sits next to whom. That is what looked like overfitting, and no amount of dropout would have cured it.
+# Stop here. Both losses end at zero. Both models know their training data by heart. On new data, one is right about nine
+# times in ten, and the other tosses a coin. It was given the states of the wrong sequences all along, and has memorised who
+# sits next to whom. That looks like overfitting, and dropout does not cure it.
 #
 # How could we have noticed without new data?
 #
@@ -261,9 +259,8 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Write this check for every model that reads sequences of different lengths. It also catches padded final states, and
-# left-out lengths. (Call `model.eval()` first if your model has dropout.) What it cannot see is a wrong *loss*. That
-# needs a model that answers at every word.
+# Write this check for every model of sequences of different lengths, and call `model.eval()` first if it has dropout. What
+# it cannot see is a wrong *loss*.
 #
 # ## What if every word has a label?
 #
@@ -332,8 +329,8 @@ for mistake, (batch, n) in spoilt.items():
     )
 
 # %% [markdown]
-# It compares the lengths with the places where the repeated values at the ends of the rows begin. All five would have
-# trained without a word.
+# All five would have trained without a word. (`diagnose` compares the lengths with the places where the rows' repeated
+# ends begin. *Undecided* means that the batch fits more than one reading.)
 #
 # <details><summary>Six mistakes that no batch shows</summary>
 #
@@ -369,10 +366,10 @@ checks.collate(my_collate)
 # %% [markdown]
 # ## You can now
 #
-# grow the ten lines into a classifier or a tagger, and find the mistakes that raise no error: with a batch of one, with
-# a mask, and with `pv.diagnose`.
+# grow the ten lines into a classifier or a tagger, and find the mistakes that raise no error: run each sequence alone,
+# mask what you count, and call `pv.diagnose`.
 #
-# Our models treat every cell alike, padding or not, and the clock does, too. How much work do they do for nothing?
+# Our models are right now. Are they fast? First we have to count what there is to do.
 #
 # Next: [07 Counting FLOPs](07_counting_flops.ipynb). Back: [05 Alignment](05_alignment.ipynb) · [00 Start
 # here](00_start_here.ipynb)

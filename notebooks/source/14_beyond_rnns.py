@@ -4,9 +4,8 @@
 # **How do transformers handle texts of different lengths, and what does each way cost?**
 #
 # You leave RNNs behind and train a transformer. It has no time steps, so you can throw the padding out in one go: all
-# documents into one long row, one after another. Not a single cell is wasted. Then two things happen. Each training step
-# does *more* work than before. And when you change one word of the first document, the predictions for the last one
-# change. What went wrong?
+# documents into one long row, one after another. Not a single cell is wasted. Then you look at the clock, and frown. And
+# when you change one word of the first document, the predictions for the last one change. What went wrong?
 #
 # After this page, you can put several documents into one row without mixing them, say what each way costs, and find out
 # what True means in somebody's mask.
@@ -72,7 +71,7 @@ assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transp
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
-# It starts with 0 and ends with the number of rows. Suppose that we forget it. Does every layer care?
+# It starts with 0 and ends with the number of rows. Does every layer need it?
 #
 # ## Which layers need the boundaries?
 
@@ -101,10 +100,9 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "The numbers show how far a row is from its document alone", rows)
 
 # %% [markdown]
-# Each layer has its own way to go wrong. A convolution is wrong beside the boundaries, an RNN from the first boundary on,
-# and attention everywhere. Linear layers, LayerNorm, embeddings and a loss treat each row alone, and are right.
-#
-# So attention is the one to worry about. It has two enemies, padding and neighbours. Padding first.
+# A convolution is wrong beside the boundaries, an RNN from the first boundary on, and attention everywhere. Linear layers,
+# LayerNorm, embeddings and a loss treat each row alone. So attention is the one to worry about: it reads padding, and it
+# reads neighbours. Padding first.
 
 # %% tags=["claims"]
 wrong = {
@@ -147,8 +145,8 @@ pv.draw.Attention(2, weights, "The weights of each query of c add up to 100 %")
 # Worse than no mask at all. A mask of numbers is *added* to the scores, so a 1 at padding multiplies its weight by e ≈
 # 2.7, before the weights are scaled to 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of numbers hold 0 and −∞.)
 #
-# True and False are safer, if you know what True means. Do you? We ask the functions. We pass `real` as the mask and
-# change the padding. If outputs at real tokens change, they have read the padding, so True means *leave out*.
+# True and False are safer, if you know what True means. We ask the functions: pass `real` as the mask, and change the
+# padding. If outputs at real tokens change, they have read the padding, so True means *leave out*.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -226,8 +224,8 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     )
 
 # %% [markdown]
-# That explains the second symptom: with the causal mask alone, b and c read what is not theirs, and nothing complains.
-# Two more things have to know the boundaries.
+# With the causal mask alone, b and c read what is not theirs, and nothing complains. Two more things have to know the
+# boundaries.
 #
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. With
 # plain rotary positions (RoPE) and a document mask, only differences count, so restarting them changes the rounding and
@@ -294,7 +292,7 @@ assert (
 assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
 
 # %% [markdown]
-# The documents are apart, and every result is right. And still each step takes longer than the padded one did. Why?
+# The documents are apart, and every result is right. That leaves the clock.
 #
 # ## Where did the savings go?
 #
@@ -435,9 +433,8 @@ assert cross_document == sorted(cross_document)
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
-# Short sentences fill the gaps well, whatever the strategy. Long documents are harder. Here are 512 log-normal lengths,
-# half of them at most 62 and the longest 256, in rows of 256. No strategy can need fewer rows than the number of tokens
-# divided by 256:
+# Long documents are harder to fit. Here are 512 log-normal lengths, half of them at most 62 and the longest 256, in rows
+# of 256. No strategy can need fewer rows than the tokens divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()
@@ -457,21 +454,16 @@ assert (
 assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 
 # %% [markdown]
-# Sorting first comes within one row of the bound. To save that last row, somebody cuts 162 of 512 documents in two, and
-# their second halves are read without their beginnings. Next-fit, which never looks back, needs 47 rows more.
+# Longest first comes within one row of the bound. To save that one row, we would have to cut 162 of 512 documents, whose
+# ends are then read without their beginnings. Next-fit, which never looks back, needs 47 rows more.
 #
 # ## What people get wrong
 #
-# To find the first mistake, change a token of another document. To find the third, change the padding. In both cases,
-# no output at a real token of your document may change. To find the second, look at the last label of each document.
-#
-# - **The document mask is missing**, because somebody thought that an [end-of-text token is
-#   enough](https://github.com/huggingface/trl/issues/805). That is just one more token to read.
-# - **A document's last token has a label**, so it [predicts another
-#   document](https://github.com/pytorch/torchtitan/pull/4075).
-# - **A mask is the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
-#
-# Two more follow. `museum.entry` prints torch's message, the cause and the fix.
+# All of these have been reported: a missing document mask, because an [end-of-text token seemed
+# enough](https://github.com/huggingface/trl/issues/805); a last token that [predicts another
+# document](https://github.com/pytorch/torchtitan/pull/4075); a mask the wrong way round, [even in a
+# book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). The test is always the same: change what must not be
+# read, and look. Two more follow.
 #
 # ### 1. cu_seqlens without its 0
 #

@@ -26,8 +26,8 @@ class Ribbons(Drawing):
         title: the title above the picture.
         states: the name of each state, and the index of the sequence that it belongs to, in the
             order in which the states lie in memory.
-        methods: for each method, by name, the rows of its result. A row lists the indices of its
-            states. A state is framed if its row has the index of another sequence.
+        methods: for each method, by name, the rows of its result: lists of the indices of states,
+            or a tensor of them. A state is framed if its row has the index of another sequence.
 
     Raises:
         ValueError: a row lists a state that does not exist.
@@ -42,7 +42,7 @@ class Ribbons(Drawing):
         last = len(self.states) - 1
         for method, rows in self.methods.items():
             for r, places in enumerate(rows):
-                for i in places:
+                for i in map(int, places):
                     if not 0 <= i <= last:
                         where = f"methods[{method!r}][{r}]"
                         raise ValueError(f"{where} has a state {i}; give indices from 0 to {last}")
@@ -54,7 +54,7 @@ class Ribbons(Drawing):
             words = []
             for r, places in enumerate(rows):
                 names = []
-                for i in places:
+                for i in map(int, places):
                     name, owner = self.states[i]
                     names.append(name if owner == r else f"!{name}")
                 words.append(f"row {sequence_name(r)}: {' '.join(names)}")
@@ -79,7 +79,7 @@ class Ribbons(Drawing):
         y = _TOP
         for r, places in enumerate(rows):
             sheet.text(right + _WIDE + 8, y + _TALL * len(places) / 2 + 4, sequence_name(r))
-            for i in places:
+            for i in map(int, places):
                 name, owner = self.states[i]
                 colour = palette.sequence_colour(owner)
                 start = _TOP + shift + i * _TALL

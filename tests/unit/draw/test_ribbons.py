@@ -15,7 +15,7 @@ def test_every_state_is_drawn_twice_and_framed_in_a_row_of_another(size, theme):
     states = [(f"{'abcdefgh'[i]}{arrow}", i) for arrow in "→←" for i in range(size)]
     forward, reverse = torch.arange(2 * size).view(2, size)
     methods = {
-        "view": torch.stack([forward, reverse]).view(size, 2).tolist(),
+        "view": torch.stack([forward, reverse]).view(size, 2),
         "cat": torch.stack([forward, reverse], 1).tolist(),
     }
     ribbons = pv.draw.Ribbons("final states", states, methods)
@@ -24,7 +24,9 @@ def test_every_state_is_drawn_twice_and_framed_in_a_row_of_another(size, theme):
     assert not drawing.covered()
     for name, _ in states:
         assert sum(text.said == name for text in drawing.texts) == 4
-    strangers = sum(states[i][1] != r for r, row in enumerate(methods["view"]) for i in row)
+    strangers = sum(
+        states[i][1] != r for r, row in enumerate(methods["view"]) for i in row.tolist()
+    )
     wrong = palette.THEMES[theme].wrong
     assert sum(box.stroke == wrong for box in drawing.boxes) == strangers == max(0, 2 * size - 2)
     _, view, cat = ribbons.to_text().splitlines()
