@@ -265,5 +265,5 @@ checks.fastest_exact(my_choice)
 # - get advice from `pv.advise`, based on measurements,
 # - time a change to your own step with `pv.time_calls`.
 #
-# Next: [12 Several workers](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
+# Next: [12 Several processes](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

@@ -284,7 +284,7 @@ WRONG = [
     *((CostPanel, name, "x") for name in ("mode", "input_size", "hidden_size")),
     *(
         (BatchingPanel, name, "x")
-        for name in ("kind", "sequences", "batch_size", "order", "workers")
+        for name in ("kind", "sequences", "batch_size", "order", "processes")
     ),
     *((RowPanel, name, 0.5) for name in ("sequences", "row_size", "strategy", "mask")),
     *((StaircasePanel, name, None) for name in ("sequences", "longest", "call")),
