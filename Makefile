@@ -21,7 +21,7 @@ STALE := $(shell [ -x $(PY) ] && [ "$$(cat .venv/.home 2>/dev/null)" = "$$(pwd -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab site test test-full test-torch notebooks check-notebooks lint badge clean stale
+.PHONY: help lab site test test-full test-torch notebooks pictures check-notebooks lint badge clean stale
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ test-torch: ## run the unit tests on another version of torch: make test-torch T
 
 notebooks: .venv/.installed-test ## run the sources in notebooks/source, and write the notebooks with their outputs
 	@$(WITH_VENV) $(PY) tools/notebooks.py write
+
+pictures: .venv/.installed-test ## draw the pictures in docs/ anew
+	@$(PY) tools/pictures.py
 
 check-notebooks: .venv/.installed-test ## find defects in the stored notebooks without running them
 	@$(WITH_VENV) $(PY) tools/notebooks.py check

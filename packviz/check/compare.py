@@ -20,10 +20,10 @@ from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
-from packviz.ops.agreement import of_states
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.tolerance import of_states
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -177,14 +177,16 @@ def _line(
     rows: list[int] = []
     if difference.axis is not None:
         rows = np.unique(differs.nonzero()[difference.axis]).tolist()
+    both_nan = difference.both_nan & mask
+    worst = difference.absolute.max(where=mask, initial=0)
     return _Line(
         name=name,
         whole=whole or name,
         results=results,
         cells=int(mask.sum()),
         differing=int(differs.sum()),
-        both_nan=int((difference.both_nan & mask).sum()),
-        worst=float(difference.absolute.max(where=mask, initial=0)),
+        both_nan=int(both_nan.sum()),
+        worst=float(worst),
         sequences=tuple(map(sequence_name, rows)),
         noun=noun,
     )
@@ -292,15 +294,13 @@ class StatesComparison(Drawing):
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
         sequences = text.count(self.layout.batch_size, "sequence")
         steps = text.count(self.layout.max_len, "time step")
-        lines = [
-            f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}",
-            self.verdict,
-            "",
-            *text.table([[line.name, line.agreement] for line in self._lines], "  <  <"),
-            "",
+        title = f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}"
+        rows = [[line.name, line.agreement] for line in self._lines]
+        agree = (
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
-            " their sequence.",
-        ]
+            " their sequence."
+        )
+        lines = [title, self.verdict, "", *text.table(rows, "  <  <"), "", agree]
         lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
         lines += self.notes
         if text.is_few(self.layout):
@@ -403,7 +403,7 @@ def compare(
         gradients: whether to compare the gradients of two losses, too: a weighted sum of the
             outputs at real steps, and one of `h_n` (see `LOSSES`).
         tolerance: two values agree if they differ by at most this share of the largest value of
-            their sequence or weight tensor. Defaults to what `packviz.ops.agreement.of_states`
+            their sequence or weight tensor. Defaults to what `packviz.ops.tolerance.of_states`
             returns for the dtype and the device.
 
     Returns:
@@ -461,10 +461,14 @@ def compare(
             other = results[1][loss][name]
             differences[loss][name] = _difference(axis, tolerance, gradient, other)
     h_0 = hx[0] if isinstance(hx, tuple) else hx
+    if h_0 is None:
+        h_0 = torch.zeros_like(padded.h_n)
+    dtype = str(x.dtype).removeprefix("torch.")
+    notes = tuple(_notes(rnn, gradients))
     return StatesComparison(
         rnn=str(rnn),
         layout=layout,
-        dtype=str(x.dtype).removeprefix("torch."),
+        dtype=dtype,
         tolerance=tolerance,
         padded=padded,
         packed=packed,
@@ -472,9 +476,9 @@ def compare(
         h_n=h_n,
         c_n=c_n,
         batch_first=first,
-        h_0=torch.zeros_like(padded.h_n) if h_0 is None else h_0,
+        h_0=h_0,
         gradients=differences,
-        notes=tuple(_notes(rnn, gradients)),
+        notes=notes,
     )
 
 
@@ -609,4 +613,5 @@ def listed(words: Sequence[str], limit: int = 100) -> str:
     """Joins words into a list for a sentence. Words beyond the first `limit` are only counted."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    *others, last = words or [""]
+    return f"{', '.join(others)} and {last}" if others else last

@@ -141,7 +141,8 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
             x = torch.randn(3, 5, 3) * torch.tensor(layout.mask)[..., None]
             alone = []
             for b, n in enumerate(layout.lengths):
-                alone.append(run(rnn, x[b : b + 1, :n], Layout([n]), None, packed=False))
+                sequence = x[b : b + 1, :n]
+                alone.append(run(rnn, sequence, Layout([n]), None, packed=False))
             for method in ("padded", "packed"):
                 result = run(rnn, x, layout, None, packed=method == "packed")
                 right = _right(result, alone, layout, directions)
@@ -158,8 +159,9 @@ def _right(
     real = output[torch.tensor(layout.mask)]
     outputs = torch.cat([part.output[0] for part in alone])
     h_n = torch.cat([part.h_n for part in alone], dim=1)
+    at_ends = output[range(layout.batch_size), layout.lengths - 1]
     places = {
-        "output at len-1": output[range(layout.batch_size), layout.lengths - 1],
+        "output at len-1": at_ends,
         "output[:, -1]": output[:, -1],
         "output[:, 0]": output[:, 0],
     }

@@ -208,7 +208,9 @@ def steps(
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
     """
-    key = [part for part in ((SOLID, words[0]), (HATCHED, words[1])) if part[1]]
+    key = [(SOLID, words[0])]
+    if words[1]:
+        key.append((HATCHED, words[1]))
     sheet, y = _titled(title, theme, key)
     count = len(packed)
     most = int(max(padded))

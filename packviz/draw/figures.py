@@ -207,12 +207,13 @@ def axes(
     gap = _BELOW + above
     inner = tall * down + gap * (down - 1)
     height = round(top + inner + _BELOW + _ABOVE)
+    beside = 20 if rows else _BESIDE
     figure = make_subplots(
         down,
         across,
         shared_yaxes=bool(rows),
         subplot_titles=list(panels) if above else None,
-        horizontal_spacing=(20 if rows else _BESIDE) / WIDTH,
+        horizontal_spacing=beside / WIDTH,
         vertical_spacing=gap / inner if down > 1 else 0,
     )
     figure.update_annotations(font_size=_SIZE, yshift=4)

@@ -22,7 +22,8 @@ from packviz.draw import text
 from packviz.measure import rnn_calls
 from packviz.measure.machine import provenance
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
-from packviz.ops.agreement import of_states, relative_error
+from packviz.ops.agreement import relative_error
+from packviz.ops.tolerance import of_states
 
 Method = Callable[[Any, Tensor, Tensor], Any]
 """A function that runs an RNN on a batch (see `rnn_calls`).

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from packviz.core.silence import closed
 from packviz.core.system import cpu_name, output, own_version
-from packviz.core.util import closed
 from packviz.draw.text import count
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def provenance(
     """
     import torch  # noqa: PLC0415
 
-    from packviz.ops.agreement import multiplies_in_tf32  # noqa: PLC0415
+    from packviz.ops.tolerance import multiplies_in_tf32  # noqa: PLC0415
 
     device = torch.device(device)
     has_onednn: Callable[[], bool] = torch.backends.mkldnn.is_available

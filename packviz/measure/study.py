@@ -261,7 +261,8 @@ def timed(
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import full_precision, leaves, of_gradients, relative_error  # noqa: PLC0415
+    from packviz.ops.agreement import full_precision, leaves, relative_error  # noqa: PLC0415
+    from packviz.ops.tolerance import of_gradients  # noqa: PLC0415
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}

@@ -4,8 +4,8 @@ Only the panels and the lessons use widgets.
 
 Examples:
     >>> import packviz as pv
-    >>> panel = pv.panels.PaddingPanel([5, 3, 2])
-    >>> panel.shown == pv.Layout([5, 3, 2])
+    >>> panel = pv.panels.BatchPanel([5, 3, 2])
+    >>> panel.layout == pv.Layout([5, 3, 2])
     True
 """
 
@@ -21,8 +21,6 @@ from packviz.panels.batch import BatchPanel as BatchPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
 from packviz.panels.cost import CostPanel as CostPanel
 from packviz.panels.filling import RowPanel as RowPanel
-from packviz.panels.packed import PackedPanel as PackedPanel
-from packviz.panels.padding import PaddingPanel as PaddingPanel
 from packviz.panels.search import MuseumPanel as MuseumPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
 from packviz.panels.states import StatesPanel as StatesPanel

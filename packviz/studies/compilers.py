@@ -18,7 +18,7 @@ import torch
 
 from packviz.check import models
 from packviz.check.captures import captured, difference, first_line, numbers
-from packviz.core.util import quiet
+from packviz.core.silence import quiet
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 from packviz.measure.machine import Data

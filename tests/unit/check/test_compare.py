@@ -18,7 +18,7 @@ import packviz as pv
 from packviz.check.compare import LOSSES, RESULTS
 from packviz.check.trajectories import trajectory
 from packviz.check.truth import truth_table
-from packviz.ops.agreement import TOLERANCE
+from packviz.ops.tolerance import TOLERANCE
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 

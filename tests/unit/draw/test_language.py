@@ -7,6 +7,7 @@ import pictures
 import pytest
 from drawings import ParsedSvg
 
+from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
 from packviz.draw.palette import contrast
 
@@ -16,7 +17,20 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("name", pictures.DRAWN)
 def test_stored_pictures_are_what_is_drawn(name):
     stored = (pictures.DOCS / name).read_text(encoding="utf-8")
-    assert stored == pictures.DRAWN[name]() + "\n", "draw it anew: python tools/pictures.py"
+    assert stored == pictures.DRAWN[name]() + "\n", "draw it anew: make pictures"
+
+
+def test_the_readmes_picture_is_light_and_ends_with_packed_data():
+    moving, still = pictures.picture(), pictures.picture(moving=False)
+    assert len(moving.encode()) <= 30_000
+    assert moving.count("@keyframes") > 14
+    assert "@keyframes" not in still
+    cells = re.findall(r"translate\(([\d.]+)px,(\d+)px\);animation-name:c(\d+).*?>(\w\d)<", still)
+    layout = Layout(pictures.LENGTHS)
+    expected = [f"{sequence_name(b)}{t}" for b, t in layout.source]
+    assert [label for _, _, _, label in sorted(cells, key=lambda cell: float(cell[0]))] == expected
+    assert len({y for _, y, _, _ in cells}) == 1
+    assert sorted(int(place) for _, _, place, _ in cells) == list(range(layout.n_real))
 
 
 def test_the_palette_has_every_colour():

@@ -12,7 +12,7 @@ from toys import Point
 
 from packviz.measure import provenance, rnn_calls
 from packviz.measure.study import Comparison, Study
-from packviz.ops.agreement import multiplies_in_tf32
+from packviz.ops.tolerance import multiplies_in_tf32
 
 seen = []
 
