@@ -468,8 +468,7 @@ def numbers() -> str:
     padding = sum(batch.n_padding for batch in batches) / sum(batch.n_cells for batch in batches)
     lstm = torch.nn.LSTM(16, 32)
     equal, ragged = (
-        profile.count_rnn(lstm, batch).backward.bytes
-        for batch in ([65] * 64, [65] * 63 + [64])
+        profile.count_rnn(lstm, batch).backward.bytes for batch in ([65] * 64, [65] * 63 + [64])
     )
     shown = {
         moved: ("README", "is how far five steps of padding move the final state of a small LSTM"),

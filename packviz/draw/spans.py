@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TypeAlias
 
 from packviz.draw.curves import MARKERS, Scale, log_ticks, mark
 from packviz.draw.sheet import Sheet, width_of
@@ -17,20 +17,9 @@ _LEFT = "m-7 0l10-6v12z"  # an arrowhead
 _RIGHT = "m7 0l-10-6v12z"
 
 
-class Span(NamedTuple):
-    """Two values of a row.
-
-    Attributes:
-        start: the value at the hollow diamond.
-        end: the value at the filled circle.
-        label: the text after the right end.
-        whisker: the quartiles of `end`.
-    """
-
-    start: float
-    end: float
-    label: str
-    whisker: tuple[float, float]
+Span: TypeAlias = tuple[float, float, str, tuple[float, float]]
+"""The value at the hollow diamond, the value at the filled circle, the text after the right end,
+and the quartiles of the second value."""
 
 
 def rows(
@@ -62,12 +51,12 @@ def rows(
     y = sheet.title(title)
     spans = [*chain.from_iterable(group.values() for group in groups.values())]
     values = [1.0]
-    for span in spans:
-        values += [span.start, span.end, *span.whisker]
+    for first, last, _, quartiles in spans:
+        values += [first, last, *quartiles]
     marks = log_ticks(min(values), max(values))
     scale = Scale(marks, min(marks[0], *values), max(marks[-1], *values), log=True)
     left = 24 + max(map(width_of, chain(*groups.values())), default=0.0)
-    wide = _WIDTH - left - 20 - max((width_of(span.label) for span in spans), default=0.0)
+    wide = _WIDTH - left - 20 - max((width_of(label) for _, _, label, _ in spans), default=0.0)
 
     def across(value: float) -> float:
         return left + wide * scale.share(value)
@@ -84,19 +73,19 @@ def rows(
     for name, group in groups.items():
         above.text(4, y + 17, name, bold=True, halo=ground)
         y += _ROW if name else 0
-        for row, span in group.items():
+        for row, (first, last, label, quartiles) in group.items():
             middle = y + 12
             sheet.text(left - 12, middle + 4, row, anchor="end")
-            start = across(span.start)
-            end = across(span.end)
+            start = across(first)
+            end = across(last)
             above.line([(start, middle), (end, middle)], fills[1], width=3)
-            whisker = [(across(value), middle) for value in span.whisker]
+            whisker = [(across(value), middle) for value in quartiles]
             above.line(whisker, colours.line, width=1.5)
             mark(above, (start, middle), _DIAMOND, ground, fills[0])
             head = _LEFT if end < start else _RIGHT
             mark(above, (end, middle), head if arrow else _CIRCLE, fills[1], colours.line)
             right = max(start, end, *(x for x, _ in whisker)) + 12
-            above.text(right, middle + 4, span.label, halo=ground)
+            above.text(right, middle + 4, label, halo=ground)
             y += _ROW
     for value in marks:
         x = across(value)

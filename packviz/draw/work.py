@@ -51,7 +51,7 @@ class WorkAndTime(Drawing):
             for row, (work, time) in group.items():
                 doubt = "" if time.is_clear else ", not clear"
                 label = f"{work:.2f} × the FLOPs, {time.value:.2f} × the time{doubt}"
-                groups[name][row] = Span(work, time.value, label, (time.low, time.high))
+                groups[name][row] = (work, time.value, label, (time.low, time.high))
         sheet = spans.rows(
             self.title,
             groups,

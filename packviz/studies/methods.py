@@ -25,7 +25,6 @@ import torch
 from packviz.count.flops import flops
 from packviz.draw import bars, palette, spans
 from packviz.draw.sheet import Sheet
-from packviz.draw.spans import Span
 from packviz.draw.text import count
 from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
@@ -142,7 +141,7 @@ def chart(results: TimedPoints, most: int = 12) -> bars.BarChart:
     are drawn; the text has all of them.
     """
     gains = {}
-    spans_of = {}
+    spans_of: dict[str, spans.Span] = {}
     lines = []
     for point in results.points:
         timing = results.timing(point)
@@ -155,7 +154,7 @@ def chart(results: TimedPoints, most: int = 12) -> bars.BarChart:
         ratios = {name: timing.ratio(name, PADDED) for name in timing.seconds if name != PADDED}
         packed, auto = ratios[PACKED], ratios[AUTO]
         label = f"{gains[point].value:.1f} times as fast"
-        spans_of[str(point)] = Span(packed.value, auto.value, label, (auto.low, auto.high))
+        spans_of[str(point)] = (packed.value, auto.value, label, (auto.low, auto.high))
         multiples = [f"{name} {ratio.value:.2g}" for name, ratio in ratios.items()]
         lines.append(f"{point}: {', '.join(multiples)}")
     faster = sum(gain.is_clear and gain.value > 1 for gain in gains.values())
