@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from packviz.check.whole_model import PaddingComparison, compare_padding
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
+from packviz.core.numbers import HasNumbers
 from packviz.core.util import HasText
 from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import differences, text
@@ -200,7 +202,7 @@ def _merged(lines: list[_Line], every: list[_Line]) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StatesComparison(Drawing):
+class StatesComparison(Drawing, HasNumbers):
     """A comparison of an RNN's results on a padded batch with those on the same batch, packed.
 
     The RNN has `L` layers and `D` directions.
@@ -290,6 +292,21 @@ class StatesComparison(Drawing):
             parts.append(f"NaN reaches {'all of these' if every else _merged(poisoned, lines)}.")
         return " ".join(parts)
 
+    @property
+    def summary(self) -> str:
+        """The RNN, and the verdict."""
+        return f"{self.rnn}, padded against packed. {self.verdict}"
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Returns a row for each compared result. `agrees` is `None` for values in the padding."""
+        rows: list[dict[str, object]] = []
+        for line in self._lines:
+            row: dict[str, object] = {"result": line.name}
+            row["agrees"] = not line.differing if line.results else None
+            row |= {"cells": line.cells, "differing": line.differing}
+            rows.append(row | {"largest difference": line.worst})
+        return rows
+
     def to_text(self) -> str:
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
         sequences = text.count(self.layout.batch_size, "sequence")
@@ -376,6 +393,7 @@ class StatesComparison(Drawing):
         return over_time[: len(outputs)] + by_layer + over_time[len(outputs) :]
 
 
+@overload
 def compare(
     rnn: nn.RNNBase,
     x: Tensor,
@@ -385,8 +403,38 @@ def compare(
     batch_first: bool | None = None,
     gradients: bool = True,
     tolerance: float | None = None,
-) -> StatesComparison:
+) -> StatesComparison: ...
+
+
+@overload
+def compare(
+    rnn: Callable[[Tensor], object],
+    x: Tensor,
+    lengths: Any,
+    *,
+    batch_first: bool | None = None,
+    tolerance: float | None = None,
+) -> PaddingComparison: ...
+
+
+def compare(
+    rnn: Any,
+    x: Tensor,
+    lengths: Any,
+    hx: Any = None,
+    *,
+    batch_first: bool | None = None,
+    gradients: bool = True,
+    tolerance: float | None = None,
+) -> StatesComparison | PaddingComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
+
+    Given a whole model instead of an RNN, it runs the model with zeros in the padding and with
+    other values there, and reports which outputs depend on them. A right model reads no padding,
+    whatever the padding contains. The model takes the batch alone; to pass it the lengths or a
+    mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and
+    call `model.eval()` first. An output is compared at real cells if it begins with the batch and
+    the time steps, by sequence if any dimension has the batch's size, and otherwise as a whole.
 
     `compare` disables dropout, because it would draw different numbers in the two runs, so their
     results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
@@ -394,7 +442,7 @@ def compare(
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
-            `proj_size`, dtype and device.
+            `proj_size`, dtype and device; or another module or function, which is run as a whole.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
         lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of
             each sequence; or a mask `(B, T)`, True at real cells.
@@ -409,10 +457,11 @@ def compare(
     Returns:
         A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
         take the names in `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook
-        draws the comparison, and `print` writes it as text.
+        draws the comparison, and `print` writes it as text. For a whole model, it is a
+        `PaddingComparison`, whose `.agrees` is True, False, or `None` if it cannot be said.
 
     Raises:
-        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a dense tensor.
+        TypeError: `rnn` cannot be called, or `x` is not a dense tensor.
         ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta
             device; or a length is not valid.
 
@@ -423,6 +472,10 @@ def compare(
         >>> comparison.agrees.outputs, comparison.agrees.h_n  # the padding changes h_n alone
         (True, False)
     """
+    if callable(rnn) and not isinstance(rnn, nn.RNNBase):
+        if hx is not None:
+            raise TypeError("hx is the state of an RNN; a whole model takes the batch alone")
+        return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
     require_padded(x)
     require_dense("x", x)

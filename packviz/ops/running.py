@@ -195,8 +195,7 @@ def plan(
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: a length is not valid.
-        RuntimeError: the kind of device is unknown to torch.
+        ValueError: a length is not valid, or torch does not know the device.
 
     Examples:
         >>> import packviz as pv
@@ -205,7 +204,7 @@ def plan(
         reason: a call of oneDNN's fused LSTM takes as long as 200 cells
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
-    kind = None if device is None else torch.device(device).type
+    kind = None if device is None else _kind_of_device(device)
     if kind not in (None, "cpu", "cuda"):
         return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
@@ -217,6 +216,15 @@ def plan(
     if kind:  # on the CPU, because a GPU need not be here
         x = torch.empty(0, dtype=x.dtype, device="cpu")
     return _planned(rnn, _weights(rnn, x), n, training, x, kind)
+
+
+def _kind_of_device(device: Any) -> str:
+    try:
+        return torch.device(device).type
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device is {device!r}; give a device that torch knows, such as 'cuda'"
+        ) from error
 
 
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []

@@ -5,7 +5,7 @@ setup B. First torch's pad is replaced, then torch's pack, and then torch's pack
 stay the same. The share of a part is the time that its replacement saves, divided by the time of
 the whole step.
 
-`packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file in about two
+`packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file in about four
 minutes.
 """
 
@@ -135,6 +135,6 @@ STUDY = Study(
     Results,
     full=[forum.point("B", steps) for steps in (64, 128, 256)],
     quick=[forum.point("B", 32, 64), forum.point("B", 64, 64)],
-    parameters={"rounds": 15},
+    parameters={"rounds": 15, "budget": 60.0, "fewest": 7},
     version=2,
 )

@@ -398,16 +398,19 @@ def _extent(measured: Sequence[Case]) -> str:
     return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
 
 
-def _summaries(point: Point, device: str, settings: Data) -> Data:
-    """Returns the median and the quartiles of the rounds' ratios for each pass."""
+def _both(point: Point, which: str, device: str) -> Comparison:
     methods = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
+    return Comparison(calls_of(point, methods, which, device))
+
+
+def _summaries(point: Point, device: str, settings: Data) -> Data:
+    """Returns the quartiles of the rounds' ratios, and the page faults, for each pass."""
     summaries = {}
     for which in PASSES:
-        calls = calls_of(point, methods, which, device)
-        timing = timed(Comparison(calls), device, settings, warmup=2)
+        timing = timed(partial(_both, point, which, device), device, settings, warmup=1)
         ratio = timing.ratio(PACKED, PADDED)
         values = [_digits(ratio.value), _digits(ratio.low), _digits(ratio.high)]
-        summaries[which] = {"ratio": values, "rounds": ratio.rounds}
+        summaries[which] = {"ratio": values, "rounds": ratio.rounds, "faults": timing.faults}
     return summaries
 
 

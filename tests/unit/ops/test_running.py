@@ -573,7 +573,7 @@ def test_a_plan_for_a_device_that_only_torchs_kernels_support():
         assert (
             "no other method supports the device mps" in pv.plan(rnn, [5, 2], device="mps").reason
         )
-    with pytest.raises(RuntimeError, match="device string: gpu"):
+    with pytest.raises(ValueError, match="device is 'gpu'; give a device that torch knows"):
         pv.plan(LSTM, [5, 2], device="gpu")
 
 
