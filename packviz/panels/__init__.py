@@ -16,6 +16,7 @@ if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) i
     raise ModuleNotFoundError(f"panels and lessons need {needed}", name=missing[0])
 
 from packviz.panels.align import AlignPanel as AlignPanel
+from packviz.panels.backward import BackwardPanel as BackwardPanel
 from packviz.panels.batch import BatchPanel as BatchPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
 from packviz.panels.cost import CostPanel as CostPanel

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
@@ -221,6 +222,24 @@ def chart(
     below.append(f"Filled marks: training. Hollow marks: forward.{whiskers}")
     sources = captions(machines) if len(machines) > 1 else []
     return Sweep(title, [plots], sources, below, text)
+
+
+def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
+    """Returns one plot of training times in setups A and B, as multiples of the first method's."""
+    curves = []
+    for setup, method in product("AB", methods[1:]):
+        spreads = _spreads(results, "ratio", method, setup, "training", methods[0])
+        curve = _curve(spreads, method, "training", 0)
+        curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
+    guides = _guides("ratio", curves, methods[0])
+    plot = Plot(f"training, times as long as {methods[0]}", curves, (), guides, "×", log=True)
+    title = finding(results, "ratio", methods=methods)
+    notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL}.", *captions({"": results})]
+    lines = [title]
+    for curve in curves:
+        values = [f"{plain(y)} at {x}" for x, y in zip(curve.x, curve.y, strict=True)]
+        lines.append(f"{curve.name}: {', '.join(values)}")
+    return Sweep(title, [[plot]], (), notes, "\n".join([*lines, *notes]))
 
 
 def _spreads(
