@@ -45,7 +45,7 @@ REPO = DOCS.parent
 PANELS = REPO / "packviz" / "panels"
 # A page that is opened as a file cannot load a module, so the module is a part of the page.
 MOVING = (
-    (PANELS / "batch.js").read_text(encoding="utf-8")
+    panels.StatePanel._esm
     + """
 for (const place of document.querySelectorAll("[data-batch]")) {
   place.replaceChildren();
@@ -371,7 +371,7 @@ class Site:
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
                 call = ast.unparse(node)
-                if call.startswith("BatchPanel("):
+                if call.startswith(("BatchPanel(", "StatePanel(")):
                     return moving_batch(eval(call, vars(panels)))
                 if call.startswith(tuple(WALKS)):
                     return self.panel(Frames(call), key)
@@ -423,8 +423,9 @@ def folded(code: str, listing: str) -> str:
 
 def moving_batch(panel: panels.BatchPanel) -> str:
     """Returns a batch that the page draws, and its picture for a page without scripts."""
-    state = {"lengths": panel.lengths, "longest": panel.longest, "draws": panel.draws}
-    still = figure(live(pv.show(panel.lengths).to_svg()))
+    names = {"kind", "lengths", "longest", "draws", "weights", "x"} & {*panel.trait_names()}
+    state = {name: getattr(panel, name) for name in sorted(names)}
+    still = figure(live(panel.still.to_svg()))
     data = escape(json.dumps(state))
     here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'

@@ -42,19 +42,6 @@ if find_spec("packviz") is None:  # on Colab; where packviz is installed, this c
     os.chdir("checkout/notebooks")
 
 # %%
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
-if find_spec("packviz") is None:  # on Colab; where packviz is installed, this cell does nothing
-    address = "https://github.com/owner/name"  # your copy
-    subprocess.run(["git", "clone", "--depth", "1", address, "checkout"], check=True)
-    packages = ["./checkout", "anywidget", "ipywidgets", "plotly", "tqdm"]
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *packages], check=True)
-    os.chdir("checkout/notebooks")
-
-# %%
 import packviz as pv
 from packviz import lengths
 from packviz.lessons import ask, checks
