@@ -13,26 +13,31 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import gc
+import io
 import json
 import re
 import shutil
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from os.path import normpath
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
 import plotly
+import torch
 from frames import WALKS, Frames
 from sphinx.cmd.build import build_main as sphinx
 
 import packviz as pv
-from packviz import panels
+from packviz import lessons, panels
+from packviz.count import profile
 from packviz.draw import palette
 
 DOCS = Path(__file__).resolve().parent
@@ -40,7 +45,7 @@ REPO = DOCS.parent
 PANELS = REPO / "packviz" / "panels"
 # A page that is opened as a file cannot load a module, so the module is a part of the page.
 MOVING = (
-    (PANELS / "batch.js").read_text(encoding="utf-8")
+    panels.StatePanel._esm
     + """
 for (const place of document.querySelectorAll("[data-batch]")) {
   place.replaceChildren();
@@ -51,6 +56,10 @@ for (const place of document.querySelectorAll("[data-batch]")) {
 RECORDED = (
     "This panel measures on your machine. Here you see a recorded result; "
     "JupyterLab has the controls."
+)
+TIMED = (
+    "These times were recorded when this page was made, on one CPU thread unless the text says "
+    "otherwise. The cell measures anew on your machine."
 )
 TITLES = {
     "core": "Lengths",
@@ -64,8 +73,25 @@ TITLES = {
 """The titles of the pages of the API reference, by subpackage."""
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
+SVG = "{http://www.w3.org/2000/svg}"
+LARGE = "13"  # px: the font size of the title of a stack
+LINE = 18  # px: the height of a further line of this title
+TITLE = 20  # px: the height of a picture's title
+_ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
+LONG = 8  # a cell without output is folded if it has more lines
+WORKING = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/measuring.md", "docs/upstream.md")
+WORKING += ("docs/visual-language.md",)
+"""The documents for contributors, which only the footer links to."""
+GROUPS = {
+    "Understand": "00 01 02 03 04 05 06",
+    "Make it fast": "07 08 09 10 11",
+    "Beyond": "12 13 14",
+    "Museum and reference": "15",
+}
+"""The numbers of the notebooks in each group of the navigation."""
 PLOTLY = "application/vnd.plotly.v1+json"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
+_NEIGHBOURS = re.compile(r"\n(Next|Back): \[[^]]*\].*", re.S)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
 
@@ -89,6 +115,34 @@ def live(svg: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
+def figure(svg: str) -> str:
+    """Returns a picture, with its title as a caption that wraps and that readers can select.
+
+    A picture without a title gets the first line of its words as its caption, below it.
+    """
+    root = ElementTree.fromstring(svg)
+    groups = [root, *(part for part in root if not part.get("transform"))]
+    words = [text for group in groups for text in group if text.tag == f"{SVG}text"]
+    first = [text for text in words if text.get("y") == "16"]
+    titles = [text for text in first if text.get("x") == "4"]
+    if not titles:
+        line = root.get("aria-label", "").partition("\n")[0]
+        return f'{svg}<figcaption class="pv-below">{escape(line)}</figcaption>'
+    (group,) = (group for group in groups if titles[0] in group)
+    if group.get("font-size") == LARGE:  # the title of a stack may have several lines
+        titles = [*group]
+    for title in titles:
+        group.remove(title)
+    if len(first) == 1:
+        top = TITLE + LINE * (len(titles) - 1)
+        height = float(root.get("height", "")) - top
+        root.set("viewBox", f"0 {top} {root.get('width')} {height:g}")
+        root.set("height", f"{height:g}")
+    caption = " ".join("".join(title.itertext()) for title in titles)
+    drawn = ElementTree.tostring(root, encoding="unicode")
+    return f"<figcaption>{escape(caption)}</figcaption>{drawn}"
+
+
 def read(path: str) -> str:
     """Returns the text of a file of the repository."""
     return (REPO / path).read_text(encoding="utf-8")
@@ -101,7 +155,8 @@ def raw(html: str) -> str:
 
 def box(kind: str, html: str) -> str:
     """Returns HTML in a box, which scrolls sideways if its content is wider than the page."""
-    return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
+    tag = "div" if kind == "table" else "figure"
+    return f'<{tag} class="pv-{kind} packviz" tabindex="0">{html}</{tag}>'
 
 
 def _is_exercise(cell: dict[str, Any]) -> bool:
@@ -135,6 +190,7 @@ class Site:
         for path in (*DOCS.glob("site.*"), DOCS / "picture.svg", PANELS / "batch.css", script):
             shutil.copy(path, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
+        shutil.copy(DOCS / "favicon.svg", self.static)
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
         (self.static / "colours.js").write_text(
             f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n"
@@ -148,17 +204,48 @@ class Site:
                 text = text.replace("# packviz", "# Install and use", 1)
                 text = re.sub(r"<picture>.*?</picture>\n\n.*?\n\n", "", text, flags=re.DOTALL)
             target = (self.out / page).with_suffix(".md")
-            target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
+            text = self.linked(text, Path(page).parent)
+            target.write_text(f"{self.about(page, text)}{text}\n", encoding="utf-8")
         binder = ""
         if self.repository:
             address = self.binder("00_start_here.ipynb")
             binder = f"[on Binder]({address}), with nothing installed, or "
-        index = read("docs/front.md").replace("BINDER", binder)
-        index = index.replace("PANEL", raw(moving_batch(panels.BatchPanel())))
+        link = f"https://github.com/{self.repository}"
+        parts = {
+            "BINDER": binder,
+            "PANEL": raw(moving_batch(panels.BatchPanel())),
+            "NUMBERS": raw(numbers()),
+            "REPOSITORY": f"[The repository]({link}) · " if self.repository else "",
+        }
+        index = read("docs/front.md")
+        for name, part in parts.items():
+            index = index.replace(name, part)
+        index = f"{self.about('index.md', index)}{index}\n{navigation()}"
         (self.out / "index.md").write_text(index, encoding="utf-8")
+        lost = "---\norphan: true\n---\n# This page does not exist\n\n"
+        lost += "Try the [front page](index.md), or search on the left.\n"
+        (self.out / "404.md").write_text(lost)
         for i, (subpackage, title) in enumerate(TITLES.items(), 1):
             page = f"{i}-{title.lower().replace(' ', '-')}.rst"
             (self.out / "api" / page).write_text(api(subpackage, title))
+
+    def about(self, page: str, text: str) -> str:
+        """Returns a page's metadata: its title, and its first sentences as its description."""
+        title = re.findall(r"^# (.*)", text, re.M)[0].replace("`", "")
+        plain = re.sub(r"``````.*?``````|```.*?```|<[^>]*>", "", text, flags=re.S)
+        plain = _LINK.sub(r"\1", plain)
+        paragraphs = [" ".join(part.split()) for part in plain.split("\n\n")]
+        start = next(part for part in paragraphs if part[:1].isalpha() or part[:2] == "**")
+        start = shorten(re.sub(r"[*`]", "", start), 200, placeholder=" …")
+        meta = {"description": start, "property=og:title": title}
+        meta |= {"property=og:description": start, "property=og:type": "article"}
+        if self.repository:
+            owner, _, name = self.repository.partition("/")
+            image = f"https://{owner.lower()}.github.io/{name}/_static/preview.png"
+            meta["property=og:image"] = image
+        lines = [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in meta.items()]
+        orphan = "orphan: true\n" if page in WORKING else ""
+        return "\n".join([f"---\n{orphan}myst:\n  html_meta:", *lines, "---\n"])
 
     def linked(self, text: str, folder: Path) -> str:
         """Makes links lead to pages of the site or to files in the repository.
@@ -198,18 +285,26 @@ class Site:
                     yield opening.replace("# ", f"# {path.stem[:2]} · ", 1)
                     yield raw(self.opened(path.name))
                     source = section + rest
+                if i == len(cells) - 1:  # the site has links of its own to the next page
+                    source = _NEIGHBOURS.sub("", source)
                 yield source
                 continue
             asked = _ASK.findall(source)
             code = _ASK.sub("", source).strip("\n")
             if code:
-                yield f"```python\n{code}\n```"
+                listing = f"```python\n{code}\n```"
+                if _ALIGNED.search(code):
+                    listing = f"{raw('<div class=pv-aligned>')}\n\n{listing}\n\n{raw('</div>')}"
+                folds = is_plumbing(code, cell["metadata"].get("tags", ()), bool(cell["outputs"]))
+                yield folded(code, listing) if folds and not _is_exercise(cell) else listing
             yield from (raw(self.quiz(name)) for name in asked)
             if _is_exercise(cell):
                 yield from self.solution(next(solutions))
             elif not asked and cell["outputs"]:
                 html = "".join(self.output(output, cell["id"]) for output in cell["outputs"])
                 yield raw(self.moving(code, cell["id"], html))
+                if "live-timing" in cell["metadata"].get("tags", ()):
+                    yield raw(f'<p class="pv-rest">{TIMED}</p>')
 
     def opened(self, name: str) -> str:
         """Returns a line that explains how to run this page."""
@@ -218,7 +313,8 @@ class Site:
         )
         if self.repository:
             how += f' or <a href="{self.binder(name)}">open it on Binder</a>'
-        return f'<p class="pv-open">{how}.</p>'
+        show = '<button type="button" class="pv-unfold" hidden>Show all code</button>'
+        return f'<p class="pv-open">{how}. {show}</p>'
 
     def quiz(self, name: str) -> str:
         """Returns a question as a form, whose feedback is hidden until the button is pressed."""
@@ -244,7 +340,7 @@ class Site:
         """Returns a stored output as HTML."""
         data = output.get("data", {})
         if "image/svg+xml" in data:
-            return box("picture", live("".join(data["image/svg+xml"])))
+            return box("picture", figure(live("".join(data["image/svg+xml"]))))
         if PLOTLY in data:
             return self.chart(data, key)
         if "text/html" in data:
@@ -255,11 +351,18 @@ class Site:
     def chart(self, data: dict[str, Any], key: str) -> str:
         """Returns the stored image of a chart, and the data from which plotly draws it."""
         words, size, image = _IMAGE.findall("".join(data["text/html"]))[0]
+        title = data[PLOTLY]["layout"]["title"]["text"]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
-        figure = json.dumps(data[PLOTLY], ensure_ascii=False)
-        figure = figure.replace("<", "\\u003c")
+        values = json.dumps(data[PLOTLY], ensure_ascii=False)
+        values = values.replace("<", "\\u003c")
         image = f'<img alt="{words}" loading="lazy"{size} src="../_static/charts/{key}.png">'
-        return box("chart", f'{image}<script type="application/json">{figure}</script>')
+        parts = [
+            f"<figcaption>{escape(title)}</figcaption>",
+            f'<div class="pv-drawn">{image}</div>',
+            '<button type="button">Show the values when I point at them</button>',
+            f'<script type="application/json">{values}</script>',
+        ]
+        return box("chart", "".join(parts))
 
     def moving(self, code: str, key: str, html: str) -> str:
         """Returns a cell's output. A panel gets controls, or a line that says why it has none."""
@@ -268,7 +371,7 @@ class Site:
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
                 call = ast.unparse(node)
-                if call.startswith("BatchPanel("):
+                if call.startswith(("BatchPanel(", "StatePanel(")):
                     return moving_batch(eval(call, vars(panels)))
                 if call.startswith(tuple(WALKS)):
                     return self.panel(Frames(call), key)
@@ -280,7 +383,7 @@ class Site:
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
         controls = "".join(control(widget, frames) for widget in frames.controls)
         picture, summary, error, words = frames.frames[0]
-        kind = "picture" if picture.startswith("<svg") else "table"
+        kind = "picture" if "<svg" in picture else "table"
         parts = [
             f'<div class="pv-controls">{controls}</div>',
             f'<div class="error" role="alert">{error}</div>',
@@ -293,10 +396,36 @@ class Site:
         return f'<div class="pv-panel packviz" data-key="{key}">{"".join(parts)}</div>'
 
 
+def is_plumbing(code: str, tags: Sequence[str], has_output: bool) -> bool:
+    """Returns whether a reader needs only the result of a cell, and not its code.
+
+    This is so for imports, timings, training loops and recorded results, and for long cells that
+    only prepare later ones.
+    """
+    tree = ast.parse(code)
+    body = tree.body
+    lines = code.count("\n") + 1
+    imports = sum(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
+    loops = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.For)]
+    trains = any(".backward()" in loop for loop in loops)
+    recorded = re.search(r"recordings\(|STUDY\.|benchmarks?\.", code)
+    alone = not has_output and lines > LONG
+    return "live-timing" in tags or imports == len(body) or bool(trains or recorded) or alone
+
+
+def folded(code: str, listing: str) -> str:
+    """Returns a cell's code, folded."""
+    lines = code.count("\n") + 1
+    summary = f"Code ({lines} line{'s' * (lines > 1)})"
+    opened = raw(f'<details class="pv-code"><summary>{summary}</summary>')
+    return f"{opened}\n\n{listing}\n\n{raw('</details>')}"
+
+
 def moving_batch(panel: panels.BatchPanel) -> str:
     """Returns a batch that the page draws, and its picture for a page without scripts."""
-    state = {"lengths": panel.lengths, "longest": panel.longest, "draws": panel.draws}
-    still = live(pv.show(panel.lengths).to_svg())
+    names = {"kind", "lengths", "longest", "draws", "weights", "x"} & {*panel.trait_names()}
+    state = {name: getattr(panel, name) for name in sorted(names)}
+    still = figure(live(panel.still.to_svg()))
     data = escape(json.dumps(state))
     here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'
@@ -319,6 +448,51 @@ def control(widget: Any, frames: Frames) -> str:
         inner = f"<select>{''.join(options)}</select>"
     hidden = "" if widget in frames.offered else " hidden"
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
+
+
+def navigation() -> str:
+    """Returns the four groups of pages, as lists that only the sidebar shows."""
+    parts = []
+    for caption, wanted in GROUPS.items():
+        pages = [f"notebooks/{number}_*" for number in wanted.split()]
+        if "15" in wanted:
+            pages += ["README", "docs/setup", "api/*"]
+        pages_lines = "\n".join(pages)
+        parts.append(f"```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n{pages_lines}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def numbers() -> str:
+    """Returns the three numbers of the front page, which are computed here, with links."""
+    printed = io.StringIO()
+    code = re.findall(r"```python\n(.*?)```", read("README.md"), re.S)[0]
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    moved = printed.getvalue().strip()
+    sizes = [len(sentence) for sentence in lessons.sentences()]
+    batches = [pv.Layout(sizes[i : i + 32]) for i in range(0, len(sizes), 32)]
+    padding = sum(batch.n_padding for batch in batches) / sum(batch.n_cells for batch in batches)
+    lstm = torch.nn.LSTM(16, 32)
+    equal, ragged = (
+        profile.count_rnn(lstm, batch).backward.bytes for batch in ([65] * 64, [65] * 63 + [64])
+    )
+    shown = {
+        moved: ("README", "is how far five steps of padding move the final state of a small LSTM"),
+        f"{padding:.0%}".replace("%", "\u00a0%"): (
+            "notebooks/01_why_pack",
+            "of the cells are padding if 512 sentences become batches of 32 as they come",
+        ),
+        f"{ragged / equal:,.0f}\u00a0×": (
+            "notebooks/09_why_training_is_slow",
+            "as many bytes are written in a packed LSTM’s backward pass on a CPU if one of 64 "
+            "sequences is one step shorter",
+        ),
+    }
+    items = [
+        f'<a href="{page}.html"><b>{number}</b> {words}</a>'
+        for number, (page, words) in shown.items()
+    ]
+    return f'<div class="pv-numbers">{"".join(items)}</div>'
 
 
 def api(subpackage: str, title: str) -> str:
@@ -347,7 +521,9 @@ def main(out: str, repository: str = "") -> int:
     source = Path(f"{out}-source").resolve()
     Site(source, repository).write()
     static = f"html_static_path={source / '_static'}"
-    options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", static]
+    trees = f"{source}/.doctrees"  # outside the site, which nobody reads them from
+    options = ["-q", "-E", "-W", "--keep-going", "-d", trees, "-c", str(DOCS), "-D", static]
+    options += ["-A", f"repository={repository}"]
     shutil.rmtree(out, ignore_errors=True)
     status: int = sphinx([*options, str(source), out])
     return status

@@ -15,8 +15,19 @@ release = packviz.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 html_theme = "furo"
 html_css_files = ["palette.css", "batch.css", "site.css"]
+html_favicon = "favicon.svg"
+templates_path = ["templates"]
+html_context = {
+    "working": [
+        ("CONTRIBUTING", "Working on packviz"),
+        ("docs/visual-language", "The visual language"),
+        ("docs/measuring", "Measuring"),
+        ("docs/upstream", "Reports to PyTorch"),
+        ("CHANGELOG", "Changes"),
+    ]
+}
 html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
-html_copy_source = html_show_sourcelink = html_show_search_summary = html_show_sphinx = False
+html_copy_source = html_show_sourcelink = html_show_sphinx = False
 html_use_index = html_domain_indices = False
 # GitHub Pages must not drop folders whose names begin with _.
 html_extra_path = [".nojekyll"]

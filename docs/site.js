@@ -9,21 +9,17 @@ const isDark = () => {
   return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
 };
 
-// If a title is wider than the page, as on a phone, it stands above its picture in lines (see site.css).
-const WHOLE = "[font-weight=bold][x='4'][y='16'], [font-weight=bold] > [x='4'][y='16']";
-function entitle(box) {
-  const [text, chart] = [box.querySelector(WHOLE), box.querySelector("script")];
-  const wide = chart || text?.getBoundingClientRect().right > box.getBoundingClientRect().right;
-  if (box.previousElementSibling?.matches(".pv-title")) box.previousElementSibling.remove();
-  text?.classList.add("pv-titled");
-  if (!wide) return;
-  const line = Object.assign(document.createElement("p"), { className: "pv-title", ariaHidden: "true" });
-  line.textContent = text?.textContent ?? JSON.parse(chart.textContent).layout.title.text;
-  box.before(line);
+// Code that a reader can skip is folded. One click shows all of a page.
+const folds = [...document.querySelectorAll(".pv-code")];
+const unfold = document.querySelector(".pv-unfold");
+if (unfold && folds.length) {
+  unfold.hidden = false;
+  unfold.addEventListener("click", () => {
+    const open = folds.some((fold) => !fold.open);
+    for (const fold of folds) fold.open = open;
+    unfold.textContent = open ? "Fold the code again" : "Show all code";
+  });
 }
-const entitleAll = () => document.querySelectorAll(".pv-picture, .pv-chart").forEach(entitle);
-addEventListener("resize", entitleAll);
-entitleAll();
 
 // Long names in tables may break after these signs.
 for (const code of document.querySelectorAll("td code .pre")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)/g, "$&<wbr>");
@@ -38,8 +34,12 @@ for (const quiz of document.querySelectorAll(".pv-quiz")) {
   quiz.addEventListener("submit", (event) => event.preventDefault());
   check.addEventListener("click", () => {
     const { why, right } = quiz.querySelector("input:checked").parentElement.dataset;
-    feedback.className = right === undefined ? "wrong" : "";
-    feedback.textContent = `${right === undefined ? "✗" : "✓"} ${why}`;
+    const kind = right === undefined ? "wrong" : "right";
+    for (const label of quiz.querySelectorAll("label")) label.classList.remove("wrong", "right");
+    quiz.querySelector("input:checked").parentElement.classList.add(kind);
+    feedback.className = kind;
+    feedback.innerHTML = kind === "right" ? "<b>✓ Right.</b> " : "<b>✗ Not this one.</b> ";
+    feedback.append(why);
   });
 }
 
@@ -84,42 +84,41 @@ for (const panel of document.querySelectorAll(".pv-panel")) {
       const html = frame.map((piece) => pieces[piece]).join("");
       if ((!wrong || i === 2) && parts[i].innerHTML !== html) parts[i].innerHTML = html;
     });
-    entitle(parts[0]);
   };
   panel.addEventListener("pointerenter", get, { once: true });
   panel.addEventListener("focusin", get, { once: true });
   panel.querySelector(".pv-controls").addEventListener("input", show);
 }
 
-// Charts: the stored image, until the reader points at it or the page is dark. Then plotly draws it.
-const charts = [...document.querySelectorAll(".pv-chart")];
+// Charts: the stored image, until the reader asks for its values. Then plotly draws it.
 const light = new RegExp(Object.keys(packvizDark).join("|"), "g");
 let plotly;
 async function draw(chart) {
-  chart.dataset.drawn = "";
   await (plotly ??= load("plotly.min.js"));
   const text = chart.querySelector("script").textContent;
   const { data, layout, config } = JSON.parse(isDark() ? text.replace(light, (colour) => packvizDark[colour]) : text);
-  const canvas = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
+  const place = chart.querySelector(".pv-drawn");
+  const canvas = place.querySelector("div") ?? place.appendChild(document.createElement("div"));
   canvas.setAttribute("aria-hidden", "true"); // the image keeps the words
   await Plotly.react(canvas, data, layout, config);
+  chart.dataset.drawn = "";
 }
-const seen = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) if (isIntersecting && isDark() && !("drawn" in target.dataset)) draw(target);
-});
+const charts = [...document.querySelectorAll(".pv-chart")];
 for (const chart of charts) {
-  for (const event of ["pointerenter", "focus"]) chart.addEventListener(event, () => "drawn" in chart.dataset || draw(chart));
+  const button = chart.querySelector("button");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    await draw(chart);
+    button.remove();
+    chart.focus();
+  });
 }
 
 // The theme: pictures follow the attribute that JupyterLab has.
 const follow = () => {
   if (document.body.dataset.jpThemeLight === String(!isDark())) return;
   document.body.dataset.jpThemeLight = String(!isDark());
-  for (const chart of charts) {
-    if ("drawn" in chart.dataset) draw(chart);
-    seen.unobserve(chart);
-    seen.observe(chart);
-  }
+  for (const chart of charts) if ("drawn" in chart.dataset) draw(chart);
 };
 new MutationObserver(follow).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", follow);

@@ -323,5 +323,5 @@ checks.repaired_network(MyModel)
 # - say which tools fix T, which refuse packing, and which are wrong without an error,
 # - export or compile with `pv.LSTM`, and know what loading the result needs.
 #
-# Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several workers](12_several_workers.ipynb) · [00 Start
+# Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several processes](12_several_workers.ipynb) · [00 Start
 # here](00_start_here.ipynb)
