@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 import numpy as np
 
 from packviz.core.layout import frozen
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import WIDTH, Cell, CellTable, array
-from packviz.draw.sheet import HATCHED, Sheet, row
+from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 
 _ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
 
@@ -97,4 +98,5 @@ class Attention(Drawing):
             numbers.append((lost, f"{100 * lost:3.0f} %"))
         queries = [f"q {q}" for q in range(self.length)]
         keys = [str(k) for k in range(weights.shape[1])]
-        return CellTable(name, queries, keys, rows, "key", "on padding", numbers)
+        longest = max(chain([0.0], *map(self.lost, self.maps)))
+        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, longest)

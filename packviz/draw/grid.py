@@ -18,9 +18,6 @@ from packviz.core.layout import Layout
 from packviz.draw import palette, text
 from packviz.draw.sheet import CHAR, HATCHED, Sheet, width_of
 
-WIDTH = 900.0
-"""The width of a JupyterLab cell in px. Pictures that do not fit in it go below each other."""
-
 LEFT = 42.0
 """The smallest space, in px, for names to the left of a grid."""
 
@@ -234,6 +231,8 @@ class CellTable:
         margin: the heading of the numbers on the right; empty if there are no numbers.
         numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and
             its label.
+        longest: the number with the longest bar, so that several grids have one scale. Defaults to
+            the largest number of this grid.
         wide: the width of a cell in px. By default, all labels fit.
         tall: the height of a row in px.
         size: the font size of the labels in px.
@@ -246,6 +245,7 @@ class CellTable:
     axis: str = _STEPS
     margin: str = ""
     numbers: Sequence[tuple[float, str]] = ()
+    longest: float = 0.0
     wide: float = 0.0
     tall: float = TALL
     size: int = 12
@@ -278,7 +278,7 @@ class CellTable:
         labels = [*self.heads]
         for cells in self.cells:
             labels += [cell.label for cell in cells]
-        widest = max(map(width_of, labels))
+        widest = max(width_of(label, mono=True) for label in labels)
         wide = self.wide or max(NARROWEST, 8 + widest)
         left = max(LEFT, 18 + max(map(width_of, self.names)))
         rows = len(self.names)
@@ -307,7 +307,7 @@ class CellTable:
         left = grid.right + 16
         sheet.note(left, grid.top - 9, self.margin)
         numbers = [number for number, _ in self.numbers]
-        longest = max([0.0, *numbers]) or 1.0
+        longest = self.longest or max([0.0, *numbers]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
             x = left
             if number and np.isfinite(number):
@@ -380,9 +380,9 @@ def clip(words: str, width: float, size: int = 12) -> str:
     """Shortens text that is wider than `width` px, and adds an ellipsis."""
     char = CHAR * size / 12
     space = int(width / char) * char
-    if width_of(words, size) <= space:
+    if width_of(words, size, mono=True) <= space:
         return words
-    while words and width_of(words, size) > space - char:
+    while words and width_of(words, size, mono=True) > space - char:
         words = words[:-1]
     return words + "…"
 
