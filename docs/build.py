@@ -428,11 +428,21 @@ def moving_batch(panel: panels.BatchPanel) -> str:
     return f'{here}<script type="module">{MOVING}</script>'
 
 
+def in_javascript(pattern: str) -> str:
+    """Returns a regular expression of Python's in JavaScript's syntax."""
+    return pattern.replace("(?P<", "(?<").replace(r"\A", "^").replace(r"\Z", "$")
+
+
 def museum_search(panel: panels.MuseumPanel) -> str:
     """Returns the search of the error museum, which needs no Python."""
     entries = []
     for entry in museum.ENTRIES:
-        rules = [vars(rule) | {"text": rule.text.replace("(?P<", "(?<")} for rule in entry.rules]
+        rules = []
+        for rule in entry.rules:
+            fields = vars(rule)
+            for name in ("text", "near", "unless"):
+                fields = fields | {name: in_javascript(fields[name])}
+            rules.append(fields)
         entries.append(
             {
                 "name": entry.name,

@@ -36,6 +36,7 @@ _AXIS = 110.0  # px: the space for the axis, to the left of vertical bars
 _TALL = 120.0  # px: the height of the highest vertical bar
 _FEW = 24  # if there are more time steps than this, adjacent equal bars are drawn as one
 _THIN = 4.0  # px
+_LEAST = 120.0  # px: the longest bar is at least this long
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,7 +118,7 @@ def rows(
     left = 24 + max(map(width_of, chain(*groups.values())), default=0.0)
     labels = max((width_of(bar.label) for bar in bars), default=0.0)
     longest = max((bar.end for bar in bars), default=0.0) or 1.0
-    scale = (WIDTH - left - 30 - labels) / longest
+    scale = max(WIDTH - left - 40 - labels, _LEAST) / longest
     crossing = math.nan if line is None else left + line * scale
     y = top
     for name, group in groups.items():

@@ -150,5 +150,5 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
     x = sheet.key(4, y, others)
     sheet.text(x, y + 10, words)
     sheet.key(4, y + 20, zip(palette.SHADES, BANDS, strict=True))
-    sheet.size(max(WIDTH, grids.width - _BETWEEN), y + 46)
+    sheet.size(max(WIDTH, grids.width), y + 46)
     return sheet

@@ -16,7 +16,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw import palette, text
-from packviz.draw.sheet import CHAR, HATCHED, Sheet, width_of
+from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, width_of
 
 LEFT = 42.0
 """The smallest space, in px, for names to the left of a grid."""
@@ -279,10 +279,14 @@ class CellTable:
         for cells in self.cells:
             labels += [cell.label for cell in cells]
         widest = max(width_of(label, mono=True) for label in labels)
-        wide = self.wide or max(NARROWEST, 8 + widest)
         left = max(LEFT, 18 + max(map(width_of, self.names)))
         rows = len(self.names)
         columns = len(self.heads)
+        beside = max((width_of(words) for _, words in self.numbers), default=0.0)
+        if self.numbers:
+            beside += 24 + _BAR
+        room = (WIDTH - 8 - left - beside) / columns
+        wide = self.wide or max(NARROWEST, min(8 + widest, max(4 + widest, room)))
         grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
         sheet.title(self.title)
         grid.heads(self.heads, self.axis)

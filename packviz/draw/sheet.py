@@ -386,7 +386,7 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
             y = height
         whole.place(sheet, x, y)
         x += sheet.width + gap
-        width = max(width, x)
+        width = max(width, x - gap)
         height = max(height, y + sheet.height)
     whole.size(width, height)
     return whole

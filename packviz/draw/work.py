@@ -51,7 +51,7 @@ class WorkAndTime(Drawing):
             groups[name] = {}
             for row, (work, time) in group.items():
                 doubt = "" if time.is_clear else ", not clear"
-                label = f"{time.value:.2f} × the time{doubt}; {work:.2f} × the FLOPs"
+                label = f"{time.value:.2f} × time{doubt}, {work:.2f} × FLOPs"
                 parts = [(time.value, palette.METHODS["packed"])]
                 whisker = time.low, time.high
                 groups[name][row] = bars.Bar(parts, label, whisker, mark=work)
