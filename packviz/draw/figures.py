@@ -292,8 +292,10 @@ def times_by_size(sweep: Sweep) -> Chart:
             figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
         if plot.across.log:
             figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
-        if panel % sweep.columns + 1 == sweep.columns:
+        if len(machines) < 2 and panel % sweep.columns + 1 == sweep.columns:
             _write_names(chart, sweep, panel)
+    if len(machines) > 1:  # the key says whose dashes are whose
+        return chart
     layout = figure.layout
     figure.update_layout(showlegend=False, height=layout.height - _ABOVE)
     figure.update_layout(margin_b=layout.margin.b - _ABOVE)
@@ -322,7 +324,7 @@ def _write_names(chart: Chart, sweep: Sweep, panel: int) -> None:
             "yshift": height - moved,
         }
         chart.figure.add_annotation(text=name, **place, **_NAME, **chart.place(panel))
-    names = max(width_of(name, _SMALL) for name in ends)
+    names = max((width_of(name, _SMALL) for name in ends), default=0.0)
     margin = max(chart.figure.layout.margin.r or 0, names + 16)
     chart.figure.update_layout(margin_r=round(margin))
 
