@@ -46,7 +46,7 @@ REPO = DOCS.parent
 PANELS = REPO / "packviz" / "panels"
 # A page that is opened as a file cannot load a module, so the module is a part of the page.
 MOVING = (
-    (PANELS / "batch.js").read_text(encoding="utf-8")
+    panels.StatePanel._esm
     + """
 for (const place of document.querySelectorAll("[data-batch]")) {
   place.replaceChildren();
@@ -78,6 +78,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 LARGE = "13"  # px: the font size of the title of a stack
 LINE = 18  # px: the height of a further line of this title
 TITLE = 20  # px: the height of a picture's title
+_ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
 LONG = 8  # a cell without output is folded if it has more lines
 WORKING = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/measuring.md", "docs/upstream.md")
 WORKING += ("docs/visual-language.md",)
@@ -202,7 +203,7 @@ class Site:
                 text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
             elif page == "README.md":  # the front page already has the title and the picture
                 text = text.replace("# packviz", "# Install and use", 1)
-                text = re.sub(r"!\[[^\]]*\]\(docs/picture\.svg\)\n", "", text)
+                text = re.sub(r"<picture>.*?</picture>\n\n.*?\n\n", "", text, flags=re.DOTALL)
             target = (self.out / page).with_suffix(".md")
             text = self.linked(text, Path(page).parent)
             target.write_text(f"{self.about(page, text)}{text}\n", encoding="utf-8")
@@ -293,6 +294,8 @@ class Site:
             code = _ASK.sub("", source).strip("\n")
             if code:
                 listing = f"```python\n{code}\n```"
+                if _ALIGNED.search(code):
+                    listing = f"{raw('<div class=pv-aligned>')}\n\n{listing}\n\n{raw('</div>')}"
                 folds = is_plumbing(code, cell["metadata"].get("tags", ()), bool(cell["outputs"]))
                 yield folded(code, listing) if folds and not _is_exercise(cell) else listing
             yield from (raw(self.quiz(name)) for name in asked)
@@ -369,7 +372,7 @@ class Site:
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
                 call = ast.unparse(node)
-                if call.startswith("BatchPanel("):
+                if call.startswith(("BatchPanel(", "StatePanel(")):
                     return moving_batch(eval(call, vars(panels)))
                 if call.startswith("MuseumPanel("):
                     return museum_search(eval(call, vars(panels)))
@@ -402,10 +405,12 @@ def is_plumbing(code: str, tags: Sequence[str], has_output: bool) -> bool:
     This is so for imports, timings, training loops and recorded results, and for long cells that
     only prepare later ones.
     """
-    body = ast.parse(code).body
+    tree = ast.parse(code)
+    body = tree.body
     lines = code.count("\n") + 1
     imports = sum(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
-    trains = ".backward()" in code and "for " in code
+    loops = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.For)]
+    trains = any(".backward()" in loop for loop in loops)
     recorded = re.search(r"recordings\(|STUDY\.|benchmarks?\.", code)
     alone = not has_output and lines > LONG
     return "live-timing" in tags or imports == len(body) or bool(trains or recorded) or alone
@@ -421,8 +426,9 @@ def folded(code: str, listing: str) -> str:
 
 def moving_batch(panel: panels.BatchPanel) -> str:
     """Returns a batch that the page draws, and its picture for a page without scripts."""
-    state = {"lengths": panel.lengths, "longest": panel.longest, "draws": panel.draws}
-    still = figure(live(pv.show(panel.lengths).to_svg()))
+    names = {"kind", "lengths", "longest", "draws", "weights", "x"} & {*panel.trait_names()}
+    state = {name: getattr(panel, name) for name in sorted(names)}
+    still = figure(live(panel.still.to_svg()))
     data = escape(json.dumps(state))
     here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'
@@ -568,7 +574,8 @@ def main(out: str, repository: str = "") -> int:
     options = ["-q", "-E", "-W", "--keep-going", "-d", trees, "-c", str(DOCS), "-D", static]
     options += ["-A", f"repository={repository}"]
     shutil.rmtree(out, ignore_errors=True)
-    return sphinx([*options, str(source), out])
+    status: int = sphinx([*options, str(source), out])
+    return status
 
 
 if __name__ == "__main__":

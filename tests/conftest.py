@@ -56,7 +56,10 @@ def chromium():
 
 
 @pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args, chromium):
-    """Lets pytest-playwright start this machine's browser."""
+def browser(chromium):
+    """Starts this machine's browser."""
+    from playwright.sync_api import sync_playwright  # absent on a bare GPU machine
+
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    return {**browser_type_launch_args, "executable_path": chromium, "args": flags}
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=chromium, args=flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from packviz.core.layout import sequence_name
+from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
 from packviz.draw.differences import BANDS
 from packviz.draw.picture import show
@@ -16,10 +16,94 @@ _SHARES = [f"a weight, {share}" for share in ("least", "less", "half", "more", "
 _BANDS = [f"differs, {band}" for band in BANDS]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
+LENGTHS = (3, 5, 2, 4)
+"""The lengths of the batch in the README's pictures."""
 
-def picture() -> str:
-    """Returns the first picture in the README."""
-    return show([4, 6, 8, 5, 4, 3, 7, 8]).to_svg()
+# The README's batch in motion. A sequence has row b, and row r when the batch is sorted; a cell has
+# step t and place p in `data`, and is 42 × 28 px. The style computes the places from these numbers.
+_MOVING = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 272" width="640" height="272"
+role="img" aria-label="Rows of lengths 3, 5, 2 and 4 are sorted, lose their padding, and move into
+data, column by column">
+<style>
+:root {{ {0} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {1} }} }}
+text {{ font: 13px {font}; fill: var(--text); text-anchor: middle; }}
+.start {{ text-anchor: start; }}
+.word {{ font: 15px system-ui, sans-serif; }}
+.quiet {{ fill: var(--muted); }}
+.strong {{ font-weight: 700; }}
+.ground {{ fill: var(--ground); }}
+.edge {{ stroke: var(--line); stroke-width: 0.6; }}
+* {{ animation: 12.6s ease-in-out infinite; }}
+.row {{ animation-name: row; }}
+@keyframes row {{
+  0%, 13%, 100% {{ transform: translateY(calc(48px + 28px * var(--b))); }}
+  22%, 95% {{ transform: translateY(calc(48px + 28px * var(--r))); }}
+}}
+.padding {{ animation-name: padding; }}
+@keyframes padding {{ 0%, 27%, 100% {{ opacity: 1; }} 33%, 95% {{ opacity: 0; }} }}
+.w1 {{ animation-name: w1; }}
+@keyframes w1 {{ 0%, 13%, 100% {{ opacity: 0.25; }} 16%, 95% {{ opacity: 1; }} }}
+.w2 {{ animation-name: w2; }}
+@keyframes w2 {{ 0%, 27%, 100% {{ opacity: 0.25; }} 30%, 95% {{ opacity: 1; }} }}
+.w3 {{ animation-name: w3; }}
+@keyframes w3 {{ 0%, 38%, 100% {{ opacity: 0.25; }} 41%, 95% {{ opacity: 1; }} }}
+</style>
+<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse"
+patternTransform="rotate(45)"><rect width="7" height="7" fill="var(--padding)"/>
+<path d="M0 0V7" stroke="var(--hatch)"/></pattern>
+<rect class="ground" width="640" height="272" rx="8"/>
+<text class="quiet" x="34" y="40">length</text>
+<text class="quiet" x="338" y="178">batch_sizes</text>
+<text class="quiet start" x="8" y="220">data</text>
+<text class="word start" x="400" y="62">1. pad</text>
+<text class="word start w1" x="400" y="92">2. sort, longest first</text>
+<text class="word start w2" x="400" y="122">3. drop the padding</text>
+<text class="word start w3" x="400" y="152">4. store column by column</text>
+{parts}
+</svg>"""
+_ROW = """<g class="row" style="--b:{b};--r:{r}"><text class="strong" x="20" y="19">{name}</text>
+<text class="quiet" x="52" y="19">{length}</text>
+<rect class="edge padding" x="76" width="210" height="28" fill="url(#hatch)"/>
+<g transform="translate(76) scale({length} 1)"><rect class="ground" width="42" height="28"/>
+<rect width="42" height="28" fill="{fill}" opacity="0.2"/></g></g>"""
+_COLUMN = """<style>@keyframes size{t} {{
+  0%, {leaves}%, 100% {{ opacity: 0; }} {arrives}%, 95% {{ opacity: 1; }}
+}}
+@keyframes cell{t} {{
+  0%, 13%, 100% {{ transform: translate(calc(42px * {t}), calc(28px * var(--b))); }}
+  22%, {leaves}% {{ transform: translate(calc(42px * {t}), calc(28px * var(--r))); }}
+  {arrives}%, 95% {{ transform: translate(calc(8px * {t} - 68px + 42px * var(--p)), 180px); }}
+}}</style>
+<g style="transform: translateX(calc(97px + 42px * {t}))"><text class="quiet" y="40">{t}</text>
+<text class="strong" y="178" style="animation-name: size{t}">{size}</text></g>"""
+_CELL = """<g style="--b:{b};--r:{r};--p:{p};animation-name:cell{t}">
+<rect class="edge" x="76" y="48" width="42" height="28" fill="{fill}"/>
+<text x="97" y="67" style="fill:{ink}">{name}{t}</text></g>"""
+
+
+def moving() -> str:
+    """Returns the README's picture: a batch that is sorted, loses its padding, and is packed."""
+    layout = Layout(LENGTHS)
+    ranks = layout.unsorted_indices
+    parts = []
+    for b, length in enumerate(LENGTHS):
+        look = {"name": sequence_name(b), "fill": palette.SEQUENCES[b]}
+        parts.append(_ROW.format(b=b, r=ranks[b], length=length, **look))
+    for t, size in enumerate(layout.batch_sizes):
+        leaves = 38 + 6 * t
+        parts.append(_COLUMN.format(t=t, size=size, leaves=leaves, arrives=leaves + 9))
+    cells = []
+    for p, (b, t) in enumerate(layout.source):
+        fill = palette.SEQUENCES[b]
+        look = {"name": sequence_name(b), "fill": fill, "ink": palette.ink_on(fill)}
+        cells.append(_CELL.format(b=b, r=ranks[b], t=t, p=p, **look))
+    parts += reversed(cells)  # a cell travels downwards, in front of those below it
+    colours = []
+    for theme in (palette.LIGHT, palette.DARK):
+        values = [f"--{name}:{colour};" for name, colour in vars(theme).items()]
+        colours.append("".join(values))
+    return _MOVING.format(*colours, font=palette.FONT, parts="\n".join(parts))
 
 
 def colours() -> str:
@@ -54,7 +138,11 @@ def _colours(theme: str) -> Sheet:
     return sheet
 
 
-DRAWN: Mapping[str, Callable[[], str]] = {"picture.svg": picture, "palette.svg": colours}
+DRAWN: Mapping[str, Callable[[], str]] = {
+    "moving.svg": moving,
+    "picture.svg": lambda: show(LENGTHS).to_svg(),  # for readers who prefer reduced motion
+    "palette.svg": colours,
+}
 """The functions that draw the pictures, by file name."""
 
 

@@ -3,123 +3,70 @@
 #
 # **In which order does a `PackedSequence` hold its data, and what is `batch_sizes`?**
 #
-# After this notebook, you can
+# "`batch_sizes` is broken, it does not equal my lengths." People have reported this bug to PyTorch more than once. And
+# indeed: pack four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`. You get `[4, 4, 3, 2, 1]`, which is five
+# numbers for four sequences. But nothing is broken. What do the five numbers count?
 #
-# - read the `data` and `batch_sizes` of any packed sequence,
-# - say why the data has this order,
-# - pack sequences in any order and get results in that order,
-# - pad a packed sequence again without swapping dimensions or losing steps.
+# After this page, you can read any packed sequence, pack in any order and get your results back in it, and pad again
+# without losing anything.
 #
-# Time: 20 minutes.
+# Time: 18 minutes.
 #
-# ## Two sequences, packed
+# <details><summary>Where we are in the ten lines: <b>packed</b> and <b>output</b></summary>
+# <pre>
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+# → packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+#   packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+# → output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+#   mask = torch.arange(5) &lt; lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# </pre>
+# </details>
 #
-# A `PackedSequence` stores all real cells of a batch in one tensor, `data`, without any padding. Suppose we pack
-# `a = [1, 2, 3]` and `b = [10, 20]`.
+# ## Where does each cell go?
+#
+# A small guess first: two sequences, five numbers.
 
 # %%
-import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
-
 import packviz as pv
 from packviz.lessons import ask, checks
 
 ask("order of data")
 
+# %% [markdown]
+# Now watch it happen, with our four sequences. Press *Pack it*, or drag the slider slowly from *without padding* to
+# *packed*. Keep an eye on the columns.
+
 # %%
-a, b = torch.tensor([1, 2, 3]), torch.tensor([10, 20])
-packed = pack_sequence([a, b])
-pv.show(packed)
+from packviz.panels import BatchPanel
+
+BatchPanel([3, 5, 2, 4])
 
 # %% [markdown]
-# The data is ordered by time step: first step 0 of both sequences, then step 1 of both, then step 2, which only a has.
-# In the right half of the picture, read **column by column**, each from top to bottom.
-#
-# Each column is one time step. `batch_sizes` holds the height of each column, which is the number of sequences that still
-# have data at this step. If you print a `PackedSequence`, you see two more entries:
+# The sequences are sorted, the padding goes, and then *column t becomes a slice of `data`*. `batch_sizes` is the height
+# of each column: how many sequences have a step t. That is the answer to the bug report. There is one length for each
+# sequence, and one batch size for each time step. With a = [1, 2, 3] and b = [10, 20], in torch:
 
 # %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+from torch.nn.utils.rnn import pad_packed_sequence, pad_sequence
+
+a, b = torch.tensor([1, 2, 3]), torch.tensor([10, 20])
+packed = pack_sequence([a, b])
 print(packed)
 
 # %% [markdown]
-# The two entries that are `None` concern sorting, explained below.
+# The two entries that are `None` concern sorting. We come to them below. First, your turn:
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
 assert packed.batch_sizes.tolist() == [2, 2, 1]
-
-# %% [markdown]
-# ## Why this order?
-#
-# An RNN computes step t of all sequences at once, and only then step t + 1, because each state depends on the one
-# before. It multiplies all inputs of a step by the same weights, so it needs these inputs together, as the rows of
-# one matrix. In a packed sequence, this matrix is a slice of `data`. Sequences that have ended are not in it, so
-# nothing is computed for them.
-#
-# That is enough to write a complete RNN. In each step, the new state is
-# tanh(input · W<sub>ih</sub> + b<sub>ih</sub> + state · W<sub>hh</sub> + b<sub>hh</sub>). We run it on random
-# sequences with the lengths of a, b, c and d, sorted by length:
-
-# %%
-torch.manual_seed(0)
-rnn = torch.nn.RNN(input_size=4, hidden_size=5)
-packed = pack_sequence([torch.randn(n, 4) for n in (5, 4, 3, 2)])  # b, d, a and c
-
-h = torch.zeros(4, 5)  # a row for each sequence
-start = 0
-for size in packed.batch_sizes.tolist():
-    rows = packed.data[start : start + size]  # step t of every sequence that has one
-    new = torch.tanh(rows @ rnn.weight_ih_l0.T + rnn.bias_ih_l0 + h[:size] @ rnn.weight_hh_l0.T + rnn.bias_hh_l0)
-    h = torch.cat([new, h[size:]])  # sequences that have ended keep their state
-    start += size
-
-# %%
-output, h_n = rnn(packed)
-print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
-
-# %% [markdown]
-# The important expression is `h[size:]`, which keeps the states of the sequences that have ended. This is why a
-# packed batch gives correct final states. The loop also shows why the longest sequence comes first. In this order,
-# the sequences still running are always in the first `size` rows.
-
-# %% tags=["claims"]
-assert torch.allclose(h, h_n[0], atol=1e-6)
-
-# %% [markdown]
-# ## Step by step
-#
-# The panel below runs such a loop on a, b, c and d, next to a padded run of the same RNN. Move **time step t**, or
-# press play. Frames mark the cells of this step in the padded batch and the slice of `data` that holds them. Below are
-# the states after this step, from the padded run on the left and from the loop on the right.
-#
-# Watch c, whose last step is step 1. In the padded run, its state keeps changing, because the RNN reads zeros. In the
-# loop, it stays as it was.
-
-# %%
-from packviz.panels import PackedPanel
-
-panel = PackedPanel([3, 5, 2, 4], t=3, states=True)
-panel
-
-# %% [markdown]
-# Then tick *show the common mistake*, which stores one sequence after another. In this order, the cells of a step are
-# scattered and would have to be collected first. (A transformer, however, needs each document in one piece, as
-# [notebook 14](14_beyond_rnns.ipynb) shows.)
-
-# %% tags=["claims"]
-for t in range(5):
-    start, end = panel.shown.offsets[t : t + 2]
-    assert end - start == panel.shown.batch_sizes[t]
-    assert f"data[{start}:{end}]" in PackedPanel([3, 5, 2, 4], t=t).summary.value
-shown = [PackedPanel([3, 5, 2, 4], t=t, states=True).to_text().split(f"h after step {t}")[1:] for t in range(5)]
-padded_c, packed_c = ([run.splitlines()[4] for run in runs] for runs in zip(*shown, strict=True))
-assert len(set(padded_c[1:])) == 4
-assert len(set(packed_c[1:])) == 1
-
-# %% [markdown]
-# ## `batch_sizes` are not the lengths
-#
-# The words `abc` and `x` have lengths 3 and 1.
+assert pv.Layout([3, 5, 2, 4]).batch_sizes.tolist() == [4, 4, 3, 2, 1]
 
 # %%
 ask("batch sizes of abc and x")
@@ -128,14 +75,9 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# There is one batch size for each time step, here 2, 1 and 1, and one length for each sequence. `batch_sizes` begins with
-# the number of sequences and falls at each step by the number that have ended. The sequence in row r of the packed
-# picture has as many steps as there are batch sizes greater than r. For example, if they are 4, 4, 3, 2 and 1, row 2 has
-# three steps, because 4, 4 and 3 are greater than 2. In the second batch below, three sequences end together:
-
-# %%
-for lengths in ([9, 8, 6, 4, 3, 2], [4, 2, 2, 2]):
-    print(lengths, pack_sequence([torch.zeros(n) for n in lengths]).batch_sizes.tolist())
+# The numbers begin with the number of sequences, and fall whenever sequences end. The lengths can be read off, too: the
+# sequence in packed row r has as many steps as there are batch sizes greater than r. But who would store a batch this
+# way? It looks like a riddle, where one sequence after another would look like a list.
 
 # %% tags=["claims"]
 packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
@@ -146,61 +88,99 @@ assert sizes == [4, 4, 3, 2, 1]
 assert [sum(size > row for size in sizes) for row in range(4)] == [5, 4, 3, 2]
 packed = pack_sequence([torch.zeros(n) for n in (9, 8, 6, 4, 3, 2)])
 assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
+assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist() == [4, 4, 1, 1]
 
 # %% [markdown]
-# ## Sorting, and your own order
+# ## Who would want this order?
 #
-# If your data loader gives you a padded batch and its lengths, call `pack_padded_sequence`. The two rows below hold the
-# token ids of "Hello, sailor" and "Example". Ids 101 and 102 mark the start and the end, and 0 is padding.
-# We pass `batch_first=True` because the batch is the first dimension of `tokens`.
+# The RNN. Each state depends on the one before, so an RNN computes step t of all sequences at once, and only then step
+# t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
+# sequences that have ended are not in it. Five lines are a complete RNN:
 
 # %%
-tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
-packed = pack_padded_sequence(tokens, [5, 3], batch_first=True)
-print(packed.data.tolist(), packed.batch_sizes.tolist())
+torch.manual_seed(0)
+rnn = torch.nn.RNN(input_size=4, hidden_size=5)
+sequences = [torch.randn(n, 4) for n in (3, 5, 2, 4)]
+packed = pack_sequence(sorted(sequences, key=len, reverse=True))  # b, d, a and c
+
+h = torch.zeros(4, 5)  # a row for each sequence
+start = 0
+for size in packed.batch_sizes.tolist():
+    rows = packed.data[start : start + size]  # step t of every sequence that has one
+    new = rows @ rnn.weight_ih_l0.T + rnn.bias_ih_l0 + rnn.bias_hh_l0
+    new = torch.tanh(new + h[:size] @ rnn.weight_hh_l0.T)
+    h = torch.cat([new, h[size:]])  # sequences that have ended keep their state
+    start += size
+
+h_n = rnn(packed)[1]
+print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
+
+# %% [markdown]
+# So the longest sequence comes first for a reason: the sequences still running are always in the first `size` rows.
+# `h[size:]` holds the others, and nobody touches them again. Compare the same RNN on the padded batch:
+
+# %%
+from packviz.check.trajectories import trajectory
+
+comparison = pv.compare(rnn, pad_sequence(sequences), [3, 5, 2, 4])
+trajectory(comparison, unit=0)
+
+# %% [markdown]
+# In the hatched part, the padded run goes on computing, and ends somewhere else. The dotted line is the state that the
+# loop keeps. And one sequence after another? Then the cells of a step would lie scattered, and would
+# have to be collected before every step:
+
+# %%
+pv.show([3, 5, 2, 4], flat=True)
+
+# %% [markdown]
+# Follow the curves of `b1`, `d1`, `a1` and `c1`. (The bottom row is what a transformer needs, as [notebook
+# 14](14_beyond_rnns.ipynb) shows.) One thing should worry you, though. The batch has been sorted. Does the RNN give the
+# results back in the wrong order?
 
 # %% tags=["claims"]
-assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
-assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
+assert torch.allclose(h, h_n[0], atol=1e-6)
+drawn = trajectory(comparison, unit=0)
+for row, n in enumerate([3, 5, 2, 4]):
+    assert len(set(drawn.packed[row, n - 1 :].tolist())) == 1
+    assert len(set(drawn.padded[row, n - 1 :].tolist())) == 6 - n
+assert [distance > 0.1 for distance in drawn.off] == [True, False, True, True]
 
 # %% [markdown]
-# These two rows happen to be sorted by length. By default, torch refuses a batch that is not sorted:
+# ## Whose row is row 0?
+#
+# By default, torch refuses a batch that is not sorted:
 
 # %%
-x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences: time first, torch's default
+x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
 try:
     pack_padded_sequence(x, [3, 5, 2, 4])
 except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# With `enforce_sorted=False`, torch sorts the sequences for you and remembers your order. (The message mentions ONNX, a
-# file format for models. You can ignore that: the exporter that [can handle packing](13_static_graphs.ipynb) does not
-# need sorted batches.)
+# With `enforce_sorted=False`, it sorts for you. (ONNX is a file format for models. Ignore that part: the exporter that
+# [can handle packing](13_static_graphs.ipynb) does not need sorted batches.) You run an LSTM on the result.
+
+# %%
+ask("order of h_n")
 
 # %%
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
 pv.show(packed, indices=True)
 
 # %% [markdown]
-# - `sorted_indices`, on the right, says which of your sequences is in each packed row. 0 is a, 1 is b, and so on.
-# - `unsorted_indices`, on the left, says in which packed row each of your sequences is.
+# torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, says which of your
+# sequences is in each packed row. `unsorted_indices`, on the left, says in which packed row each of yours has gone. With
+# them it sorts your initial state, and puts `h_n` and the padded output back into your order. You will rarely touch them.
 #
-# Sequences of equal length may change places: torch's sort keeps their order only in batches of up to 16. `pv.show` and
-# `pv.Layout` keep it if you give them lengths. For torch's order, give them the packed sequence, as above, or read it
-# with `pv.Layout.from_packed(packed)`.
-
-# %%
-ask("order of h_n")
-
-# %% [markdown]
-# You will rarely use these two tensors yourself, because torch applies them for you. You pass an initial state in your
-# order. `h_n` and the result of `pad_packed_sequence` come back in your order, too, so row 0 of `h_n` belongs to a.
+# Sequences of equal length may change places: torch's sort keeps their order only in batches of up to 16. (`pv.show` and
+# `pv.Layout` always keep it if you give them lengths. For torch's order, give them the packed sequence.)
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
 layout = pv.show(named).layout
-order = [named[b][t] for b, t in layout.source]
+order = [named[row][t] for row, t in layout.source]
 assert " ".join(order) == "b1 d1 a1 c1 b2 d2 a2 c2 b3 d3 a3 b4 d4 b5"
 assert layout.batch_sizes.tolist() == packed.batch_sizes.tolist() == [4, 4, 3, 2, 1]
 assert packed.sorted_indices.tolist() == [1, 3, 0, 2]
@@ -218,41 +198,8 @@ for row, sequence in enumerate(sequences):
     assert torch.allclose(h_n[0, row], lstm(sequence, (h_0[:, row], c_0[:, row]))[1][0][0], atol=1e-6)
 
 # %% [markdown]
-# ## Padding again
-#
-# `pad_packed_sequence` is the inverse of packing. It returns two tensors, the padded batch *and* the lengths.
-
-# %%
-x = pad_sequence([a, b], batch_first=True)
-packed = pack_padded_sequence(x, [3, 2], batch_first=True)
-
-back, lengths = pad_packed_sequence(packed, batch_first=True)
-print(back)
-print(lengths)
-
-# %% [markdown]
-# Two things can go wrong here without an error. If you forget `batch_first=True`, the result is time × batch. And
-# unless you pass `total_length`, you get only as many steps as the longest sequence has, even if your padded batch was
-# wider, for example because you pad all batches to one width.
-
-# %%
-time_first, _ = pad_packed_sequence(packed)
-wide, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
-print("batch_first forgotten:", tuple(time_first.shape))
-print("total_length=6:       ", tuple(wide.shape))
-
-# %% tags=["claims"]
-assert torch.equal(back, x)
-assert lengths.tolist() == [3, 2]
-assert torch.equal(time_first, x.T)
-assert wide.shape == (2, 6)
-
-# %% [markdown]
-# ## What people get wrong
-#
-# - **"Sequences must be sorted."** That is true only if `enforce_sorted` is True, which is torch's default.
-# - **"I can build a `PackedSequence` from `data` and `batch_sizes`."** You can, but it does not know your order, so
-#   you get the batch back with the longest sequence first:
+# The order is safe as long as torch keeps the notes. Build a `PackedSequence` from `data` and `batch_sizes` by hand, and
+# they are gone:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)
@@ -261,7 +208,8 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
     print(f"{name}: lengths {pad_packed_sequence(packed, batch_first=True)[1].tolist()}")
 
 # %% [markdown]
-# To change the data of a packed sequence, use `packed._replace(data=…)`, which keeps the order.
+# No error, and the rows have changed places. To change the data of a packed sequence, use `packed._replace(data=…)`, which
+# keeps the notes. What else can get lost on the way there and back?
 
 # %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
@@ -270,9 +218,74 @@ doubled = unsorted._replace(data=2 * unsorted.data)
 assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 
 # %% [markdown]
+# ## Do you get back what you packed?
+#
+# `pad_packed_sequence` returns two tensors, the padded batch *and* the lengths. We pack the token ids of "Hello, sailor" and
+# "Example", and tags whose padding is −100, which losses ignore. Both are one step wider than they need to be.
+
+# %%
+tokens = torch.tensor([[101, 7592, 1010, 11803, 102, 0], [101, 2742, 102, 0, 0, 0]])
+tags = torch.tensor([[0, 1, 2, 1, 0, -100], [0, 1, 0, -100, -100, -100]])
+packed = pack_padded_sequence(tokens, [5, 3], batch_first=True)
+packed_tags = pack_padded_sequence(tags, [5, 3], batch_first=True)
+print("data:       ", packed.data.tolist())
+print("batch_sizes:", packed.batch_sizes.tolist())
+print("tokens:     ", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple(tokens.shape))
+print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist())
+
+# %% [markdown]
+# Three losses, and no error:
+#
+# - Without `batch_first=True`, the result is time × batch.
+# - Without `total_length=6`, it has only as many steps as the longest sequence.
+# - The padding's *value* is forgotten. Tags of −100 come back as 0, which is class 0, unless you pass
+#   `padding_value=-100`.
+
+# %%
+kept, lengths = pad_packed_sequence(packed_tags, batch_first=True, total_length=6, padding_value=-100)
+print("equal:", torch.equal(kept, tags), "  lengths:", lengths.tolist())
+
+# %% tags=["claims"]
+assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
+assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
+assert pad_packed_sequence(packed)[0].shape == (5, 2)
+assert pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist() == [0, 1, 0, 0, 0]
+assert torch.equal(kept, tags)
+back, lengths = pad_packed_sequence(pack_padded_sequence(pad_sequence([a, b]), [3, 2]))
+assert torch.equal(back, pad_sequence([a, b]))
+assert lengths.tolist() == [3, 2]
+too_long = pack_padded_sequence(torch.zeros(2, 3), [5, 2], batch_first=True)
+assert len(too_long.data) == 5
+try:
+    pack_padded_sequence(torch.zeros(2, 3), [3, 0], batch_first=True)
+except RuntimeError:
+    pass
+else:
+    raise AssertionError
+assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3, 2, 1)
+
+# %% [markdown]
+# <details><summary>Four questions about lengths</summary>
+#
+# - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. `lengths.cpu()` of a
+#   tensor on a GPU waits until the GPU has caught up, so keep them on the CPU from the start.
+# - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
+# - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. What comes later does,
+#   with an unrelated message.
+# - *What if all lengths are equal?* Then packing drops nothing, and only changes the order of the cells.
+#
+# </details>
+#
+# ## What people get wrong
+#
+# - **"Sequences must be sorted."** That is true only if `enforce_sorted` is True, which is torch's default.
+# - **"`batch_sizes` are my lengths."** By now you know what to answer.
+
+# %% [markdown]
 # ## Exercise
 #
-# Write `batch_sizes` yourself: turn a list of lengths into the number of sequences at each time step.
+# Write `batch_sizes` yourself: turn a list of lengths into the number of sequences at each time step. For example,
+# `[4, 2, 2, 2]` gives `[4, 4, 1, 1]`.
 
 
 # %% tags=["exercise"]
@@ -289,8 +302,10 @@ checks.batch_sizes(my_batch_sizes)
 #
 # - read `data`, which is ordered by time step, and `batch_sizes`, which says how many rows each step has,
 # - explain this order, in which the inputs of each step form one slice,
-# - pack sequences in any order with `enforce_sorted=False` and rely on torch to restore it,
-# - pad a packed sequence again, with `batch_first` and `total_length`.
+# - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore it,
+# - pad again with `batch_first`, `total_length` and `padding_value`.
+#
+# We have seen that the padded run's states go wrong after a sequence has ended. Which of its results can you still trust?
 #
 # Next: [03 Hidden states](03_hidden_states.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start
 # here](00_start_here.ipynb)

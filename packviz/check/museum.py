@@ -20,7 +20,8 @@ from textwrap import wrap
 from traceback import format_tb
 from typing import Any
 
-from packviz.core.util import HasText, quiet
+from packviz.core.silence import quiet
+from packviz.core.util import HasText
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
@@ -345,7 +346,9 @@ IDLE = " and are can does for from got how not the this two what why "
 def _by_words(text: str) -> Matches:
     """Returns up to three entries that share words with a text. Rare words count more."""
     titles = {entry: _words(f"{entry.name} {entry.words}") for entry in ENTRIES}
-    bodies = {entry: _words(f"{entry.why} {entry.fix} {entry.texts}") for entry in ENTRIES}
+    bodies = {}
+    for entry in ENTRIES:
+        bodies[entry] = _words(f"{entry.why} {entry.fix} {entry.texts}")
     in_titles = Counter(word for words in titles.values() for word in words)
     in_bodies = Counter(word for words in bodies.values() for word in words)
     weights = {}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import logging
 import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -95,34 +92,3 @@ def warn(message: str) -> None:
         frame = frame.f_back
         level += 1
     warnings.warn(message, stacklevel=level)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Suppresses warnings, log lines and printed text.
-
-    This includes the output of C++ code, which bypasses Python's streams.
-    """
-    level = logging.root.manager.disable
-    sys.stdout.flush()
-    logging.disable(logging.CRITICAL)
-    nowhere = io.StringIO()
-    try:
-        with closed(1, 2), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with redirect_stdout(nowhere), redirect_stderr(nowhere):
-                yield
-    finally:
-        logging.disable(level)
-
-
-@contextmanager
-def closed(*streams: int) -> Iterator[None]:
-    """Suppresses all output to file descriptors, such as 1 (standard output) and 2 (errors)."""
-    with ExitStack() as after, open(os.devnull, "w") as nowhere:
-        for stream in streams:
-            before = os.dup(stream)
-            after.callback(os.close, before)
-            after.callback(os.dup2, before, stream)
-            os.dup2(nowhere.fileno(), stream)
-        yield

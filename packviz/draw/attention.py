@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 
 import numpy as np
 
@@ -98,5 +97,5 @@ class Attention(Drawing):
             numbers.append((lost, f"{100 * lost:3.0f} %"))
         queries = [f"q {q}" for q in range(self.length)]
         keys = [str(k) for k in range(weights.shape[1])]
-        longest = max(chain([0.0], *map(self.lost, self.maps)))
-        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, longest)
+        most = max(max(self.lost(other)) for other in self.maps)  # the maps share one scale
+        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, most)

@@ -42,10 +42,6 @@ class Shown:
         labels: the labels of each sequence's cells in a small batch. By default, a cell's label is
             the name of its sequence and its time step, as in `a0`.
         names: the names of the sequences. Defaults to letters.
-        step: the time step to highlight. Its cells are framed, and in the data, cells of later
-            steps have no fill.
-        mistaken: whether to add the order that people often expect in `data`, which is one sequence
-            after another.
         indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row
             if it fits there.
         explain: whether to add a line about each part.
@@ -57,8 +53,6 @@ class Shown:
     layout: Layout
     labels: text.Labels | None = None
     names: Sequence[str] | None = None
-    step: int | None = None
-    mistaken: bool = False
     indices: bool = False
     explain: bool = False
     flat: bool = False
@@ -106,7 +100,7 @@ class Shown:
     def ticks(self, grid: Grid) -> list[int]:
         """Returns the time steps whose numbers and batch sizes fit side by side."""
         largest = max(grid.columns, self.layout.batch_size)
-        return grid.ticks(str(largest), self.step)
+        return grid.ticks(str(largest))
 
 
 @dataclass(frozen=True)
@@ -138,11 +132,8 @@ def draw(shown: Shown, theme: str) -> Sheet:
         theme: the name of the theme, one of the keys in `palette.THEMES`.
 
     Raises:
-        ValueError: the theme is unknown, or `step` is not a time step of the longest sequence.
+        ValueError: the theme is unknown.
     """
-    last = shown.layout.batch_sizes.size - 1
-    if shown.step is not None and not 0 <= shown.step <= last:
-        raise ValueError(f"step is {shown.step}; the longest sequence has time steps 0 … {last}")
     sheet = Sheet(theme, text.summary(shown.layout))
     whole = shown.part == text.WHOLE
     y = 0.0
@@ -160,7 +151,7 @@ def draw(shown: Shown, theme: str) -> Sheet:
         y = _draw_data(data, y, steps if joined else None)
     if shown.flat and shown.few and data.one_line:
         y = _draw_flat(data, y - 8)
-    elif shown.flat or shown.mistaken:
+    elif shown.flat:
         y = _draw_data(data, y + 8, flat=True)
     beside = grid.left < steps.left and not grid.is_low
     notes: list[str] = []
@@ -283,9 +274,8 @@ def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
     muted = sheet.colours.muted
     sheet.text(grid.left - 22, below, "batch_sizes", anchor="end", ink=muted)
     for t in shown.ticks(grid):
-        here = t == shown.step
         middle = grid.x(t + 0.5)
-        sheet.text(middle, below, str(sizes[t]), anchor="middle", bold=here)
+        sheet.text(middle, below, str(sizes[t]), anchor="middle")
 
 
 def _draw_cells(shown: Shown, grid: Grid, order: Sequence[int], padding: bool = False) -> None:
@@ -296,7 +286,7 @@ def _draw_cells(shown: Shown, grid: Grid, order: Sequence[int], padding: bool = 
     if shown.few:
         label = partial(shown.label, width=grid.wide, size=grid.size)
     steps = [str(t) for t in range(grid.columns)]
-    grid.heads(steps, here=shown.step, shown=shown.ticks(grid))
+    grid.heads(steps, shown=shown.ticks(grid))
     for b in order:
         cells = real_cells(layout, b, label)
         if padding:
@@ -305,12 +295,6 @@ def _draw_cells(shown: Shown, grid: Grid, order: Sequence[int], padding: bool = 
                 cells.append(Cell(HATCHED, name))
         rows.append(cells)
     grid.draw(rows)
-    if shown.step is not None:
-        framed = len(order)
-        if not padding:
-            drawn = layout.lengths[[*order]]
-            framed = int((drawn > shown.step).sum())
-        grid.frame(0, shown.step, framed)
 
 
 def _draw_names(shown: Shown, grid: Grid, order: Sequence[int]) -> None:
@@ -368,21 +352,13 @@ def _draw_data(data: _Data, top: float, steps: Grid | None = None, flat: bool = 
     """
     shown = data.shown
     sheet = data.sheet
-    layout = shown.layout
-    t = shown.step
     title = shown.data_title
-    ink = ""
     y = top + (45 if shown.few else 22)
     if steps:
         y = top + _FALL + 8
     if flat:
-        title = text.flat(layout)
-    if flat and shown.mistaken:
-        title = "✗ wrong: one sequence after another"
-        ink = sheet.colours.wrong
-        if t is not None and layout.batch_sizes[t] > 1:
-            title += f" (the rows of step {t} would lie apart)"
-    sheet.text(4, top + 14, title, bold=True, ink=ink)
+        title = text.flat(shown.layout)
+    sheet.text(4, top + 14, title, bold=True)
     groups = _draw_groups(data, y, flat)
     if shown.few:
         y = groups[-1][2]
@@ -393,19 +369,13 @@ def _draw_data(data: _Data, top: float, steps: Grid | None = None, flat: bool = 
             middle = (left + right) / 2
             bends = f"{x} {y - 26} {middle} {y - 45}"
             curve = f"M{x} {top + 6}C{bends} {middle} {y - 9}"
-            _draw_bracket(sheet, left, right, y, curve, here=tick == t)
+            _draw_bracket(sheet, left, right, y, curve)
     elif shown.few:
         for i, (left, right, line) in enumerate(groups):
             name = shown.name(i) if flat else f"t={i}"
             sheet.note(left + 1, line - 13, name)
             _draw_bracket(sheet, left, right, line)
-    if t is None or flat:
-        return y + _HIGH + 8
-    first, end = layout.offsets[t : t + 2]
-    y += _HIGH + 17
-    rows = f"step {t} fills data[{first}:{end}]"
-    sheet.text(4, y, rows, bold=True, ink=sheet.colours.accent)
-    return y + 9
+    return y + _HIGH + 8
 
 
 def _draw_groups(data: _Data, y: float, flat: bool) -> list[tuple[float, float, float]]:
@@ -417,7 +387,6 @@ def _draw_groups(data: _Data, y: float, flat: bool) -> list[tuple[float, float, 
     shown = data.shown
     sheet = data.sheet
     layout = shown.layout
-    step = shown.step
     colours = sheet.colours
     groups = []
     x = 4.0
@@ -436,49 +405,20 @@ def _draw_groups(data: _Data, y: float, flat: bool) -> list[tuple[float, float, 
             y += 54
         if shown.few:
             rows = cells[ends[i] - size : ends[i]].tolist()
-            _draw_rows(data, x, y, rows, flat)
+            _draw_rows(data, x, y, rows)
         elif i % 2 and right - x >= 1:
             sheet.box(x, y, right - x, _HIGH, colours.hatch, stroke="")
         groups.append((x, right, y))
         x = right + data.gap
-    if step is None or shown.few:
-        return groups
-    marks = groups[step : step + 1]
-    if flat:
-        marks = []
-        for b in np.flatnonzero(sizes > step):
-            left = groups[b][0] + step * data.wide
-            marks.append((left, left + data.wide, y))
-    for left, right, _ in marks:
-        width = max(right - left, 1)
-        sheet.box(left, y, width, _HIGH, colours.accent, stroke="")
     return groups
 
 
-def _draw_rows(
-    data: _Data, x: float, y: float, cells: Sequence[tuple[int, int]], flat: bool
-) -> None:
-    """Draws rows of data side by side: framed at the highlighted step, and empty at later ones."""
-    shown = data.shown
-    sheet = data.sheet
-    wide = data.wide
-    muted = sheet.colours.muted
-    accent = sheet.colours.accent
-    last = shown.layout.max_len
-    if shown.step is not None and not flat:
-        last = shown.step
+def _draw_rows(data: _Data, x: float, y: float, cells: Sequence[tuple[int, int]]) -> None:
+    """Draws rows of data side by side."""
     for b, t in cells:
-        label = shown.label(b, t, wide, 12)
-        if t <= last:
-            fill = palette.sequence_colour(b)
-            sheet.cell(x, y, wide, _HIGH, fill, label)
-        else:  # not packed yet
-            sheet.box(x, y, wide, _HIGH, stroke=muted, thick=1, dash="2 2")
-            middle = x + wide / 2
-            sheet.text(middle, y + 16, label, anchor="middle", ink=muted)
-        if t == shown.step:
-            sheet.box(x, y, wide, _HIGH, stroke=accent, thick=3)
-        x += wide
+        label = data.shown.label(b, t, data.wide, 12)
+        data.sheet.cell(x, y, data.wide, _HIGH, palette.sequence_colour(b), label)
+        x += data.wide
 
 
 def _draw_flat(data: _Data, top: float) -> float:
@@ -507,14 +447,10 @@ def _draw_flat(data: _Data, top: float) -> float:
     return y + 68
 
 
-def _draw_bracket(
-    sheet: Sheet, start: float, end: float, y: float, curve: str = "", here: bool = False
-) -> None:
+def _draw_bracket(sheet: Sheet, start: float, end: float, y: float, curve: str = "") -> None:
     """Draws a bracket over rows of data, at the end of a curve if there is one."""
     inset = min(1.0, (end - start) / 4)
     start += inset
     end -= inset
-    colours = sheet.colours
-    ink = colours.accent if here else colours.muted
     bracket = f"M{start} {y - 3}v-6H{end}v6"
-    sheet.path(curve + bracket, stroke=ink, width=1 + here)
+    sheet.path(curve + bracket, stroke=sheet.colours.muted, width=1)

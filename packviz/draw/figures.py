@@ -120,7 +120,7 @@ class Chart(HasText):
     def points(
         self,
         x: Iterable[float],
-        y: Iterable[float | str],
+        y: Iterable[float],
         name: str,
         look: int = 0,
         *,
@@ -132,7 +132,7 @@ class Chart(HasText):
 
         Args:
             x: the places of the points on the x axis.
-            y: the places of the points on the y axis, or the names of their rows.
+            y: the places of the points on the y axis.
             name: the name of the points. The key shows each name once, and leaves out an empty
                 name.
             look: the number of the marker, which sets its shape and its colour.
@@ -188,7 +188,6 @@ def axes(
     *,
     x: str = "",
     y: str = "",
-    rows: Sequence[str] = (),
     panels: Sequence[str] = ("",),
     across: int = 0,
     tall: float = _TALL,
@@ -201,7 +200,6 @@ def axes(
         words: the content of the chart in words.
         x: the title of the x axes.
         y: the title of the y axes.
-        rows: the names of the rows from top to bottom, if the chart has rows instead of a y axis.
         panels: the titles of the panels.
         across: the number of panels in each row. By default, all panels are in one row.
         tall: the height of a panel in px.
@@ -209,8 +207,7 @@ def axes(
     """
     across = across or len(panels)
     down = math.ceil(len(panels) / across)
-    names = max(map(width_of, rows), default=_BESIDE)
-    notes = _wrapped(below, names)
+    notes = _wrapped(below)
     above = _ABOVE if any(panels) else 0
     top = 36 + above
     foot = 8 + 17 * len(notes)
@@ -220,9 +217,8 @@ def axes(
     figure = make_subplots(
         down,
         across,
-        shared_yaxes=bool(rows),
         subplot_titles=list(panels) if above else None,
-        horizontal_spacing=(20 if rows else _BESIDE) / WIDTH,
+        horizontal_spacing=_BESIDE / WIDTH,
         vertical_spacing=gap / inner if down > 1 else 0,
     )
     figure.update_annotations(font_size=_SIZE, font_weight="bold", yshift=4, xanchor="left")
@@ -234,18 +230,14 @@ def axes(
     if notes:
         # An annotation cannot refer to the foot of the whole chart, so it refers to the axes.
         figure.add_annotation(text="<br>".join(notes), y=0, yshift=-bottom + 4, **_FOOTNOTE)
-    figure.update_xaxes(title_text=x, showline=not rows)
-    figure.update_yaxes(title_text=y, showgrid=not rows)
-    if rows:
-        font = {"size": _SIZE, "color": LIGHT.text}
-        figure.update_yaxes(type="category", categoryarray=list(rows), tickfont=font)
-        figure.update_yaxes(range=[len(rows) - 0.5, -0.5])
+    figure.update_xaxes(title_text=x, showline=True)
+    figure.update_yaxes(title_text=y, showgrid=True)
     return Chart(figure, words)
 
 
-def _wrapped(lines: Iterable[str], left: float) -> list[str]:
-    """Returns lines of notes that fit to the right of `left` px."""
-    columns = int((WIDTH - 24 - left) / width_of("x", _SMALL))
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    """Returns lines of notes that fit below a chart."""
+    columns = int((WIDTH - 24 - _BESIDE) / width_of("x", _SMALL))
     return [part for line in lines for part in textwrap.wrap(line, columns)]
 
 
@@ -265,6 +257,11 @@ def times_by_size(sweep: Sweep) -> Chart:
     figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(rangemode="tozero")
     machines = [source.partition(":")[0] for source in sweep.sources]
+    # Names stand beside the last panel of a row, if it has all curves. A key tells machines apart.
+    last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)
+    named = {curve.name for panel in last for curve in sweep.plots[panel].curves}
+    drawn = {curve.name for plot in sweep.plots for curve in plot.curves}
+    is_direct = len(machines) < 2 and named == drawn
     for panel, plot in enumerate(sweep.plots):
         for (name, ends), dash in zip(plot.guides.items(), DASHES, strict=False):
             line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
@@ -292,14 +289,14 @@ def times_by_size(sweep: Sweep) -> Chart:
             figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
         if plot.across.log:
             figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
-        if len(machines) < 2 and panel % sweep.columns + 1 == sweep.columns:
+        if is_direct and panel in last:
             _write_names(chart, sweep, panel)
-    if len(machines) > 1:  # the key says whose dashes are whose
+    if not is_direct:
         return chart
     layout = figure.layout
     figure.update_layout(showlegend=False, height=layout.height - _ABOVE)
     figure.update_layout(margin_b=layout.margin.b - _ABOVE)
-    footnotes = {"text": "<br>".join(_wrapped(below, _BESIDE))}
+    footnotes = {"text": "<br>".join(_wrapped(below))}
     figure.update_annotations(yshift=4 - layout.margin.b, selector=footnotes)
     return chart
 

@@ -134,59 +134,34 @@ class Grid:
         height = self.foot - self.top
         self.sheet.box(self.left, self.top, width, height, fill, thick=thick)
 
-    def frame(
-        self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3
-    ) -> None:
-        """Draws a frame around a cell, or around `rows` cells of a column from `row` downwards."""
-        stroke = stroke or self.sheet.colours.accent
-        width = max(self.wide, 2)
-        height = rows * self.tall
+    def frame(self, row: int, column: int, stroke: str, thick: float) -> None:
+        """Draws a frame around a cell."""
         x = self.x(column)
         y = self.y(row)
-        self.sheet.box(x, y, width, height, stroke=stroke, thick=thick)
+        self.sheet.box(x, y, self.wide, self.tall, stroke=stroke, thick=thick)
 
-    def ticks(self, longest: str, here: int | None = None) -> list[int]:
-        """Returns columns whose names fit side by side.
-
-        Args:
-            longest: the longest name.
-            here: the highlighted column, which is always included; `None` if there is none.
-        """
+    def ticks(self, longest: str) -> list[int]:
+        """Returns columns whose names fit side by side, if none is longer than `longest`."""
         space = 6 + CHAR * 11 / 12 * len(longest)
         step = nice(space / self.wide)
-        ticks = list(range(0, self.columns, step))
-        if here is None:
-            return ticks
-        apart = space / self.wide
-        return [c for c in ticks if abs(c - here) >= apart] + [here]
+        return list(range(0, self.columns, step))
 
-    def heads(
-        self,
-        names: Sequence[str],
-        axis: str = _STEPS,
-        here: int | None = None,
-        shown: Sequence[int] = (),
-    ) -> None:
+    def heads(self, names: Sequence[str], axis: str = _STEPS, shown: Sequence[int] = ()) -> None:
         """Writes the column names above the grid.
 
         Args:
             names: a name for each column.
             axis: the title of the axis, written before the names.
-            here: the highlighted column; `None` if there is none.
             shown: the columns to name. By default, as many columns are named as fit.
         """
-        colours = self.sheet.colours
         y = self.top - 9
         # "t =" is close to the first number, because the column of lengths is to the left of it.
         end = self.left - 6
         if axis.endswith("="):
             end = self.left + min(self.wide / 2 - 8, 6)
         self.sheet.note(end, y, axis, "end")
-        for c in shown or self.ticks(max(names, key=len), here):
-            ink = colours.accent if c == here else colours.muted
-            x = self.x(c + 0.5)
-            bold = c == here
-            self.sheet.text(x, y, names[c], anchor="middle", size=11, bold=bold, ink=ink)
+        for c in shown or self.ticks(max(names, key=len)):
+            self.sheet.note(self.x(c + 0.5), y, names[c], "middle")
 
     def names(
         self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12
@@ -231,8 +206,8 @@ class CellTable:
         margin: the heading of the numbers on the right; empty if there are no numbers.
         numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and
             its label.
-        longest: the number with the longest bar, so that several grids have one scale. Defaults to
-            the largest number of this grid.
+        most: the number whose bar has the full length. Defaults to the largest of `numbers`. Tables
+            of one picture need the same.
         wide: the width of a cell in px. By default, all labels fit.
         tall: the height of a row in px.
         size: the font size of the labels in px.
@@ -245,7 +220,7 @@ class CellTable:
     axis: str = _STEPS
     margin: str = ""
     numbers: Sequence[tuple[float, str]] = ()
-    longest: float = 0.0
+    most: float = 0.0
     wide: float = 0.0
     tall: float = TALL
     size: int = 12
@@ -311,7 +286,7 @@ class CellTable:
         left = grid.right + 16
         sheet.note(left, grid.top - 9, self.margin)
         numbers = [number for number, _ in self.numbers]
-        longest = self.longest or max([0.0, *numbers]) or 1.0
+        longest = self.most or max([0.0, *numbers]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
             x = left
             if number and np.isfinite(number):

@@ -141,34 +141,6 @@ def indices(layout: Layout) -> list[str]:
     ]
 
 
-def at_step(layout: Layout, t: int) -> str:
-    """Describes the rows that the RNN reads at time step `t`, and their place in `data`."""
-    size = layout.batch_sizes[t]
-    start = layout.offsets[t]
-    sequences = count(layout.batch_size, "sequence")
-    line = f"At step {t}, the RNN reads {size} of {sequences}, so batch_sizes[{t}] = {size}."
-    place = f"data[{start}:{start + size}]"
-    if not is_few(layout):
-        return f"{line} The step fills {place}."
-    cells = [cell_label(None, b, t) for b in layout.sorted_indices[:size]]
-    return f"{line} {place} contains {' '.join(cells)}."
-
-
-def mistaken_order(layout: Layout, t: int) -> str:
-    """Describes the order that people often expect in `data`.
-
-    It says where the rows of time step `t` would be in this order.
-    """
-    starts = layout.starts[:-1]
-    rows = numbers(starts[layout.lengths > t] + t)
-    message = "data does not hold one sequence after another."
-    message += f" If it did, step {t} would have rows {rows}."
-    if is_few(layout):
-        cells = np.argwhere(layout.mask).tolist()
-        message += "\n  " + " ".join(cell_label(None, b, step) for b, step in cells)
-    return message
-
-
 def flat(layout: Layout) -> str:
     """Returns a line that describes the flat rows, in which the sequences follow one another."""
     return f"flat: {count(layout.n_real, 'row')}, one sequence after another"

@@ -13,7 +13,8 @@ from torch import Tensor
 from packviz.core.validation import require_seconds, share
 from packviz.measure.machine import check_device
 from packviz.measure.timing import Timing, measure
-from packviz.ops.agreement import leaves, of_states, require_same
+from packviz.ops.agreement import leaves, require_same
+from packviz.ops.tolerance import of_states
 
 _MOST_ROUNDS = 1000
 

@@ -1,4 +1,4 @@
-"""Measures how far apart results are, and defines how far rounding may move them."""
+"""Measures how far apart results are. `tolerance` says how far apart rounding may move them."""
 
 from __future__ import annotations
 
@@ -11,42 +11,7 @@ import torch
 from torch import Tensor
 
 from packviz.core.validation import kind_of
-
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""The largest difference between states that agree, as a share of the largest value, by dtype."""
-
-TOLERANCE_TF32 = 5e-3
-"""The tolerance for float32 on a GPU if cuDNN multiplies in TF32, with its 10-bit mantissa."""
-
-
-def of_states(dtype: torch.dtype, device: str) -> float:
-    """Returns how far states may differ, as a share of the largest value; 0 for whole numbers.
-
-    Args:
-        dtype: the dtype in which the states were computed.
-        device: the device on which the states were computed, `"cpu"` or `"cuda"`.
-    """
-    if not dtype.is_floating_point:
-        return 0.0
-    if dtype == torch.float32 and device == "cuda" and multiplies_in_tf32():
-        return TOLERANCE_TF32
-    return TOLERANCE.get(dtype, TOLERANCE[torch.float32])
-
-
-def of_gradients(dtype: torch.dtype) -> float:
-    """Returns the tolerance for gradients of weights; 0 for integer dtypes.
-
-    Such gradients are sums of many terms that partly cancel, so only about half of the digits
-    agree. In TF32, so few digits are left that a wrong gradient could pass. Therefore, compare
-    gradients in `full_precision`.
-    """
-    return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
-
-
-def multiplies_in_tf32() -> bool:
-    """Returns whether cuDNN may run an RNN in TF32."""
-    switch, name = _switches()[0]
-    return getattr(switch, name) in (True, "tf32")
+from packviz.ops.tolerance import tf32_switches
 
 
 @contextmanager
@@ -58,9 +23,9 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
     Args:
         tf32: whether to switch TF32 on instead of off.
     """
-    before = [(switch, name, getattr(switch, name)) for switch, name in _switches()]
+    before = [(switch, name, getattr(switch, name)) for switch, name in tf32_switches()]
     try:
-        for switch, name in _switches():
+        for switch, name in tf32_switches():
             is_newer = name == "fp32_precision"
             value = ("tf32" if tf32 else "ieee") if is_newer else tf32
             setattr(switch, name, value)
@@ -68,25 +33,6 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
     finally:
         for switch, name, value in before:
             setattr(switch, name, value)
-
-
-def _switches() -> list[tuple[object, str]]:
-    """Returns the settings for TF32, for RNNs and for matrix products.
-
-    Each is an object and the name of its attribute.
-
-    torch 2.9 and newer have a newer attribute for each setting. Once that is set, torch raises an
-    error if the older attribute is read. Older releases have no `cudnn.rnn`.
-    """
-    cudnn = torch.backends.cudnn
-    products = torch.backends.cuda.matmul
-    switches: list[tuple[object, str]] = []
-    for newer, older in ((getattr(cudnn, "rnn", None), cudnn), (products, products)):
-        if hasattr(newer, "fp32_precision"):
-            switches.append((newer, "fp32_precision"))
-        else:
-            switches.append((older, "allow_tf32"))
-    return switches
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:

@@ -4,8 +4,8 @@ Only the panels and the lessons use widgets.
 
 Examples:
     >>> import packviz as pv
-    >>> panel = pv.panels.PaddingPanel([5, 3, 2])
-    >>> panel.shown == pv.Layout([5, 3, 2])
+    >>> panel = pv.panels.BatchPanel([5, 3, 2])
+    >>> panel.layout == pv.Layout([5, 3, 2])
     True
 """
 
@@ -16,14 +16,14 @@ if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) i
     raise ModuleNotFoundError(f"panels and lessons need {needed}", name=missing[0])
 
 from packviz.panels.align import AlignPanel as AlignPanel
+from packviz.panels.backward import BackwardPanel as BackwardPanel
 from packviz.panels.batch import BatchPanel as BatchPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
 from packviz.panels.cost import CostPanel as CostPanel
 from packviz.panels.filling import RowPanel as RowPanel
-from packviz.panels.packed import PackedPanel as PackedPanel
-from packviz.panels.padding import PaddingPanel as PaddingPanel
 from packviz.panels.search import MuseumPanel as MuseumPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
+from packviz.panels.state import StatePanel as StatePanel
 from packviz.panels.states import StatesPanel as StatesPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))

@@ -71,14 +71,8 @@ class Panel(widgets.VBox):
         as_text: the button that shows a description of the picture.
     """
 
-    def __init__(self, *controls: widgets.Widget, quiet: Sequence[widgets.Widget] = ()) -> None:
-        """Builds the panel.
-
-        Args:
-            *controls: the widgets above the picture, from top to bottom.
-            quiet: the controls, or widgets inside a control, whose `value` does not change the
-                picture.
-        """
+    def __init__(self, *controls: widgets.Widget) -> None:
+        """Builds the panel, with its controls above the picture, from top to bottom."""
         self.picture = widgets.HTML().add_class("packviz-picture")
         self.summary = widgets.HTML().add_class("packviz-summary")
         self.error = widgets.HTML().add_class("packviz-error")
@@ -97,7 +91,7 @@ class Panel(widgets.VBox):
         super().__init__([Companion(), *controls, *shown])
         self.add_class("packviz-panel").add_class("packviz")
         self._chosen: dict[widgets.Widget, object] = {}  # the values that the reader chose
-        for control in _within(controls, quiet):
+        for control in _within(controls):
             if isinstance(control, widgets.ValueWidget):
                 self._chosen[control] = control.value
                 control.observe(self._follow, names="value")
@@ -118,8 +112,7 @@ class Panel(widgets.VBox):
         return "\n\n".join(filter(None, [self._complaint, self._moved, picture]))
 
     def __setattr__(self, name: str, value: object) -> None:
-        is_unknown = name == "lengths" and not hasattr(type(self), name)
-        if is_unknown and not isinstance(value, widgets.Widget):
+        if name == "lengths" and not isinstance(value, widgets.Widget):
             kind = type(self).__name__
             raise AttributeError(f"lengths of a {kind} cannot be set; make a new one: {kind}(…)")
         super().__setattr__(name, value)
@@ -192,14 +185,11 @@ def _line(words: str, style: str = "", tag: str = "div") -> str:
     return f'<{tag} style="{look}">{escape(words)}</{tag}>'
 
 
-def _within(
-    parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ()
-) -> Iterator[widgets.Widget]:
-    """Yields widgets and all their descendants, except those in `but`."""
+def _within(parts: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
+    """Yields widgets and all their descendants."""
     for part in parts:
-        if part not in but:
-            yield part
-            yield from _within(getattr(part, "children", ()), but)
+        yield part
+        yield from _within(getattr(part, "children", ()))
 
 
 def row(*children: widgets.Widget) -> widgets.Box:

@@ -149,11 +149,6 @@ class LengthsPicker(widgets.VBox):
             raise ValueError(f"there are {layout.batch_size:,} lengths; {limit}")
         return layout
 
-    def set_lengths(self, lengths: Layout | Sequence[int]) -> None:
-        """Puts lengths into the field, and makes the field the source of the lengths."""
-        self.typed.value = listed(lengths)
-        self.kind.value = TYPED
-
     def _show_controls(self, change: traitlets.Bunch | None = None) -> None:
         kind = self.kind.value
         is_drawn = kind in sources.DISTRIBUTIONS

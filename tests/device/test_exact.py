@@ -27,8 +27,9 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.spec import Spec
 from packviz.measure import rnn_calls
 from packviz.ops import masks, original, packing, private, running
-from packviz.ops.agreement import TOLERANCE, full_precision, relative_difference
+from packviz.ops.agreement import full_precision, relative_difference
 from packviz.ops.rnn import Ragged
+from packviz.ops.tolerance import TOLERANCE
 
 _FARTHER = 4
 """The error of a method, relative to double precision, may be this many times torch's, because both round."""  # noqa: E501
@@ -243,7 +244,7 @@ def _running(
     dtypes are torch's.
     """
     cast = torch.autocast(device.partition(":")[0], autocast) if autocast else nullcontext()
-    # On a processor without instructions for bfloat16, torch's own LSTM raises an error under autocast.
+    # Without instructions for bfloat16, torch's own LSTM raises an error under autocast.
     lacks_lstm = autocast and device == "cpu" and not private.has_bfloat16()
     modes = [mode for mode in _MODES if mode != "LSTM" or not lacks_lstm]
     with full_precision(tf32):

@@ -276,14 +276,6 @@ def test_a_page_moves_answers_and_is_accessible(open_page, page):
         assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == []
 
 
-def test_an_error_keeps_the_picture(open_page):
-    panel = open_page("notebooks/02_inside_a_packed_sequence.html").locator(".pv-panel")
-    before = panel.locator(".pv-picture").inner_html()
-    panel.get_by_label("enforce_sorted").check()
-    panel.get_by_text("The picture shows the last good input").wait_for()
-    assert panel.locator(".pv-picture").inner_html() == before
-
-
 @pytest.mark.parametrize("word", ["batch_sizes", "enforce_sorted"])
 def test_search_finds(open_page, word):
     tab = open_page(f"search.html?q={word}")

@@ -8,6 +8,7 @@ import ast
 import functools
 import json
 import re
+import tomllib
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
@@ -18,19 +19,21 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"
 LIMITS = {
     "nodes of packviz": 142_000,  # aim: 138,000, and 143,000 with what is still to come
-    "nodes of packviz that the everyday calls load": 35_200,  # aim: 33,000
+    "nodes of packviz that the everyday calls load": 33_000,
     "nodes of tests": 155_000,
     "nodes of tools and docs": 15_200,  # aim: 14,000
-    "nodes of a statement, mean": 12.02,  # aim: 12
+    "nodes of a statement, mean": 12,
     "nodes of a statement, nine in ten": 22,
     "bytes of TOML, JSON, JavaScript and CSS": 156_191,
-    "classes": 135,  # aim: 125
+    "classes": 130,  # aim: 125
     "uses of Any": 250,
     "comments that silence mypy": 20,
     "assignments of several unrelated values": 60,
     "names that say nothing": 150,
     "file names that occur twice": 0,
-    "distributions that the tests install": 167,  # aim: 145
+    # The aim was 145. What the project is built on brings 114 (torch, JupyterLab, ipywidgets,
+    # plotly, nbval and papermill), and Sphinx with its theme 17.
+    "distributions that the tests install": 159,
 }
 """The most of each size. Where an aim is missed, the limit stands at what was reached."""
 LAYERS = (
@@ -44,6 +47,9 @@ LAYERS = (
     {"__main__"},
 )
 """The subpackages and files of packviz. Each imports only from itself and from lower layers."""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKVIZ = {"": PROJECT["dependencies"]} | PROJECT["optional-dependencies"]
+"""The requirements of packviz itself, by extra."""
 VAGUE = {"one", "found", "some", "many"}
 
 EVERYDAY = """
@@ -131,7 +137,7 @@ def installed_with(extra):
             continue
         seen.add((name, wanted))
         try:
-            lines = requires(name) or []
+            lines = PACKVIZ[wanted] if name == "packviz" else requires(name) or []
         except PackageNotFoundError:  # a requirement of another platform
             continue
         for requirement in map(Requirement, lines):

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from browser.chromium import find_chromium, how_to_get_it
-from kaleido import Kaleido
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from PIL import Image
+from playwright.async_api import async_playwright
+from plotly.offline import get_plotlyjs
 
 from nbtools.alternative import PNG, chart_size, png_of
 from nbtools.canonical import PLOTLY, canonical, plain
@@ -24,6 +25,8 @@ from nbtools.source import Edition
 CELL_SECONDS = 300
 QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR", "--HistoryManager.hist_file=:memory:"]
 CHART_SCALE = 2
+
+_TO_PNG = "([{data, layout}, options]) => Plotly.toImage({data, layout}, options)"
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _NOT_PASSED_ON = (
@@ -121,13 +124,16 @@ def _key(chart: Any) -> str:
 
 
 async def _rasterise(new: list[Any], browser: str | None) -> None:
-    """Adds a PNG to charts, which one headless browser draws without network."""
-    async with Kaleido(n=1, timeout=CELL_SECONDS, mathjax=False, path=browser) as kaleido:
+    """Adds a PNG to charts, which plotly draws in one headless browser."""
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = await chromium.new_page()
+        await page.add_script_tag(content=get_plotlyjs())
         for chart in new:
             width, height = chart_size(chart)
-            figure = {key: chart.data[PLOTLY].get(key, {}) for key in ("data", "layout")}
             options = {"format": "png", "width": width, "height": height, "scale": CHART_SCALE}
-            png = await kaleido.calc_fig(json.loads(json.dumps(figure)), opts=options)
+            address = await page.evaluate(_TO_PNG, [chart.data[PLOTLY], options])
+            png = base64.b64decode(address.partition(",")[2])
             chart.data[PNG] = base64.b64encode(_small(png)).decode("ascii")
 
 

@@ -31,15 +31,12 @@ def parts(layout, **choices):
     """Returns the rectangles in a sequence's colour, by the part of the picture."""
     drawing = drawn(layout, **choices)
     steps, data = drawing.text("packed: longest first"), drawing.text("data: ")
-    below = [words.y for words in drawing.texts if words.said.startswith(("✗", "flat:"))]
     beside = steps.y == 14  # else the steps are below the padded grid
-    boxes = SimpleNamespace(padded=[], steps=[], data=[], flat=[], drawing=drawing)
+    boxes = SimpleNamespace(padded=[], steps=[], data=[], drawing=drawing)
     for box in drawing.boxes:
         if box.fill not in SEQUENCES:
             continue
-        if "mistaken" in choices and box.y > below[0]:
-            boxes.flat.append(box)
-        elif box.y > data.y:
+        if box.y > data.y:
             boxes.data.append(box)
         elif box.x >= steps.x if beside else box.y > steps.y:
             boxes.steps.append(box)
@@ -68,8 +65,8 @@ def label_in(drawing, box):
 @given(small, st.integers(0, 3))
 def test_every_cell_is_drawn_once_in_each_part(lengths, extra):
     layout = Layout(lengths, min(max(lengths) + extra, 16))
-    boxes = parts(layout, mistaken=True)
-    for part in (boxes.padded, boxes.steps, boxes.data, boxes.flat):
+    boxes = parts(layout)
+    for part in (boxes.padded, boxes.steps, boxes.data):
         assert len(set(part)) == len(part) == layout.n_real
     cells = dict(zip(places(boxes.padded, boxes.padded), boxes.padded, strict=True))
     assert sorted(cells) == [(b, t) for b, t in np.argwhere(layout.mask)]
@@ -105,44 +102,6 @@ def test_batch_sizes_of_a_large_batch_are_below_their_steps(lengths):
     assert len(sizes) > 1 or layout.max_len < 10
     for size in sizes:
         assert int(size.said) == layout.batch_sizes[round((size.x - left) / step - 0.5)]
-
-
-# The highlighted step.
-
-
-@given(small, st.data())
-def test_a_step_is_framed_in_every_part(lengths, data):
-    layout = Layout(lengths)
-    t = data.draw(st.integers(0, max(lengths) - 1))
-    drawing = drawn(layout, step=t, mistaken=True)
-    grid, column, *cells = [box for box in drawing.boxes if box.stroke == LIGHT.accent]
-    size = int(layout.batch_sizes[t])
-    assert (grid.height, column.height) == (28 * len(lengths), 28 * size)
-    assert len(cells) == 2 * size
-    between = [b for b in cells if drawing.text("data: ").y < b.y < drawing.text("✗").y]
-    names = [f"{text.name(None, b)}{t}" for b in layout.sorted_indices[:size]]
-    assert [label_in(drawing, box).said for box in between] == names
-    start, end = layout.offsets[t : t + 2]
-    assert f"step {t} fills data[{start}:{end}]" in drawing.said()
-    assert len(parts(layout, step=t).data) == end  # later steps are empty places
-
-
-def test_the_rows_of_a_step_are_marked_in_a_bar():
-    layout = Layout([30, 20, 40] * 6)
-    drawing = drawn(layout, step=25, mistaken=True)
-    bar = next(box for box in drawing.boxes if box.x == 4)
-    marks = [box for box in drawing.boxes if box.fill == LIGHT.accent]
-    row = bar.width / layout.n_real
-    starts = [round((box.x - 4) / row) for box in marks]
-    flat = np.flatnonzero(np.argwhere(layout.mask)[:, 1] == 25)
-    assert starts == [layout.offsets[25], *flat]
-    assert round(marks[0].width / row) == layout.batch_sizes[25]
-
-
-@pytest.mark.parametrize("step", [-1, 3])
-def test_a_step_that_is_not_there_is_refused(step):
-    with pytest.raises(ValueError, match=f"step is {step}; .* has time steps 0 … 2"):
-        svg(Layout([3, 2], max_len=5), step=step)
 
 
 # Flat rows, and lists of indices.
@@ -195,17 +154,15 @@ def check_form(layout, labels=None, **choices):
     assert drawing.outside() == drawing.covered() == []
 
 
-@given(small | large, st.integers(0, 3), st.integers(0, 10**9), st.booleans(), st.booleans())
-@example([16] * 16, 0, 15, True, True)
-@example([1], 15, 0, False, True)
-@example([1] * 20, 0, 0, False, False)
-@example([20_000] + [1] * 40, 0, 19_999, True, False)
-@example([2] * 15_000, 0, 1, True, False)
-@example([135] * 200_000, 0, 0, False, False)
-def test_form_with_a_step(lengths, extra, step, mistaken, more):
-    layout = Layout(lengths, max(lengths) + extra)
-    step %= layout.batch_sizes.size
-    check_form(layout, step=step, mistaken=mistaken, indices=more, explain=more)
+@given(small | large, st.integers(0, 3), st.booleans())
+@example([16] * 16, 0, True)
+@example([1], 15, True)
+@example([1] * 20, 0, False)
+@example([20_000] + [1] * 40, 0, False)
+@example([2] * 15_000, 0, False)
+@example([135] * 200_000, 0, False)
+def test_form(lengths, extra, more):
+    check_form(Layout(lengths, max(lengths) + extra), indices=more, explain=more)
 
 
 @given(small | large, st.booleans())
@@ -231,7 +188,7 @@ def test_form_of_a_part(lengths, extra, part):
 @example([["\x00", "\ud800", "\uffff", "\n"]])
 def test_any_labels_and_names_can_be_drawn(labels):
     layout = Layout([len(row) for row in labels])
-    check_form(layout, labels, step=0, mistaken=True)
+    check_form(layout, labels)
     check_form(layout, labels, names=[row[0] for row in labels], indices=True)
     drawing = drawn(layout, labels)
     cells = [(label_in(drawing, b), b) for b in drawing.boxes if b.fill in SEQUENCES]
@@ -243,8 +200,7 @@ def test_any_labels_and_names_can_be_drawn(labels):
 @pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
 def test_512_by_512_stays_small(kind):
     layout = Layout(sources.DISTRIBUTIONS[kind](512, 512, 0))
-    step = min(200, layout.lengths.max() - 1)
-    picture = svg(layout, theme="live", step=step, mistaken=True)
+    picture = svg(layout, theme="live", flat=True)
     assert len(picture.encode()) < 60_000
     assert len(ParsedSvg(picture).elements) < 200
 
@@ -270,7 +226,7 @@ def test_contrast_of_the_themes(theme):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_text_is_readable_on_what_is_under_it(theme):
-    drawing = drawn([3, 5, 2, 4, 1, 1, 1, 1], theme=theme, step=1, mistaken=True)
+    drawing = drawn([3, 5, 2, 4, 1, 1, 1, 1], theme=theme)
     filled = [box for box in drawing.boxes if box.fill != "none"]
     for words_ in drawing.texts:
         x, y = words_.x, words_.y - 4

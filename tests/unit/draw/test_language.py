@@ -7,6 +7,7 @@ import pictures
 import pytest
 from drawings import ParsedSvg
 
+from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
 from packviz.draw.palette import contrast
 
@@ -16,7 +17,20 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("name", pictures.DRAWN)
 def test_stored_pictures_are_what_is_drawn(name):
     stored = (pictures.DOCS / name).read_text(encoding="utf-8")
-    assert stored == pictures.DRAWN[name]() + "\n", "draw it anew: python tools/pictures.py"
+    assert stored == pictures.DRAWN[name]() + "\n", "draw it anew: make pictures"
+
+
+def test_the_moving_batch_is_light_and_becomes_its_layout():
+    picture = pictures.moving()
+    assert len(picture.encode()) <= 30_000
+    pattern = r"--b:(\d);--r:(\d);--p:(\d+);animation-name:cell(\d)\">[^/]*/>[^>]*>(\w)\4</text>"
+    cells = re.findall(pattern, picture, re.DOTALL)
+    layout = Layout(pictures.LENGTHS)
+    ranks = layout.unsorted_indices
+    expected = [(b, ranks[b], p, t, sequence_name(b)) for p, (b, t) in enumerate(layout.source)]
+    assert [(*map(int, cell[:4]), cell[4]) for cell in reversed(cells)] == expected
+    sizes = re.findall(r"animation-name: size(\d)\">(\d)<", picture)
+    assert [(int(t), int(size)) for t, size in sizes] == [*enumerate(layout.batch_sizes)]
 
 
 def test_the_palette_has_every_colour():

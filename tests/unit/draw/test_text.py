@@ -41,18 +41,6 @@ def test_flat_rows_in_words(lengths):
     assert order == f"flat_rows        {text.numbers(layout.flat_rows)}"
 
 
-@given(lengths)
-def test_a_step_in_words(lengths):
-    layout = Layout(lengths)
-    cells = [f"{chr(97 + b)}{t}" for b, t in layout.source]
-    for t, size in enumerate(layout.batch_sizes):
-        start, end = layout.offsets[t : t + 2]
-        words = text.at_step(layout, t)
-        assert f"the RNN reads {size} of {len(lengths)} " in words
-        assert f"batch_sizes[{t}] = {size}." in words
-        assert words.endswith(f"data[{start}:{end}] contains {' '.join(cells[start:end])}.")
-
-
 NUMBERS = {
     "1 batch": text.count(1, "batch", "batches"),
     "1,024 batches": text.count(1024, "batch", "batches"),

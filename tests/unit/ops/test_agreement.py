@@ -7,14 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from packviz.ops import agreement
-from packviz.ops.agreement import (
+from packviz.ops.agreement import full_precision, relative_difference, relative_error
+from packviz.ops.tolerance import (
     TOLERANCE,
-    full_precision,
     multiplies_in_tf32,
     of_gradients,
     of_states,
-    relative_difference,
 )
 
 
@@ -95,13 +93,13 @@ def test_the_relative_error_is_that_of_the_first_results_that_are_too_far_off():
     right = [torch.ones(2), torch.ones(3), torch.ones(1)]
     near = [values * (1 + 1e-6) for values in right]
     far = [right[0], right[1] * 1.5, right[2] * 3]
-    error, wrong = agreement.relative_error(near, right, agreement.of_gradients)
+    error, wrong = relative_error(near, right, of_gradients)
     assert (error, wrong) == (pytest.approx(1e-6, rel=0.1), None)
-    assert agreement.relative_error(far, right, agreement.of_gradients) == (2.0, 1)
-    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], agreement.of_gradients) == (
+    assert relative_error(far, right, of_gradients) == (2.0, 1)
+    assert relative_error([torch.ones(3)], [torch.ones(2)], of_gradients) == (
         math.inf,
         0,
     )
-    assert agreement.relative_error([], [], agreement.of_gradients) == (0.0, None)
+    assert relative_error([], [], of_gradients) == (0.0, None)
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        agreement.relative_error([], right, agreement.of_gradients)
+        relative_error([], right, of_gradients)
