@@ -44,7 +44,10 @@ class Frames:
     def __init__(self, call: str) -> None:
         """Makes the panel with `call`, and moves its controls along its walks in walks.toml."""
         walks = next(walks for start, walks in WALKS.items() if call.startswith(start))
-        self.panel = eval(call, {**vars(panels), "sentences": lessons.sentences})
+        names = {"sentences": lessons.sentences}
+        # Page 12 uses this name for the lengths of the sentences.
+        sizes = [len(sentence) for sentence in lessons.sentences()]
+        self.panel = eval(call, {**vars(panels), **names, "sizes": sizes})
         self.offered = [*inputs(self.panel)]
         self.controls: dict[Any, list[Any]] = {}
         self.start: dict[Any, Any] = {}
