@@ -104,7 +104,9 @@ class Frames:
                 more.append(f"your own {control.description}")
             if isinstance(control, widgets.IntSlider) and len(values) <= control.max - control.min:
                 more.append("every value of the sliders")
-        return f"In JupyterLab, the panel also has {', '.join(dict.fromkeys(more))}." if more else ""
+        return (
+            f"In JupyterLab, the panel also has {', '.join(dict.fromkeys(more))}." if more else ""
+        )
 
     def script(self, key: str) -> str:
         """Returns the frames as a script, which a page can load even from a file."""

@@ -30,6 +30,7 @@ _MODULES = {
     "masked_loss": "ops.masks",
     "pack_padded_sequence": "ops.packing",
     "pad_packed_sequence": "ops.packing",
+    "padding_waste": "draw.plots",
     "patch_torch": "ops.patching",
     "plan": "ops.running",
     "real_mask": "ops.masks",

@@ -18,6 +18,7 @@ from packviz.core.spec import Spec as Spec
 from packviz.count.flops import flops as flops
 from packviz.draw.picture import Picture as Picture
 from packviz.draw.picture import show as show
+from packviz.draw.plots import padding_waste as padding_waste
 from packviz.measure.advise import advise as advise
 from packviz.measure.time_calls import time_calls as time_calls
 from packviz.ops.masks import align as align

@@ -13,6 +13,7 @@ The script needs only torch and NumPy.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import subprocess
@@ -22,20 +23,34 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES: dict[str, tuple[str, ...]] = {
-    "benchmark": ("benchmark",),
-    "methods": ("methods",),
-    "compiled": ("compiled",),
-    "heuristics": ("heuristics",),
     "parts": ("parts",),
     "savings": ("savings",),
+    "compiled": ("compiled",),
+    "methods": ("methods",),
     "untuned": ("methods", "--points", "untuned", "--budget", "1"),
+    "heuristics": ("heuristics",),
+    "allocator_default": ("benchmark", "--points", "allocator", "--only", "64 × 128"),
+    "allocator_tuned": ("benchmark", "--points", "allocator"),
+    "benchmark": ("benchmark",),
 }
-"""The arguments of `packviz study`, by name of the result file."""
+"""The arguments of `packviz study`, by name of the result file. The slowest study is the last.
+
+`benchmark` also measures the larger point of `allocator_tuned` with the default allocator."""
+
+TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
+"""The environment variables of `allocator_tuned`. The other studies get none, so they measure the
+allocator that users have."""
+
+WAIT = "60"
+"""The longest wait for an idle machine before each measurement, in seconds."""
 
 
-def record(command: list[str], seconds: float) -> int | None:
-    """Runs a study. Returns its exit status, or None if the time was up before its end."""
-    process = subprocess.Popen(command, cwd=ROOT)
+def record(command: list[str], variables: dict[str, str], seconds: float) -> int | None:
+    """Runs a study with further environment variables.
+
+    Returns its exit status, or None if the time was up before its end.
+    """
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
     try:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -65,7 +80,9 @@ def main() -> int:
         path = options.out.resolve() / f"{name}_{place}.json"
         command = [sys.executable, "-m", "packviz", "study", *STUDIES[name], "--out", str(path)]
         command += ["--device", options.device, "--threads", options.threads]
-        status = record(command, max(0.0, end - time.monotonic()))
+        command += ["--wait", WAIT]
+        variables = TUNED if name == "allocator_tuned" else {}
+        status = record(command, variables, max(0.0, end - time.monotonic()))
         statuses.append(status)
         if status == 0:
             shutil.copy(path, ROOT / "notebooks" / "recorded")

@@ -3,19 +3,36 @@
 #
 # **Given your lengths and your model, should you pad, pack, or do something better?**
 #
-# After this notebook, you can
+# You ask three people. The documentation of one library says: pack, if the lengths vary. A colleague says: never, it is
+# slow. A post says: always, since half of a batch is padding. Each of them has measured something, once. Who is right
+# about *your* batch?
 #
-# - say why rules of thumb about lengths are poor guides, and what matters instead,
-# - make sure that a choice made for speed does not change results,
-# - find the fastest method for your own RNN and lengths,
-# - time a change to your own training step.
+# After this page, you can judge such rules, find the fastest exact method for your own RNN and lengths, and time a change
+# to your own training step.
 #
 # Time: 17 minutes.
+#
+# <details><summary>Where we are in the ten lines: three lines, or one of their replacements</summary>
+#
+# ```python
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+# → packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+# → packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+# → output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+#   mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# ```
+#
+# </details>
 #
 # > **In short.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and use the code in the result's
 # > `.code`. `advise` recommends only methods that give the results of packing.
 #
-# ## A rule of thumb
+# ## How good is a rule of thumb?
 #
 # The documentation of transformertf, a library for forecasting, gives this rule: pack if the lengths vary by more than
 # 10 % of the longest, or if there are at least 8 sequences, but pad if all lengths are equal. We timed hundreds of
@@ -42,11 +59,13 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number in a row is the average time, as a multiple of the time of the better choice. On this CPU, *never
-# pack* seems the best habit by far. But half of these batches have equal or nearly equal lengths, where packing can
-# save next to nothing, and most of the RNNs are small. So we look only at *ragged* batches, whose lengths differ a lot,
-# for each size of LSTM and GRU. The next table gives the packed time as a multiple of the padded time, for the same two
-# batches of 16 sequences in each row. *Size* is both the input size and the hidden size.
+# The last number in a row is the average time, as a multiple of the time of the better choice. The careful rule is
+# hardly better than a coin, and the lazy habit, *never pack*, beats it by far. So the colleague was right?
+#
+# Look at what we asked. Half of these batches have equal or nearly equal lengths, where packing can save next to
+# nothing, and most of the RNNs are small. So take only *ragged* batches, whose lengths differ a lot, and one size of RNN
+# after another. The next table gives the packed time as a multiple of the padded time. *Size* is both the input size and
+# the hidden size.
 
 # %%
 from itertools import product
@@ -66,17 +85,23 @@ for size in sorted({size for size, _, _ in times}):
     print(f"{size:8,}", *(f"{times[size, *which]:13.2f}" for which in columns))
 
 # %% [markdown]
-# Here, the larger RNNs gain more from packing than the smallest, because they spend more of their time on matrix
-# products, which packing reduces. But the kind of RNN matters just as much. A padded LSTM has a fused kernel on a CPU,
-# so in training, packing does not pay off for the LSTM at any of these sizes, while it does for a large GRU. *Never
-# pack* does well here because of our choice of batches and sizes. Even if it were always faster, it would be the wrong
-# habit, because without the lengths, an RNN reads the padding.
+# The columns tell different stories. Larger RNNs gain more than the smallest, because they spend more of their time on
+# matrix products, which packing reduces. A large GRU gains even in training. An LSTM does not, at any size: a padded LSTM
+# has oneDNN's fused kernel, and a packed one does not.
+#
+# And here is a warning about our own table. It was measured on one processor, whose name and whose library for matrix
+# products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS. On
+# this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!-- recorded -->
+# So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the packed column
+# shrinks, and the padded one does not.
+#
+# So never trust *never*. Nor, as it happens, would it have been the right habit if it had been faster.
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(packs, cpu) for packs in habits.values())
 ragged = [case for case in cpu if case.point.kind in ("uniform", "log-normal")]
 assert 0.48 < len(ragged) / len(cpu) < 0.52
-assert 0.4 < thumb_rule.accuracy < 0.6 < never.accuracy
+assert 0.35 < thumb_rule.accuracy < 0.6 < never.accuracy
 assert never.slowdown < thumb_rule.slowdown < always.slowdown
 for mode, training in columns:
     column = [times[key] for key in sorted(times) if key[1:] == (mode, training)]
@@ -88,8 +113,8 @@ assert times[1024, "GRU", True] < 0.95
 # %% [markdown]
 # ## Does the choice change results?
 #
-# A choice between padding and packing should change only the time. Is this true of the rule? Consider a model whose
-# batches are always six steps wide.
+# We have compared times as if the two runs were the same. A choice made for speed should change only the speed. Is this
+# true of the rule? Take a model whose batches are always six steps wide.
 
 # %%
 ask("equal lengths, wider tensor")
@@ -110,8 +135,11 @@ print(f"state of sequence 0, beside one of 4 and one of 6 steps: differs by {dif
 
 # %% [markdown]
 # If the other sequence has 6 steps, the rule packs, and the state is right. If it has 4, the rule does not pack, and
-# the RNN reads two steps of padding. **A choice made for speed must never change results.** All methods of `pv.run`
-# give the results of packing, so it may choose any of them.
+# the RNN reads two steps of padding. What a model says about a sequence now depends on who sits beside it, and all that
+# anybody wanted was to save time. **A choice made for speed must never change results.** All methods of `pv.run` give the
+# results of packing, so it may choose any of them.
+#
+# Back to time, then. If the lengths alone do not decide, what does?
 
 # %% tags=["claims"]
 assert difference > 0.05
@@ -120,9 +148,9 @@ for method in ("auto", "frozen", "packed", "split", "staircase"):
     assert torch.allclose(pv.run(rnn, x, [4, 4], method=method)[1][0], packed_h_n, atol=1e-6)
 
 # %% [markdown]
-# ## What matters
+# ## What decides?
 #
-# On this CPU, three numbers decide whether a given kind of RNN is faster padded or packed:
+# For a given kind of RNN, three numbers matter most on this CPU:
 #
 # - The **share of padding** says how much work packing can save.
 # - The **work in a time step** matters because a packed RNN has a fixed cost for each step.
@@ -136,10 +164,10 @@ for machine, results in machines.items():
         display(rules.where_packing_pays(machine, results, "GRU"))
 
 # %% [markdown]
-# In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training,
-# packing needs more padding and more work to pay off, and with 256 time steps, it pays off in hardly any batch.
+# In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training, the
+# shaded corner shrinks, and with 256 time steps there is next to nothing left of it.
 #
-# Is one number enough to decide? We let a rule pack if the number is over a *threshold*, and choose the best threshold
+# That looks like a rule one could write down. Is one number enough? We let a rule pack if the number is over a *threshold*, and choose the best threshold
 # for each kind of RNN and pass. We fit the thresholds to all sizes but one and test them on the size **left out**, taking
 # each size in turn:
 
@@ -151,8 +179,7 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# Tested like this, neither number chooses much better than *never pack*. How good would they look on the sizes to which
-# they were fitted?
+# Not really: on sizes that it has not seen, neither number chooses much better than *never pack*. And on those that it has?
 
 # %%
 for name, fit in fits.items():
@@ -160,8 +187,11 @@ for name, fit in fits.items():
     print(f"{name:18} right in {fitted.accuracy:.1%} if fitted to these sizes, in {tested.accuracy:.1%} if not")
 
 # %% [markdown]
-# A rule always looks better on the cases that made it, and these thresholds come from one machine. So do not trust them
-# on another: measure. Why, then, may `pv.run` follow a rule? Its rule changes the time, but never the result.
+# A rule looks better on the cases that made it. That holds for ours, too: where we say how good `auto` is, we show batches
+# for which its rule was not made, and even these come from one machine. Why may `pv.run` follow a rule at all? Because a
+# wrong guess costs it time, and never the result.
+#
+# If you want to know, measure. It takes five seconds.
 
 # %% tags=["claims"]
 gru = [case for case in cpu if case.point.mode == "GRU" and case.faster == "packed"]
@@ -173,10 +203,9 @@ for fit in fits.values():
     assert tested < rules.judge(fit(cpu), cpu).accuracy
 
 # %% [markdown]
-# ## Advice for your lengths
+# ## What about your lengths?
 #
-# So far, we have compared only torch's padded and packed runs. The exact methods of notebook 10 can be faster than
-# both. `pv.advise` times all methods on batches with your lengths. Pass a list, or the path of a CSV or JSON file. If
+# So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise` times all methods on batches with your lengths. Pass a list, or the path of a CSV or JSON file. If
 # the list below is empty, the 512 sentences of notebook 01 are used.
 
 # %% tags=["parameters"]
@@ -205,13 +234,16 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # torch's padded run is in the table only for comparison, because its results differ from those of packing. `advise`
 # recommends the fastest of the others, and names those that have no clear difference from it.
 #
-# The advice holds for this machine, this number of threads, these lengths and this RNN. `advise` measures until the
-# ratios are known to about 5 %, or the time is up. Then give it more time, such as `budget=60`, or use an idle machine.
+# The advice holds for this machine, this number of threads, this memory allocator (notebook 09), these lengths and this
+# RNN. `advise` measures until the ratios are known to about 5 %, or the time is up. Then give it more time, such as
+# `budget=60`, or use an idle machine.
 #
-# ## Time your own step
+# Your RNN may now be twice as fast. Is your *training*?
 #
-# The RNN is only a part of your training step. To measure what a change saves overall, pass the old and the new step to
-# `pv.time_calls` as functions. It calls them in turn and checks that both return the same values:
+# ## What is left of it in your own step?
+#
+# The RNN is only a part of it. Pass the old and the new step to `pv.time_calls` as functions. It calls them in turn and
+# checks that both return the same values:
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))
@@ -264,6 +296,8 @@ checks.fastest_exact(my_choice)
 # - choose for speed, but only among methods that give the same results,
 # - get advice from `pv.advise`, based on measurements,
 # - time a change to your own step with `pv.time_calls`.
+#
+# All of this was one process. What happens to ragged batches when several share the work?
 #
 # Next: [12 Several processes](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

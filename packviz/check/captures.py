@@ -58,7 +58,9 @@ def numbers(output: Any) -> list[Any]:
 
 def is_list(value: Any) -> bool:
     """Returns whether a value is a list or a tuple of whole numbers."""
-    return type(value) in (list, tuple) and bool(value) and all(type(n) is int for n in value)
+    if type(value) not in (list, tuple) or not value:
+        return False
+    return all(type(n) is int for n in value)
 
 
 class _Flat(nn.Module):

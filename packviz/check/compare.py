@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
+from packviz.core.numbers import HasNumbers
 from packviz.core.util import HasText
 from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import differences, text
@@ -24,6 +25,9 @@ from packviz.ops.arguments import require_features, require_padded, require_rnn,
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.tolerance import of_states
+
+if TYPE_CHECKING:
+    from packviz.check.whole_model import PaddingComparison
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -177,14 +181,16 @@ def _line(
     rows: list[int] = []
     if difference.axis is not None:
         rows = np.unique(differs.nonzero()[difference.axis]).tolist()
+    both_nan = difference.both_nan & mask
+    worst = difference.absolute.max(where=mask, initial=0)
     return _Line(
         name=name,
         whole=whole or name,
         results=results,
         cells=int(mask.sum()),
         differing=int(differs.sum()),
-        both_nan=int((difference.both_nan & mask).sum()),
-        worst=float(difference.absolute.max(where=mask, initial=0)),
+        both_nan=int(both_nan.sum()),
+        worst=float(worst),
         sequences=tuple(map(sequence_name, rows)),
         noun=noun,
     )
@@ -198,7 +204,7 @@ def _merged(lines: list[_Line], every: list[_Line]) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StatesComparison(Drawing):
+class StatesComparison(Drawing, HasNumbers):
     """A comparison of an RNN's results on a padded batch with those on the same batch, packed.
 
     The RNN has `L` layers and `D` directions.
@@ -288,19 +294,32 @@ class StatesComparison(Drawing):
             parts.append(f"NaN reaches {'all of these' if every else _merged(poisoned, lines)}.")
         return " ".join(parts)
 
+    @property
+    def summary(self) -> str:
+        """The RNN, and the verdict."""
+        return f"{self.rnn}, padded against packed. {self.verdict}"
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Returns a row for each compared result. `agrees` is `None` for values in the padding."""
+        rows: list[dict[str, object]] = []
+        for line in self._lines:
+            row: dict[str, object] = {"result": line.name}
+            row["agrees"] = not line.differing if line.results else None
+            row |= {"cells": line.cells, "differing": line.differing}
+            rows.append(row | {"largest difference": line.worst})
+        return rows
+
     def to_text(self) -> str:
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
         sequences = text.count(self.layout.batch_size, "sequence")
         steps = text.count(self.layout.max_len, "time step")
-        lines = [
-            f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}",
-            self.verdict,
-            "",
-            *text.table([[line.name, line.agreement] for line in self._lines], "  <  <"),
-            "",
+        title = f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}"
+        rows = [[line.name, line.agreement] for line in self._lines]
+        agree = (
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
-            " their sequence.",
-        ]
+            " their sequence."
+        )
+        lines = [title, self.verdict, "", *text.table(rows, "  <  <"), "", agree]
         lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
         lines += self.notes
         if text.is_few(self.layout):
@@ -376,6 +395,7 @@ class StatesComparison(Drawing):
         return over_time[: len(outputs)] + by_layer + over_time[len(outputs) :]
 
 
+@overload
 def compare(
     rnn: nn.RNNBase,
     x: Tensor,
@@ -385,8 +405,38 @@ def compare(
     batch_first: bool | None = None,
     gradients: bool = True,
     tolerance: float | None = None,
-) -> StatesComparison:
+) -> StatesComparison: ...
+
+
+@overload
+def compare(
+    rnn: Callable[[Tensor], object],
+    x: Tensor,
+    lengths: Any,
+    *,
+    batch_first: bool | None = None,
+    tolerance: float | None = None,
+) -> PaddingComparison: ...
+
+
+def compare(
+    rnn: Any,
+    x: Tensor,
+    lengths: Any,
+    hx: Any = None,
+    *,
+    batch_first: bool | None = None,
+    gradients: bool = True,
+    tolerance: float | None = None,
+) -> StatesComparison | PaddingComparison:
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
+
+    Given a whole model instead of an RNN, it runs the model with zeros in the padding and with
+    other values there, and reports which outputs depend on them. A right model reads no padding,
+    whatever the padding contains. The model takes the batch alone; to pass it the lengths or a
+    mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and
+    call `model.eval()` first. An output is compared at real cells if it begins with the batch and
+    the time steps, by sequence if any dimension has the batch's size, and otherwise as a whole.
 
     `compare` disables dropout, because it would draw different numbers in the two runs, so their
     results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
@@ -394,7 +444,7 @@ def compare(
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any number of layers and directions, and any
-            `proj_size`, dtype and device.
+            `proj_size`, dtype and device; or another module or function, which is run as a whole.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
         lengths: `(B,)` whole numbers from 1 to `T`, in any order: the number of real time steps of
             each sequence; or a mask `(B, T)`, True at real cells.
@@ -409,10 +459,11 @@ def compare(
     Returns:
         A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
         take the names in `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook
-        draws the comparison, and `print` writes it as text.
+        draws the comparison, and `print` writes it as text. For a whole model, it is a
+        `PaddingComparison`, whose `.agrees` is True, False, or `None` if it cannot be said.
 
     Raises:
-        TypeError: `rnn` is not an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or `x` is not a dense tensor.
+        TypeError: `rnn` cannot be called, or `x` is not a dense tensor.
         ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta
             device; or a length is not valid.
 
@@ -423,6 +474,12 @@ def compare(
         >>> comparison.agrees.outputs, comparison.agrees.h_n  # the padding changes h_n alone
         (True, False)
     """
+    if callable(rnn) and not isinstance(rnn, nn.RNNBase):
+        if hx is not None:
+            raise TypeError("hx is the state of an RNN; a whole model takes the batch alone")
+        from packviz.check.whole_model import compare_padding  # noqa: PLC0415 - rarely needed
+
+        return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
     require_padded(x)
     require_dense("x", x)
@@ -461,10 +518,14 @@ def compare(
             other = results[1][loss][name]
             differences[loss][name] = _difference(axis, tolerance, gradient, other)
     h_0 = hx[0] if isinstance(hx, tuple) else hx
+    if h_0 is None:
+        h_0 = torch.zeros_like(padded.h_n)
+    dtype = str(x.dtype).removeprefix("torch.")
+    notes = tuple(_notes(rnn, gradients))
     return StatesComparison(
         rnn=str(rnn),
         layout=layout,
-        dtype=str(x.dtype).removeprefix("torch."),
+        dtype=dtype,
         tolerance=tolerance,
         padded=padded,
         packed=packed,
@@ -472,9 +533,9 @@ def compare(
         h_n=h_n,
         c_n=c_n,
         batch_first=first,
-        h_0=torch.zeros_like(padded.h_n) if h_0 is None else h_0,
+        h_0=h_0,
         gradients=differences,
-        notes=tuple(_notes(rnn, gradients)),
+        notes=notes,
     )
 
 
@@ -609,4 +670,5 @@ def listed(words: Sequence[str], limit: int = 100) -> str:
     """Joins words into a list for a sentence. Words beyond the first `limit` are only counted."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    *others, last = words or [""]
+    return f"{', '.join(others)} and {last}" if others else last

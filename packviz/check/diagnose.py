@@ -178,9 +178,10 @@ def _counts(batch: Batch) -> Iterator[Finding]:
     )
     message = ". torch does not pack empty sequences."
     yield from _entries(batch, n < 1, "empty sequence", message, fix)
+    packed = np.minimum(n, batch.steps).sum()
     message = (
         f", but x, read as {batch.order}, has T = {batch.steps}. torch still packs it, into"
-        f" {np.minimum(n, batch.steps).sum()} rows of data, but the lengths add up to {n.sum()}."
+        f" {packed} rows of data, but the lengths add up to {n.sum()}."
         " An error comes later, from the RNN or from unpacking, and does not name the cause."
     )
     fix = (
@@ -257,9 +258,10 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
         return
     sort = packed.sorted_indices
     back = packed.unsorted_indices
-    if (sort is None) != (back is None) or (
-        back is not None and back.tolist() != layout.unsorted_indices.tolist()
-    ):
+    contradict = (sort is None) != (back is None)
+    if back is not None and back.tolist() != layout.unsorted_indices.tolist():
+        contradict = True
+    if contradict:
         shown = [
             "None" if index is None else numbers(index.cpu().numpy()) for index in (sort, back)
         ]
@@ -348,10 +350,11 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     if wrong.any():
         b = int(np.argmax(wrong))
         place = "x[:, -1]" if batch.batch_first else "x[-1]"
+        sequences = count(int(wrong.sum()), "sequence")
+        why = f"sequence {sequence_name(b)} ends with step {ends[b]}"
         message = (
-            f"For {count(int(wrong.sum()), 'sequence')}, last contains {place}, step"
-            f" {batch.steps - 1}, which is padding, because sequence {sequence_name(b)} ends with"
-            f" step {ends[b]}."
+            f"For {sequences}, last contains {place}, step {batch.steps - 1}, which is padding,"
+            f" because {why}."
         )
         fix = "use h_n of the packed run, or gather step lengths - 1 of each sequence"
         yield about(wrong, "error", "read at the padding", message, fix)
@@ -373,10 +376,8 @@ def _states(batch: Batch, hx: object) -> Iterator[Finding]:
         rows = state.shape[1]
         if rows == batch.size:
             continue
-        message = (
-            f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has"
-            f" {count(rows, 'row')} for {count(batch.size, 'sequence')}."
-        )
+        message = f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has"
+        message += f" {count(rows, 'row')} for {count(batch.size, 'sequence')}."
         fix = "give one row per sequence"
         if rows > batch.size:
             message += (

@@ -75,8 +75,8 @@ class Batch:
     @property
     def possible(self) -> bool:
         """True if every length is a whole number from 1 to `T`."""
-        fitting = (self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)
-        return bool(fitting.all())
+        fitting = (self.n >= 1) & (self.n <= self.steps)
+        return bool((fitting & (self.values == self.n)).all())
 
     @property
     def fits(self) -> bool:
@@ -269,7 +269,9 @@ def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
     """Returns the log probability, by Laplace's rule, that the next `more` cells are all hits."""
     k = int(hits.sum()) + 1
     n = int(tried.sum()) + 2
-    return math.lgamma(k + more) - math.lgamma(k) - math.lgamma(n + more) + math.lgamma(n)
+    log_hits = math.lgamma(k + more) - math.lgamma(k)
+    log_tried = math.lgamma(n + more) - math.lgamma(n)
+    return log_hits - log_tried
 
 
 def judge(batch: Batch) -> Iterator[Finding]:
@@ -509,10 +511,9 @@ def _cut(batch: Batch, read: IntArray, cell: _Cell | None) -> Finding:
     after = ""
     if (read[late] < batch.steps).any():
         after = f", with {'padding' if cell else 'zeros'} after them"
-    message = (
-        f"{count(lost, 'step')} of data in {count(int(late.sum()), 'sequence')} {lie} beyond the"
-        f" stated length{after}: {_first(batch, read)}. Packing silently leaves out these steps."
-    )
+    sequences = count(int(late.sum()), "sequence")
+    message = f"{count(lost, 'step')} of data in {sequences} {lie} beyond the stated length{after}:"
+    message += f" {_first(batch, read)}. Packing silently leaves out these steps."
     fix = "give the full lengths; if you cut on purpose, cut x as well"
     return about(late, "warning", AFTER, message, fix)
 
@@ -524,10 +525,10 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
     over = int((n - read).sum())
     steps = "step" if over == 1 else f"{over:,} steps"
     look = "looks" if over == 1 else "look"
+    sequences = count(int(wrong.sum()), "sequence")
     message = (
-        f"The last {steps} of {count(int(wrong.sum()), 'sequence')} {look} like padding:"
-        f" {_first(batch, read)}. If this is padding, the RNN reads it, and h_n is the state after"
-        " it."
+        f"The last {steps} of {sequences} {look} like padding: {_first(batch, read)}. If this is"
+        " padding, the RNN reads it, and h_n is the state after it."
     )
     fix = "none is needed if these are data; otherwise give each sequence's own length"
     if (n == batch.steps).all():
@@ -535,7 +536,8 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
     # A single sequence's padding may repeat its last value.
     single = wrong.sum() == 1 and np.array_equal(wrong, n < batch.steps)
     # This is too much to be silence.
-    uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()
+    mostly = (read < n).mean() > 0.6 and (2 * read < n).any()
+    uncounted = mostly and (n == n[0]).all()
     serious = uncounted or (batch.are_ids and not single)  # recordings may end in silence
     return about(wrong, "warning" if serious else "info", TOO_LONG, message, fix)
 

@@ -344,7 +344,9 @@ _IDLE = " and are can does for from got how not the this two what why "
 def _by_words(text: str) -> Matches:
     """Returns up to three entries that share words with a text. Rare words count more."""
     titles = {entry: _words(f"{entry.name} {entry.words}") for entry in ENTRIES}
-    bodies = {entry: _words(f"{entry.why} {entry.fix} {entry.texts}") for entry in ENTRIES}
+    bodies = {}
+    for entry in ENTRIES:
+        bodies[entry] = _words(f"{entry.why} {entry.fix} {entry.texts}")
     in_titles = Counter(word for words in titles.values() for word in words)
     in_bodies = Counter(word for words in bodies.values() for word in words)
     weights = {}

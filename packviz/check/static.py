@@ -55,12 +55,10 @@ _SEVERITY = (NOT_TRIED, RIGHT, REFUSED, WRONG)
 _jit: Any = torch.jit  # whose names are not typed
 _TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
 _OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
-_LIBRARIES = (
-    os.path.dirname(torch.__file__),
-    f"{os.path.dirname(os.__file__)}/contextlib",
-    os.path.dirname(os.path.dirname(__file__)),  # packviz
-    "<",
-)
+_TORCH = os.path.dirname(torch.__file__)
+_CONTEXTLIB = f"{os.path.dirname(os.__file__)}/contextlib"
+_PACKVIZ = os.path.dirname(os.path.dirname(__file__))
+_LIBRARIES = (_TORCH, _CONTEXTLIB, _PACKVIZ, "<")
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,8 @@ def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Write]]:
     values = torch.as_tensor(leaf).detach().cpu()
     if not values.numel() or values.double().frac().any():
         return
-    if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0 < values.max():
+    is_flat = values.dim() == 1 and values.dtype != torch.bool
+    if is_flat and values.min() >= 0 < values.max():
         yield tuple(values.long().tolist()), lambda rows, times, lengths: _like(leaf, lengths)
     is_binary = ((values == 0) | (values == 1)).all()
     if values.dim() != 2 or (values.is_floating_point() and not is_binary):
@@ -316,15 +315,10 @@ def _cases(example: _Example) -> Iterator[_Case]:
         return
     generator = np.random.default_rng(0)
     # Most of these keep the order of the lengths, for models that expect sorted ones.
-    others = [
-        n - 1,
-        (n + 1) // 2,
-        np.full_like(n, longest - 1),
-        np.full_like(n, steps),
-        np.where(n == longest, n, 1),
-        n[::-1],
-        *generator.integers(1, longest + 1, (3, len(n))),
-    ]
+    others = [n - 1, (n + 1) // 2, n[::-1]]
+    others += [np.full_like(n, length) for length in (longest - 1, steps)]
+    others.append(np.where(n == longest, n, 1))
+    others += [*generator.integers(1, longest + 1, (3, len(n)))]
     for other in others:
         yield _Case("lengths", rows, steps, np.maximum(1, other).tolist())
     yield _Case("lengths", rows[::-1], steps, lengths[::-1])

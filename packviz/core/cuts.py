@@ -49,7 +49,8 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
     rising = sorted(lengths)
     longest = rising[-1]
     ascends = all(start < end for start, end in pairwise(cuts))
-    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != longest or not ascends:
+    reaches = len(cuts) > 1 and (cuts[0], cuts[-1]) == (0, longest)
+    if not reaches or not ascends:
         steps = f"time steps that rise from 0 to {longest}, the longest length"
         raise ValueError(f"cuts are {tuple(cuts)}; give {steps}")
     return [
@@ -135,7 +136,8 @@ def _cheapest(
         start = costs[j - 1] if before is None else before[j - 1]
         if start is not None:
             slope = running[j - 1]
-            line = (start + call - slope * ends[j - 1], slope, j - 1)
+            height = start + call - slope * ends[j - 1]
+            line = (height, slope, j - 1)
             while len(lines) - lowest > 1 and _is_above(lines[-1], lines[-2], line):
                 lines.pop()
             lines.append(line)

@@ -445,11 +445,12 @@ def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) 
         raise ValueError(BOOLEANS.replace("lengths", name, 1))
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must contain whole numbers, got {_excerpt(array)}: {advice}")
-    require_none(array, ~np.isfinite(array), name, "not a number of time steps")
-    fraction = "not a whole number; torch would silently drop the fraction"
-    require_none(array, array != np.round(array), name, fraction)
-    is_huge = abs(array.astype(float)) >= 2**63
-    require_none(array, is_huge, name, "too large for a 64-bit whole number")
+    if array.dtype.kind != "i":
+        require_none(array, ~np.isfinite(array), name, "not a number of time steps")
+        fraction = "not a whole number; torch would silently drop the fraction"
+        require_none(array, array != np.round(array), name, fraction)
+        is_huge = abs(array.astype(float)) >= 2**63
+        require_none(array, is_huge, name, "too large for a 64-bit whole number")
     return np.array(array, dtype=np.int64)
 
 

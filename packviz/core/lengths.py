@@ -44,7 +44,8 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"source is {kind_of(source)}; give a path, or text such as '5, 3, 2'")
     name = os.fspath(source)
-    is_file = isinstance(source, os.PathLike) or name == "-" or os.path.exists(name[:255])
+    is_path = isinstance(source, os.PathLike)
+    is_file = is_path or name == "-" or os.path.exists(name[:255])
     looks_like_file = _FILE_NAME.fullmatch(name) is not None
     if _number(name) is not None or not (is_file or looks_like_file):
         return parse(name, column)

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.core.layout import IntArray, Layout, frozen
+from packviz.core.numbers import HasNumbers
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
@@ -48,7 +49,7 @@ class Work(Generic[Count]):
             sequence.
         packed: the FLOPs of the packed batch, in the same form.
         per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It
-            is `None` if the count is a sum over several batches.
+            is `None` if the count is a sum over several batches, or if there is no time step.
         per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's
             order. It is `None` if `per_step` is `None`.
     """
@@ -70,7 +71,7 @@ class Work(Generic[Count]):
 
 
 @dataclass(frozen=True, repr=False)
-class FlopCount(Drawing):
+class FlopCount(Drawing, HasNumbers):
     """The FLOPs of an RNN on a batch, padded and packed.
 
     They may be sums over several batches, such as those of an epoch.
@@ -171,6 +172,19 @@ class FlopCount(Drawing):
             batch = f"{len(self.layouts):,} batches: {counts}"
         return f"{self.spec}: {each} per cell. {batch}."
 
+    @property
+    def summary(self) -> str:
+        """The RNN, the batches and what packing saves, in a sentence."""
+        share = text.percent(self.saved, self.padded)
+        return f"{self.headline()} Packing leaves out {share} of the forward GEMM FLOPs."
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Returns the rows of the table, with the columns `pass`, `padded`, `packed`, `saved`."""
+        return [
+            {"pass": name, "padded": work.padded, "packed": work.packed, "saved": work.saved}
+            for name, work in self.rows().items()
+        ]
+
     def to_text(self) -> str:
         """Returns the counts as a table.
 
@@ -218,7 +232,7 @@ class FlopCount(Drawing):
         counts = [_count(layout, each, first, self.spec.bidirectional) for layout in self.layouts]
         padded = sum(sum(sequences.padded.tolist()) for _, sequences in counts)
         packed = sum(sum(sequences.packed.tolist()) for _, sequences in counts)
-        if len(counts) > 1:
+        if len(counts) > 1 or not self.layout.max_len:
             return Work(padded, packed)
         return Work(padded, packed, *counts[0])
 
@@ -237,13 +251,13 @@ def _count(
     steps = np.full((2, layout.max_len), batch * each)  # padded, and packed
     steps[1] = 0
     steps[1, :end] = layout.batch_sizes * each
-    steps[:, 0] += batch * first
+    steps[:, :1] += batch * first
     sequences = np.full((2, batch), layout.max_len * each + first)
     sequences[1] = layout.lengths * each + first
     if bidirectional:
         longest = layout.lengths == end
-        steps[0, -1] += batch * first
-        steps[1, end - 1] += longest.sum() * first
+        steps[0, -1:] += batch * first
+        steps[1, end - 1 : end] += longest.sum() * first
         sequences[0] += first
         sequences[1] += longest * first
     return Work(*frozen(steps)), Work(*frozen(sequences))

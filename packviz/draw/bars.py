@@ -73,20 +73,18 @@ class Bar:
         whisker: the two ends of the whisker, such as the quartiles of a measured time; `None` for
             no whisker.
         bold: whether the name of the bar is bold.
-        mark: the length at which to draw a hollow diamond; `None` for no diamond.
     """
 
     parts: Sequence[tuple[float, str]]
     label: str = ""
     whisker: tuple[float, float] | None = None
     bold: bool = False
-    mark: float | None = None
 
     @property
     def end(self) -> float:
-        """The greatest length that the bar, its whisker or its diamond reaches."""
+        """The greatest length that the bar or its whisker reaches."""
         length = sum(length for length, _ in self.parts)
-        return max(length, self.mark or 0, *(self.whisker or ()))
+        return max(length, *(self.whisker or (0,)))
 
 
 def rows(
@@ -136,10 +134,6 @@ def rows(
                 whisker = f"M{low} {y + 5}v10m0-5H{high}m0-5v10"
                 over.path(whisker, stroke=ground, width=4)  # visible on any fill
                 over.path(whisker, stroke=ink, width=1.5)
-            if bar.mark is not None:
-                x = left + bar.mark * scale
-                diamond = f"M{x} {y + 4}l6 6l-6 6l-6-6z"
-                over.path(diamond, fill=ground, stroke=ink, width=1.5)
             x = left + bar.end * scale + 10
             if x - 8 < crossing < x + width_of(bar.label):
                 x = crossing + 8
@@ -208,7 +202,9 @@ def steps(
         axis: the title of the axis, written before the names of the bars.
         names: the names of the bars. By default, the bars are numbered from 0.
     """
-    key = [part for part in ((SOLID, words[0]), (HATCHED, words[1])) if part[1]]
+    key = [(SOLID, words[0])]
+    if words[1]:
+        key.append((HATCHED, words[1]))
     sheet, y = _titled(title, theme, key)
     count = len(packed)
     most = int(max(padded))

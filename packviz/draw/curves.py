@@ -211,7 +211,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     low = steps[first]
     high = steps[last]
     gap = (high / low) ** 0.07
-    inner = [power for power in steps[::3] if low * gap < power < high / gap]
+    powers = steps[::3]
+    inner = [power for power in powers if low * gap < power < high / gap]
     return [low, *inner, high]
 
 

@@ -259,7 +259,8 @@ class Scores(Drawing):
         thick = _STRIP - 4
         each = side / steps
         needed = self._needed(row)
-        sheet.note(x, y - _STRIP - 6, f"{needed:,} of {self._square(steps):,} needed")
+        scores = f"{needed:,} of {self._square(steps):,}"
+        sheet.note(x, y - _STRIP - 6, f"{scores} needed")
         queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
         tall = side / queries.size
         grid = Grid(sheet, queries.size, steps, each, tall, x, y)

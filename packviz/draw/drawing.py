@@ -56,6 +56,17 @@ class Drawing(HasText):
             raise ValueError(f"theme is {theme!r}; {fix}")
         return self.sheet(theme).svg()
 
+    def _file(self, theme: str) -> str:
+        """Returns the picture for a file. In some converters, its height on a page would be 0."""
+        return self.to_svg(theme).replace(' style="max-width:100%;height:auto"', "", 1)
+
+    def _png(self, theme: str) -> bytes:
+        if theme == "live":
+            raise ValueError(
+                "theme is 'live', but a PNG cannot follow a page: choose light or dark"
+            )
+        return _png(self._file(theme))
+
     def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
         """Writes the picture, or its text, to a file.
 
@@ -78,8 +89,8 @@ class Drawing(HasText):
         util.write(
             path,
             {
-                ".svg": lambda: self.to_svg(theme),
-                ".png": lambda: _png(self.to_svg(theme)),
+                ".svg": lambda: self._file(theme),
+                ".png": lambda: self._png(theme),
                 ".html": page,
                 ".txt": lambda: f"{self.to_text()}\n",
             },
@@ -110,5 +121,4 @@ def _png(svg: str) -> bytes:
             f"a PNG needs cairosvg ({install}; on Debian, the libcairo2 package);"
             " .svg, .html and .txt do not need it"
         ) from error
-    fixed = svg.replace("height:auto", "", 1)  # cairosvg would read it as a height of 0
-    return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
+    return bytes(cairosvg.svg2png(bytestring=svg.encode(), scale=2))

@@ -109,7 +109,7 @@ class Chart(HasText):
     def points(
         self,
         x: Iterable[float],
-        y: Iterable[float | str],
+        y: Iterable[float],
         name: str,
         look: int = 0,
         *,
@@ -121,7 +121,7 @@ class Chart(HasText):
 
         Args:
             x: the places of the points on the x axis.
-            y: the places of the points on the y axis, or the names of their rows.
+            y: the places of the points on the y axis.
             name: the name of the points. The key shows each name once, and leaves out an empty
                 name.
             look: the number of the marker, which sets its shape and its colour.
@@ -177,7 +177,6 @@ def axes(
     *,
     x: str = "",
     y: str = "",
-    rows: Sequence[str] = (),
     panels: Sequence[str] = ("",),
     across: int = 0,
     tall: float = 200,
@@ -190,7 +189,6 @@ def axes(
         words: the content of the chart in words.
         x: the title of the x axes.
         y: the title of the y axes.
-        rows: the names of the rows from top to bottom, if the chart has rows instead of a y axis.
         panels: the titles of the panels.
         across: the number of panels in each row. By default, all panels are in one row.
         tall: the height of a panel in px.
@@ -210,20 +208,15 @@ def axes(
     figure = make_subplots(
         down,
         across,
-        shared_yaxes=bool(rows),
         subplot_titles=list(panels) if above else None,
-        horizontal_spacing=(20 if rows else _BESIDE) / WIDTH,
+        horizontal_spacing=_BESIDE / WIDTH,
         vertical_spacing=gap / inner if down > 1 else 0,
     )
     figure.update_annotations(font_size=_SIZE, yshift=4)
     figure.update_layout(template=TEMPLATE, margin_t=top, height=height, width=WIDTH)
     figure.update_layout(title_text=title, title_subtitle_text="<br>".join(notes))
-    figure.update_xaxes(title_text=x, showline=not rows)
-    figure.update_yaxes(title_text=y, showgrid=not rows)
-    if rows:
-        names = {"size": _SIZE, "color": LIGHT.text}
-        figure.update_yaxes(type="category", categoryarray=list(rows), tickfont=names)
-        figure.update_yaxes(range=[len(rows) - 0.5, -0.5])
+    figure.update_xaxes(title_text=x, showline=True)
+    figure.update_yaxes(title_text=y, showgrid=True)
     return Chart(figure, words)
 
 

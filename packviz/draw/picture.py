@@ -236,14 +236,27 @@ def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, 
     if layout.batch_size == layout.max_len:
         caption += ". B and T are equal, so torch cannot tell which is which;"
         caption += f" check batch_first={bool(batch_first)}"
+    by_sequence = _host(x) if batch_first else _host(x).swapaxes(0, 1)
+    if _is_left_padded(by_sequence, layout.lengths):
+        caption += ". The padding seems to be on the left, but it is drawn on the right;"
+        caption += " pv.align(x, lengths, padding_side='right', batch_first=…) moves it"
 
     def rows() -> np.ndarray | None:
-        values = _host(x)
-        if not batch_first:
-            values = values.swapaxes(0, 1)
-        return _single(values, 2)
+        return _single(by_sequence, 2)
 
     return layout, caption, rows
+
+
+def _is_left_padded(values: np.ndarray, lengths: IntArray) -> bool:
+    """Returns whether one value fills the padding if it is on the left, but not on the right."""
+    step = np.arange(values.shape[1])
+    left = values[step < (values.shape[1] - lengths)[:, None]]
+    right = values[step >= lengths[:, None]]
+    return _is_filled(left) and not _is_filled(right)
+
+
+def _is_filled(cells: np.ndarray) -> bool:
+    return cells.size > 0 and bool((cells == cells.flat[0]).all())
 
 
 def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:

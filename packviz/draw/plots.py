@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from packviz.core import fit
+from packviz.core import batches, fit
 from packviz.core.layout import Layout, require_steps
 from packviz.core.validation import one_of
 from packviz.draw import bars, palette, quantities, text
@@ -16,15 +16,37 @@ _BARS = 20  # the largest number of bars in a histogram
 _CURVES = 4  # the largest number of curves that can be told apart
 
 
-def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
+def padding_waste(
+    groups: Mapping[str, Iterable[Layout]] | object, batch_size: int = 64, *, seed: int = 0
+) -> bars.BarChart:
     """Draws a bar for each group of batches, with parts for real cells and for padding.
 
     Args:
-        groups: the batches of each group, by the name of the group.
+        groups: `(N,)` the lengths of a data set, in any form that `Layout` accepts. They are put
+            into batches as they come, shuffled, and bucketed as by `pv.BucketSampler`. Or the
+            batches of each group, by the name of the group.
+        batch_size: the number of sequences per batch, for lengths.
+        seed: the seed of the random orders, for lengths.
 
     Raises:
-        ValueError: `groups` is empty.
+        ValueError: `groups` is empty; or a length, `batch_size` or `seed` is not valid.
+
+    Examples:
+        >>> import packviz as pv
+        >>> print(pv.padding_waste([2, 9, 3, 8] * 16, batch_size=16))
+        as they come: 4 batches, 352 real cells, 224 padding (38.9 % wasted)
+        shuffled: 4 batches, 352 real cells, 224 padding (38.9 % wasted)
+        bucketed: 4 batches, 352 real cells, 0 padding (0 % wasted)
     """
+    if not isinstance(groups, Mapping):
+        n = Layout(groups).lengths
+        orders = (batches.AS_THEY_COME, batches.SHUFFLED, batches.BUCKETED)
+        return padding_waste(
+            {
+                order: [Layout(n[i]) for i in batches.batches(n, batch_size, order, seed=seed)]
+                for order in orders
+            }
+        )
     if not groups:
         raise ValueError(
             "groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}"
@@ -32,14 +54,14 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
     cells = {}
     shares = []
     lines = []
-    for name, layouts in groups.items():
-        batches = list(layouts)
-        real = sum(layout.n_real for layout in batches)
-        padding = sum(layout.n_padding for layout in batches)
+    for name, given in groups.items():
+        layouts = list(given)
+        real = sum(layout.n_real for layout in layouts)
+        padding = sum(layout.n_padding for layout in layouts)
         cells[name] = real, padding
         share = padding / max(real + padding, 1)
         shares.append((share, name))
-        size = text.count(len(batches), "batch", "batches")
+        size = text.count(len(layouts), "batch", "batches")
         filled = text.count(real, "real cell")
         wasted = f"{padding:,} padding ({text.percent(share)} wasted)"
         lines.append(f"{name}: {size}, {filled}, {wasted}")
@@ -52,15 +74,16 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> bars.BarChart:
     return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, parts))
 
 
-def length_histogram(layout: Layout) -> bars.BarChart:
-    """Draws a histogram of the lengths in at most 20 bars.
+def length_histogram(lengths: object) -> bars.BarChart:
+    """Draws a histogram of lengths, in any form that `Layout` accepts, in at most 20 bars.
 
     Each bar covers the same number of lengths.
 
     Raises:
-        ValueError: a sequence is empty.
+        ValueError: the lengths are not valid, or a sequence is empty.
     """
-    lengths = require_steps(layout).lengths
+    layout = require_steps(Layout(lengths))
+    lengths = layout.lengths
     width = -(-layout.max_len // _BARS)
     starts = range(1, layout.max_len + 1, width)
     counts = np.bincount((lengths - 1) // width, minlength=len(starts))

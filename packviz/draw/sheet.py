@@ -196,7 +196,9 @@ class Sheet:
         x0, y0 = start
         x1, y1 = end
         middle = (y0 + y1) / 2 if down else (x0 + x1) / 2
-        bends = f"{x0} {middle} {x1} {middle}" if down else f"{middle} {y0} {middle} {y1}"
+        bends = f"{middle} {y0} {middle} {y1}"
+        if down:
+            bends = f"{x0} {middle} {x1} {middle}"
         d = f"M{x0} {y0}C{bends} {x1} {y1}"
         self.path(d, stroke=self.colours.line, width=width + 1)
         self.path(d, stroke=stroke, width=width)

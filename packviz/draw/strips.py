@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from packviz.core.validation import kind_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable, array
@@ -36,10 +37,14 @@ class Strips(Drawing):
             axis: one title for all columns, or a name for each column.
 
         Raises:
+            TypeError: `vectors` is not a mapping.
             ValueError: `vectors` is empty; a vector is not one-dimensional, is empty, or has more
                 than 16 numbers; the vectors differ in size; or `axis` is a list without exactly one
                 name for each column.
         """
+        if not isinstance(vectors, Mapping):
+            advice = "give each vector with its name, as in {'h_n': [0.1, 0.2]}"
+            raise TypeError(f"vectors is {kind_of(vectors)}; {advice}")
         rows = [array(vector, float) for vector in vectors.values()]
         size = rows[0].size if rows else 0
         sizes = sorted({str(row.shape) for row in rows})

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from packviz.draw import bars, palette
+from packviz.draw import palette, spans
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
+from packviz.draw.spans import Span
 from packviz.draw.text import table
-
-_KEY = "◇ marks the FLOPs. Bars show the median time with quartiles. The dashed line is padded."
 
 
 @dataclass(frozen=True, repr=False)
 class WorkAndTime(Drawing):
-    """Groups of bars that compare FLOPs with time.
+    """Groups of spans that compare FLOPs with time.
 
     Attributes:
         title: the title, which states the finding.
@@ -45,17 +44,22 @@ class WorkAndTime(Drawing):
         return "\n".join([self.title, "multiples of the padded batch", *lines, *self.notes])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws a bar with quartiles for each time, a diamond at its FLOPs, and a line at 1."""
-        groups: dict[str, dict[str, bars.Bar]] = {}
+        """Draws a span from the FLOPs to the time of each row, and a line at 1."""
+        groups: dict[str, dict[str, Span]] = {}
         for name, group in self.groups.items():
             groups[name] = {}
             for row, (work, time) in group.items():
                 doubt = "" if time.is_clear else ", not clear"
-                label = f"{time.value:.2f} × the time{doubt}; {work:.2f} × the FLOPs"
-                parts = [(time.value, palette.METHODS["packed"])]
-                whisker = time.low, time.high
-                groups[name][row] = bars.Bar(parts, label, whisker, mark=work)
-        notes = [_KEY, *self.notes]
-        sheet = bars.rows(self.title, groups, theme, line=1, notes=notes)
+                label = f"{work:.2f} × the FLOPs, {time.value:.2f} × the time{doubt}"
+                groups[name][row] = (work, time.value, label, (time.low, time.high))
+        sheet = spans.rows(
+            self.title,
+            groups,
+            theme,
+            fills=(palette.LIGHT.muted, palette.METHODS["packed"]),
+            meanings=("FLOPs", "time, with quartiles"),
+            axis="times the padded batch (logarithmic)",
+            notes=self.notes,
+        )
         sheet.description = self.to_text()
         return sheet

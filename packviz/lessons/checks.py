@@ -198,11 +198,9 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
 
     full = "Row b has no padding."
     zero = "A zero can be data, so use the lengths."
-    cases = [
-        (tensor([[0, 3, 1], [5, 9, 2]]), [2, 3], full),
-        (tensor([[0, 0, 0, 7], [0, 0, 4, 0]]), [1, 3], zero),
-    ]
-    for x, lengths, hint in cases:
+    first = tensor([[0, 3, 1], [5, 9, 2]])
+    second = tensor([[0, 0, 0, 7], [0, 0, 4, 0]])
+    for x, lengths, hint in ((first, [2, 3], full), (second, [1, 3], zero)):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if problem := _shape_problem(yours, x.shape):
@@ -229,14 +227,16 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     if [isinstance(part, Tensor) for part in parts] != [True] * 3:
         wanted = "the padded sequences, their lengths, and the padded tags"
         return Verdict(False, f"Return three tensors: {wanted}.")
+    sequences = [[3, 0, 4], [5, 9, 0]]
     lengths = [3, 2]
+    tags = [[1, 0, 2], [2, 2, -100]]
     pad_sequences = "Pad the sequences with 0, and make the batch the first dimension."
     take_lengths = "Take the lengths before you pad. A 0 may be a token, so do not count zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
     targets: list[tuple[str, Sequence[object], str]] = [
-        ("sequences", [[3, 0, 4], [5, 9, 0]], pad_sequences),
+        ("sequences", sequences, pad_sequences),
         ("lengths", lengths, take_lengths),
-        ("tags", [[1, 0, 2], [2, 2, -100]], pad_tags),
+        ("tags", tags, pad_tags),
     ]
     for part, (name, target, hint) in zip(parts, targets, strict=True):
         rows = Comparison(name, part.tolist(), target)
@@ -350,6 +350,8 @@ def _bytes_hint(lengths: Lengths, yours: float) -> str:
     padded = steps * rows
     packed = sum(lengths)
     per_length = padded + 2 * packed
+    written = distinct * per_length
+    copies = distinct * padded
     missing_fill = "Nearly. SliceBackward fills whole packed tensors, which are then added up."
     only_copies = (
         "These are the copies of the padded gradient. What do SliceBackward and the sum fill?"
@@ -358,9 +360,9 @@ def _bytes_hint(lengths: Lengths, yours: float) -> str:
     every_sequence = "Not every sequence costs this, only every *distinct* length."
     mistakes = {
         "That is one copy of the padded gradient. How many are there?": padded,
-        only_copies: distinct * padded,
-        missing_fill: distinct * (padded + packed),
-        "That counts numbers; a float32 has 4 bytes.": distinct * per_length / 4,
+        only_copies: copies,
+        missing_fill: copies + distinct * packed,
+        "That counts numbers; a float32 has 4 bytes.": written / 4,
         every_step: steps * per_length,
         every_sequence: rows * per_length,
     }
@@ -383,34 +385,32 @@ _CLOSE = 0.05
 # Simulated machines, on which only the functions `a` and `b` take time. Each has a name, the time
 # of `b` as a multiple of that of `a`, a function that returns how long call `i` takes if it should
 # take `seconds`, and a hint for a reader whose ratio is wrong on this machine.
-_MACHINES: list[tuple[str, float, Callable[[int, float], float], str]] = [
-    (
-        "a quiet machine",
-        3.0,
-        lambda i, seconds: seconds,
-        "Divide the time of b by that of a. A time is clock() after the call minus clock() before"
-        " it.",
-    ),
-    (
-        "a cold machine",
-        2.0,
-        lambda i, seconds: seconds + 0.02 * (i < 4),
-        "The first calls are slow. Call both functions a few times before you time them.",
-    ),
-    (
-        "a tiring machine",
-        4.0,
-        lambda i, seconds: seconds * 1.02 ** min(i, 100),
-        "Every call is a little slower than the one before. Take turns, and divide within a turn.",
-    ),
-    (
-        "a busy machine",
-        1.5,
-        lambda i, seconds: seconds + 0.02 * (i % 7 == 6),
-        "Now and then a call is interrupted. Such a pause spoils a mean, so take the median of many"
-        " turns.",
-    ),
-]
+_Machine = tuple[str, float, Callable[[int, float], float], str]
+_QUIET: _Machine = (
+    "a quiet machine",
+    3.0,
+    lambda i, seconds: seconds,
+    "Divide the time of b by that of a. A time is clock() after the call minus clock() before it.",
+)
+_COLD: _Machine = (
+    "a cold machine",
+    2.0,
+    lambda i, seconds: seconds + 0.02 * (i < 4),
+    "The first calls are slow. Call both functions a few times before you time them.",
+)
+_TIRING: _Machine = (
+    "a tiring machine",
+    4.0,
+    lambda i, seconds: seconds * 1.02 ** min(i, 100),
+    "Every call is a little slower than the one before. Take turns, and divide within a turn.",
+)
+_BUSY: _Machine = (
+    "a busy machine",
+    1.5,
+    lambda i, seconds: seconds + 0.02 * (i % 7 == 6),
+    "Now and then a call is interrupted. Such a pause spoils a mean, so take the median of many"
+    " turns.",
+)
 
 
 @exercise
@@ -420,7 +420,7 @@ def fair_ratio(answer: Callable[..., float]) -> Verdict:
     yours = []
     targets = []
     failures = []
-    for name, target, slow, hint in _MACHINES:
+    for name, target, slow, hint in (_QUIET, _COLD, _TIRING, _BUSY):
         ratio = _measured(answer, target, slow)
         names.append(name)
         yours.append(ratio)
@@ -587,10 +587,12 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
         "divides by the number of processes again."
     )
     a_sum = "That is a sum, which grows with the batch. Divide by the tokens of all processes."
+    averaged_twice = 1 / total / processes
+    undivided = 1 / processes
     mistakes = {
         own_share: _percents(own_shares),
-        too_little: _percents([1 / total / processes] * total),
-        a_sum: _percents([1 / processes] * total),
+        too_little: _percents([averaged_twice] * total),
+        a_sum: _percents([undivided] * total),
     }
     otherwise = (
         "Add up the losses, divide by the tokens of all processes, and "

@@ -27,7 +27,10 @@ STUB = "Not solved yet: replace the … with your own answer and run the cell ag
 
 
 class NotSolvedError(AssertionError):
-    """Raised in strict mode if an exercise is not solved."""
+    """Raised if an answer is missing, or in strict mode if an exercise is not solved.
+
+    A check catches it for a missing answer, and returns a verdict.
+    """
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,24 +164,20 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     return checked
 
 
-class _UnsolvedError(Exception):
-    """Raised if the answer still contains a `…`, or if the reader's function returns nothing."""
-
-
 def answering(answer: Any) -> Any:
     """Returns the reader's answer, unless it is still a stub.
 
     A function or a model is wrapped, so that a call that returns nothing raises an error.
     """
     if _is_stub(answer):
-        raise _UnsolvedError(STUB)
+        raise NotSolvedError(STUB)
     if not callable(answer):
         return answer
 
     def answered(*args: Any, **kwargs: Any) -> Any:
         result = answer(*args, **kwargs)
         if result is None or result is ...:
-            raise _UnsolvedError(NOT_YET)
+            raise NotSolvedError(NOT_YET)
         return result
 
     return answered
@@ -186,7 +185,7 @@ def answering(answer: Any) -> Any:
 
 def _describe(error: Exception) -> str:
     """Returns what is missing or what went wrong, with the line of the reader's own code."""
-    if isinstance(error, _UnsolvedError):
+    if isinstance(error, NotSolvedError):
         return str(error)
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_readers(frame):

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from packviz.core import lengths as sources
 from packviz.core.batches import batches
 from packviz.core.layout import IntArray, Layout, require_steps
-from packviz.core.util import HasText, first_line
+from packviz.core.numbers import HasNumbers
+from packviz.core.util import first_line
 from packviz.core.validation import kind_of, require_seconds
 from packviz.draw import text
 from packviz.measure import rnn_calls
@@ -118,7 +119,7 @@ class _Batches:
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(HasText):
+class Advice(HasNumbers):
     """A recommendation, and the measurement behind it.
 
     Attributes:
@@ -188,6 +189,21 @@ class Advice(HasText):
         if self.timing.busy:
             parts.append(f"The machine is busy: {self.timing.busy}.")
         return " ".join(parts)
+
+    @property
+    def summary(self) -> str:
+        """The recommendation, and the conditions under which it was measured."""
+        return f"{self.verdict} {self.what}. Measured on {self.timing.caption}."
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Returns a row for each measured method: its median time, and its ratio to packing."""
+        rows: list[dict[str, object]] = []
+        for name in self.timing.seconds:
+            row: dict[str, object] = {"method": name, "seconds": self.timing.median(name)}
+            row["times as long as packing"] = self.timing.ratio(name, PACKED).value
+            row["exact"] = name not in self.inexact
+            rows.append(row)
+        return rows
 
     def to_text(self) -> str:
         """Returns the recommendation, the table behind it, and the conditions."""

@@ -6,16 +6,22 @@ import functools
 import os
 import platform
 import re
-import resource
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from packviz.core.silence import closed
 from packviz.core.system import cpu_name, output, own_version
 from packviz.draw.text import count
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows and Pyodide have no such module
+    resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 Data: TypeAlias = Mapping[str, Any]
 """Plain data that JSON can represent."""
 
-ENVIRONMENT = (
+ALLOCATOR = (
     "MALLOC_MMAP_MAX_",
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
@@ -32,15 +38,27 @@ ENVIRONMENT = (
     "GLIBC_TUNABLES",
     "LD_PRELOAD",
     "THP_MEM_ALLOC_ENABLE",
+)
+"""The environment variables that change how memory is allocated on the CPU."""
+
+ENVIRONMENT = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-"""The environment variables that change how memory is allocated, or how many threads compute."""
+"""Further environment variables: for memory on a GPU, and for the number of threads."""
 
-CHANGING = ("date", "load_average", "cores", "driver")
+CHANGING = ("date", "load_average", "busy_cores", "cores", "driver")
 """The fields of the provenance that may differ between the points of a result file."""
+
+ONE_PER_CALL = "one for each call"
+"""The value of the parameter `processes` if each call was timed in a process of its own."""
+
+_DEFAULT = "default"  # an allocator without settings
+_IDLE = 0.2  # cores
+_BLAS = {"mkl": "MKL", "open": "OpenBLAS", "accelerate": "Accelerate"}
+_NOT_RECORDED = "not recorded"
 
 
 def peak(call: Callable[[], object], device: str | torch.device = "cpu") -> int | None:
@@ -82,8 +100,13 @@ def peak(call: Callable[[], object], device: str | torch.device = "cpu") -> int 
     return None if changes is None else max(accumulate(changes), default=0)
 
 
-def page_faults() -> int:
-    """Returns the number of minor page faults of this process. These need no access to a disk."""
+def page_faults() -> int | None:
+    """Returns the number of minor page faults of this process, which need no access to a disk.
+
+    The result is `None` if the platform does not count them.
+    """
+    if resource is None:
+        return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -109,8 +132,8 @@ def provenance(
         "cores": os.cpu_count(),
         "load_average": load_average(),
         "threads": torch.get_num_threads(),
-        "environment": {name: os.environ[name] for name in ENVIRONMENT if os.environ.get(name)},
-        "allocator": " ".join(platform.libc_ver()).strip() or sys.platform,
+        "environment": _environment(ENVIRONMENT),
+        "allocator": allocator(),
         "blas": blas(),
         "torch": torch.__version__,
         "onednn": has_onednn(),
@@ -133,6 +156,21 @@ def provenance(
     return record
 
 
+def allocator() -> str:
+    """Returns the name of the C library, and the settings that change its memory allocator.
+
+    Examples are `glibc 2.36, default` and `glibc 2.36, MALLOC_MMAP_MAX_=0`.
+    """
+    library = " ".join(platform.libc_ver()).strip() or sys.platform
+    settings = [f"{name}={value}" for name, value in _environment(ALLOCATOR).items()]
+    return ", ".join([library, *(settings or [_DEFAULT])])
+
+
+def _environment(names: Iterable[str]) -> dict[str, str]:
+    """Returns the environment variables that are set and not empty."""
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
 def blas() -> str:
     """Returns the name of torch's library for matrix products on the CPU, such as `mkl`."""
     import torch  # noqa: PLC0415
@@ -144,6 +182,51 @@ def blas() -> str:
 def load_average() -> list[float]:
     """Returns the average numbers of runnable processes over the last 1, 5 and 15 minutes."""
     return [round(load, 2) for load in os.getloadavg()]
+
+
+def wait_until_idle(limit: float) -> float:
+    """Waits until other programs use less than a fifth of a core.
+
+    Args:
+        limit: the seconds after which the wait ends, even if the machine is busy.
+
+    Returns:
+        The number of cores that were busy in the last fifth of a second of the wait.
+    """
+    end = time.monotonic() + limit
+    pause = 0.2
+    while True:
+        busy = _busy_cores(pause)
+        if busy < _IDLE or time.monotonic() >= end:
+            return round(busy, 2)
+        pause = 2.0
+
+
+def _busy_cores(seconds: float) -> float:
+    """Returns the average number of busy cores in the next seconds.
+
+    If the system does not count the time of its cores, this is the load of the last minute.
+    """
+    try:
+        earlier = _core_seconds()
+        time.sleep(seconds)
+        now = _core_seconds()
+    except OSError:
+        return os.getloadavg()[0]
+    busy = now[0] - earlier[0]
+    passed = now[1] - earlier[1]
+    return busy / max(passed, 1) * (os.cpu_count() or 1)
+
+
+def _core_seconds() -> tuple[int, int]:
+    """Returns how long all cores together were busy, and how long they have existed.
+
+    The unit is a tick of the kernel's clock.
+    """
+    first = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+    ticks = [int(word) for word in first.split()[1:9]]
+    idle, waiting = ticks[3:5]
+    return sum(ticks) - idle - waiting, sum(ticks)
 
 
 def overload(place: Data) -> str:
@@ -160,8 +243,9 @@ def overload(place: Data) -> str:
 def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) -> str:
     """Returns a caption for measured times: the machine, the settings and the date.
 
-    The load is the average over one minute for the whole machine. Each thread of the measurement
-    adds 1 to this load.
+    If the recorder looked before each point, the caption says how many cores other programs used.
+    Otherwise, it gives the load, which is the average over one minute for the whole machine. Each
+    thread of the measurement adds 1 to this load.
 
     Args:
         place: the provenance of the measurement (see `provenance`). The caption leaves out fields
@@ -173,24 +257,40 @@ def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) 
     kind = f"GPU, CUDA {place.get('cuda')}" if on_gpu else "CPU"
     points = [*each] or [place]
     loads = [point["load_average"][0] for point in points if "load_average" in point]
+    busy = [float(point["busy_cores"]) for point in points if "busy_cores" in point]
     dates = [point["date"][:10] for point in points if "date" in point]
     parts = [f"{place.get('device_name')} ({kind})", f"torch {place.get('torch')}"]
-    if "blas" in place:
-        parts.append(f"BLAS {place['blas']}")
+    library = place.get("blas", _NOT_RECORDED)
+    parts.append(f"BLAS {_BLAS.get(library, library)}")
     if "threads" in place:
         parts.append(count(place["threads"], "thread"))
-    if "allocator" in place:
-        parts.append(f"allocator {place['allocator']}")
+    parts.append(_allocator_in_words(place))
     environment = place.get("environment", {})
     parts += [f"{name}={value}" for name, value in environment.items()]
-    if loads and "cores" in place:
-        parts.append(f"load {_span(loads)} on {count(place['cores'], 'core')}")
+    if place.get("parameters", {}).get("processes") == ONE_PER_CALL:
+        parts.append("a process for each method")
+    if "cores" in place:
+        cores = count(place["cores"], "core")
+        if busy:
+            parts.append(f"other programs on {_span(busy)} of {cores}")
+        elif loads:
+            parts.append(f"load {_span(loads)} on {cores}")
     if taken := _span(rounds):
         parts.append(f"{taken} round{'' if taken == '1' else 's'}")
     if dates:
         parts.append(_span(dates))
     made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
     return made_up + ", ".join(parts)
+
+
+def _allocator_in_words(place: Data) -> str:
+    library, _, settings = place.get("allocator", _NOT_RECORDED).partition(", ")
+    if not settings:
+        return f"allocator {library}"
+    name = library.partition(" ")[0]
+    if settings == _DEFAULT:
+        return f"{name}'s default allocator"
+    return f"{name}'s allocator with {settings}"
 
 
 def _span(values: Iterable[Any]) -> str:

@@ -28,8 +28,26 @@ from packviz.core.spec import Spec
 from packviz.core.util import HasText, first_line
 from packviz.draw.text import table
 from packviz.measure import rows
-from packviz.measure.machine import CHANGING, Data, caption, check_device, provenance
-from packviz.measure.timing import RATIOS, Call, Ratio, Timing, measure
+from packviz.measure.machine import (
+    CHANGING,
+    ONE_PER_CALL,
+    Data,
+    caption,
+    check_device,
+    provenance,
+    wait_until_idle,
+)
+from packviz.measure.timing import (
+    FEWEST_ROUNDS,
+    RATIOS,
+    Call,
+    LocalCall,
+    Ratio,
+    Timing,
+    in_turn,
+    peaks,
+    stopwatch,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +68,13 @@ KINDS = DISTRIBUTIONS | {"log-normal around 20": partial(log_normal, median=math
 """The distributions of lengths by name, as functions of `(batch_size, longest, seed)`."""
 
 _MOST_ROUNDS = 25  # within a budget
-_NOT_COMPARED = (*CHANGING, "device", "fake", "parameters")  # the device's name is compared, and
+_NOT_COMPARED = (
+    *CHANGING,
+    "device",
+    "fake",
+    "parameters",
+    "wait",
+)  # the device's name is compared, and
 # so is each of the parameters
 
 
@@ -208,8 +232,12 @@ class Comparison(NamedTuple):
     parameters: Data | None = None
 
 
+Make: TypeAlias = Callable[[], Comparison]
+"""A function that makes a comparison. For child processes, it can be pickled."""
+
+
 def timed(
-    comparison: Comparison,
+    make: Make,
     device: str,
     settings: Data,
     *,
@@ -219,11 +247,15 @@ def timed(
 ) -> Timing:
     """Checks that the results of the calls agree, and times the calls.
 
+    The results are compared in this process, and their peak memory is measured here. With child
+    processes, the times are not affected by what that leaves in memory.
+
     Args:
-        comparison: the calls.
+        make: a function that makes the comparison.
         device: the device to measure on.
-        settings: the study's parameters, with the `rounds` or the `budget` in seconds.
-        warmup: number of warm-up rounds, which do not count.
+        settings: the study's parameters: the `rounds`, the `budget` in seconds, the `fewest` rounds
+            that are measured whatever they take, and `processes` and `wait` (see `Study.record`).
+        warmup: number of further warm-up rounds, which do not count.
         memory: whether to measure peak memory.
         share: the share of the budget to use.
 
@@ -236,33 +268,51 @@ def timed(
         Exception: the reference failed for a reason other than lack of memory, so nothing can be
             compared.
     """
+    wait = settings.get("wait", 0)
+    place: dict[str, Any] = {"busy_cores": wait_until_idle(wait)} if wait else {}
+    with _random_state():  # as in the child processes
+        comparison = make()
     difference, missing = _compared(comparison)
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
+    sizes = peaks(calls, comparison.clear, device) if memory else {}
     rounds = settings.get("rounds", _MOST_ROUNDS)
-    budget = settings.get("budget", math.inf)
-    timing = measure(
-        calls,
-        rounds=rounds,
-        budget=budget * share,
-        warmup=warmup,
-        device=device,
-        before=comparison.clear,
-        parameters=comparison.parameters,
-        memory=memory,
-    )
-    place = {name: timing.provenance[name] for name in CHANGING if name in timing.provenance}
+    budget = settings.get("budget", math.inf) * share
+    fewest = settings.get("fewest", FEWEST_ROUNDS)
+    if settings.get("processes") == ONE_PER_CALL:
+        from packviz.measure.children import children  # noqa: PLC0415
+
+        with children(partial(_made_calls, make, device), [*calls]) as started:
+            timing = in_turn(started, rounds, warmup, budget=budget, fewest=fewest)
+    else:
+        local = _local_calls(comparison, device)
+        timed_calls = {name: local[name] for name in calls}
+        timing = in_turn(timed_calls, rounds, warmup, budget=budget, fewest=fewest)
+    now = provenance(device)
+    place |= {name: now[name] for name in CHANGING if name in now}
     if comparison.parameters:
         place["parameters"] = dict(comparison.parameters)
     place["difference"] = difference
-    return dataclasses.replace(timing, provenance=place, missing=missing)
+    return dataclasses.replace(timing, provenance=place, memory=sizes, missing=missing)
+
+
+def _local_calls(comparison: Comparison, device: str) -> dict[str, LocalCall]:
+    clock = stopwatch(device)
+    calls = {}
+    for name, call in comparison.calls.items():
+        calls[name] = LocalCall(call, clock, comparison.clear)
+    return calls
+
+
+def _made_calls(make: Make, device: str) -> dict[str, LocalCall]:
+    return _local_calls(make(), device)
 
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:
     """Returns the errors relative to the reference, and the reasons for leaving calls out."""
-    from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415
-    from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
+    from packviz.ops.agreement import full_precision, leaves, relative_error  # noqa: PLC0415
+    from packviz.ops.tolerance import of_gradients  # noqa: PLC0415
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
@@ -308,8 +358,8 @@ def by_comparison(
     """
 
     def timed_training(point: P, device: str, settings: Data) -> dict[str, Timing]:
-        comparison = calls(point, device)
-        return {"training": timed(comparison, device, settings, warmup=warmup)}
+        make = partial(calls, point, device)
+        return {"training": timed(make, device, settings, warmup=warmup)}
 
     return timed_training
 
@@ -326,8 +376,8 @@ def by_pass(
     def timed_by_pass(point: P, device: str, settings: Data) -> dict[str, Timing]:
         timings = {}
         for which, share in (("training", 1.0), ("forward", 0.5)):
-            comparison = calls(point, which, device, settings)
-            timings[which] = timed(comparison, device, settings, warmup=1, memory=True, share=share)
+            make = partial(calls, point, which, device, settings)
+            timings[which] = timed(make, device, settings, warmup=1, memory=True, share=share)
         return timings
 
     return timed_by_pass
@@ -381,9 +431,12 @@ class Study(Generic[P, V, R]):
 
         Args:
             points: the points to measure.
-            **options: the options of `record`. By default, there is no progress bar.
+            **options: the options of `record`. By default, there is no progress bar, and this
+                process makes all calls.
         """
-        return self.record(None, points or self.quick, **{"progress": False, **options})
+        return self.record(
+            None, points or self.quick, **{"progress": False, "processes": False, **options}
+        )
 
     def record(
         self,
@@ -393,6 +446,8 @@ class Study(Generic[P, V, R]):
         device: str | torch.device = "cpu",
         threads: int = 1,
         progress: bool = True,
+        processes: bool = True,
+        wait: float = 0,
         **parameters: Any,
     ) -> R:
         """Measures the points that a result file lacks, and appends them to it.
@@ -408,6 +463,11 @@ class Study(Generic[P, V, R]):
                 each other.
             progress: whether to show a progress bar, or a line for each point if tqdm is not
                 installed.
+            processes: whether each call gets a process of its own, as methods have in different
+                programs. In a shared process, what one call frees, the next one reuses. A GPU has
+                an allocator of its own, so all calls share a process there.
+            wait: the longest time, in seconds, to wait before each measurement until other programs
+                use less than a fifth of a core. The result then records how many cores they used.
             **parameters: parameters that replace the study's own, such as `rounds` or `budget`.
                 Each of these two replaces the other.
 
@@ -421,6 +481,9 @@ class Study(Generic[P, V, R]):
         """
         device = check_device(device)
         settings = self._settings(parameters)
+        if self.parameters:
+            apart = processes and not device.startswith("cuda")
+            settings["processes"] = ONE_PER_CALL if apart else "one"
         cores = os.cpu_count() or threads
         if threads > cores:
             raise ValueError(
@@ -438,7 +501,7 @@ class Study(Generic[P, V, R]):
                     if point in earlier.values:
                         continue
                 with _random_state():
-                    value = self.measure(point, device, settings)
+                    value = self.measure(point, device, {**settings, "wait": wait})
                 values[point] = value
                 if path:
                     head = {"packviz": self.name, "version": self.version, "provenance": place}
@@ -446,7 +509,7 @@ class Study(Generic[P, V, R]):
                     rows.append(path, head, row)
         return self.load(path) if path else self.results(place, values)
 
-    def _settings(self, changed: Data) -> Data:
+    def _settings(self, changed: Data) -> dict[str, Any]:
         settings = {**self.parameters, **changed}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
             if name in changed and not self.parameters:

@@ -27,9 +27,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -189,7 +189,8 @@ class Timing(HasText):
         provenance: the machine and the parameters, as plain data (see `machine.provenance`).
         memory: the peak memory of each call in bytes, by name (see `machine.peak`), if it was
             measured.
-        faults: the median number of page faults in a call, by name.
+        faults: the median number of page faults in a call, by name. It is empty if the platform
+            does not count them, or if the file is older than this field.
         missing: the reasons why calls were not timed, by name.
     """
 
@@ -315,6 +316,39 @@ class Timing(HasText):
         return self.seconds[name]
 
 
+class Timed(Protocol):
+    """A call that can be timed, in this process (`LocalCall`) or in another one."""
+
+    def sample(self) -> tuple[float, int | None]:
+        """Makes the call, and returns its seconds and page faults."""
+
+
+@dataclass(frozen=True)
+class LocalCall:
+    """A call in this process.
+
+    Attributes:
+        call: the function to time.
+        clock: a stopwatch.
+        before: a function to run before each call, outside the measured time.
+    """
+
+    call: Call
+    clock: Stopwatch
+    before: Call
+
+    def sample(self) -> tuple[float, int | None]:
+        """Makes the call, and returns its seconds and page faults.
+
+        If the platform does not count page faults, `None` takes their place.
+        """
+        self.before()
+        earlier = page_faults()
+        seconds = self.clock(self.call)
+        now = page_faults()
+        return seconds, None if now is None or earlier is None else now - earlier
+
+
 def measure(
     calls: Mapping[str, Call],
     *,
@@ -330,7 +364,7 @@ def measure(
     budget: float = math.inf,
     fewest: int = FEWEST_ROUNDS,
 ) -> Timing:
-    """Times several functions against each other.
+    """Times several functions against each other, in this process.
 
     Each sample is a single call. This is precise enough if a call takes far longer than the
     resolution of the clock, which is tens of nanoseconds on a CPU and half a microsecond on a GPU.
@@ -344,8 +378,8 @@ def measure(
             gradients.
         clock: a stopwatch to use in place of the device's own.
         parameters: plain data to keep in the provenance.
-        memory: whether to measure peak memory as well, in one more call of each function after the
-            warm-up. That call is not timed.
+        memory: whether to measure peak memory as well, in one more call of each function at the
+            end. That call is not timed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 %
             (`Timing.is_narrow`). This is checked after `FEWEST_ROUNDS` rounds, and then whenever
             their number has grown by a quarter. The check depends only on the width of the
@@ -367,44 +401,72 @@ def measure(
     clock = clock or stopwatch(device)
     prepare = before or (lambda: None)
     place = provenance(device, parameters)  # first, so that no times are lost if this fails
+    local = {name: LocalCall(call, clock, prepare) for name, call in calls.items()}
+    timing = in_turn(
+        local,
+        rounds,
+        warmup,
+        until_narrow=until_narrow,
+        to=to,
+        budget=budget,
+        fewest=fewest,
+    )
+    place["load_average"] = load_average()
+    sizes = peaks(calls, prepare, device) if memory else {}
+    return replace(timing, provenance=place, memory=sizes)
+
+
+def peaks(calls: Mapping[str, Call], before: Call, device: str | torch.device) -> dict[str, int]:
+    """Returns the peak memory of each call in bytes, by name, if it can be measured."""
+    sizes = {}
+    for name, call in calls.items():
+        before()
+        size = peak(call, device)
+        if size is not None:
+            sizes[name] = size
+    return sizes
+
+
+def in_turn(
+    calls: Mapping[str, Timed],
+    rounds: int,
+    warmup: int,
+    *,
+    until_narrow: bool = False,
+    to: str | None = None,
+    budget: float = math.inf,
+    fewest: int = FEWEST_ROUNDS,
+) -> Timing:
+    """Times calls in rounds. The arguments are those of `measure`; the result has no provenance."""
     names = list(calls)
     shuffle = random.Random(0).shuffle
     end = time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in names}
     faults: dict[str, list[int]] = {name: [] for name in names}
-    peaks: dict[str, int] = {}
     look = FEWEST_ROUNDS
 
-    with _no_garbage_collection():
+    with no_garbage_collection():
         for done in range(warmup + rounds):
             if done >= warmup + fewest and time.monotonic() >= end:
                 break
-            if done == warmup:
-                for name in names if memory else ():
-                    prepare()
-                    size = peak(calls[name], device)
-                    if size is not None:
-                        peaks[name] = size
             shuffle(names)
             for name in names:
-                prepare()
-                faults_before = page_faults()
-                took = clock(calls[name])
+                took, faulted = calls[name].sample()
                 if done >= warmup:
                     seconds[name].append(took)
-                    faults[name].append(page_faults() - faults_before)
+                    if faulted is not None:
+                        faults[name].append(faulted)
             if until_narrow and done + 1 - warmup >= look:
                 if Timing(seconds).is_narrow(to):
                     break
                 look += max(1, look // 4)
-    place["load_average"] = load_average()
-    typical_faults = {name: statistics.median_low(faults[name]) for name in calls}
+    typical_faults = {name: statistics.median_low(faults[name]) for name in calls if faults[name]}
     times = {name: tuple(seconds[name]) for name in calls}
-    return Timing(times, warmup, place, peaks, typical_faults)
+    return Timing(times, warmup, faults=typical_faults)
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Prevents the collection of garbage in a `with` block, because it would be timed.
 
     Young garbage is collected first.

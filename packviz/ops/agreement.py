@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from packviz.core.validation import kind_of
+from packviz.ops.tolerance import tf32_switches
+
+
+@contextmanager
+def full_precision(tf32: bool = False) -> Iterator[None]:
+    """Switches TF32 off on CUDA in a `with` block, for all RNNs and matrix products.
+
+    By default, cuDNN computes float32 in TF32.
+
+    Args:
+        tf32: whether to switch TF32 on instead of off.
+    """
+    before = [(switch, name, getattr(switch, name)) for switch, name in tf32_switches()]
+    try:
+        for switch, name in tf32_switches():
+            is_newer = name == "fp32_precision"
+            value = ("tf32" if tf32 else "ieee") if is_newer else tf32
+            setattr(switch, name, value)
+        yield
+    finally:
+        for switch, name, value in before:
+            setattr(switch, name, value)
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:

@@ -36,6 +36,15 @@ def is_at_hand(x: Tensor) -> bool:
     return x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing()
 
 
+def current_stream(device: torch.device) -> int:
+    """Returns the number of the stream to which a device's kernels go; 0 on a CPU.
+
+    Indices that are kept for another batch are used on the stream that copies them. On another
+    stream, a kernel could read them before they have arrived, or after their memory is reused.
+    """
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+
+
 def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
     """Returns arrays of indices as tensors on a device, copied all at once and without waiting."""
     with torch.inference_mode(False):  # otherwise autograd could not save them
@@ -168,11 +177,11 @@ class Index:
         self.order = order
         self.device = device
         self.n_rows = int(sizes.sum())
-        self._padded: dict[tuple[int, bool], Route] = {}
+        self._padded: dict[tuple[int, bool, int], Route] = {}
 
     def padded(self, steps: int, batch_major: bool) -> Route:
         """Returns the route to a batch with `steps` time steps, `(B, T)` or `(T, B)`."""
-        key = steps, batch_major
+        key = steps, batch_major, current_stream(self.device)
         batch = len(self.lengths)
         if key not in self._padded:
             step, sequence = self._steps_and_sequences()
@@ -183,8 +192,7 @@ class Index:
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
         """Returns the time step and the caller's sequence of each packed row, `(N,)` each."""
         first_rows = np.cumsum(self.sizes) - self.sizes
-        both = np.stack([self.sizes, first_rows])
-        sizes, starts = torch.from_numpy(both).to(self.device, non_blocking=True)
+        sizes, starts = placed(self.device, self.sizes, first_rows)
         step = torch.repeat_interleave(sizes, output_size=self.n_rows)
         row = torch.arange(self.n_rows, device=self.device)
         rank = row - starts.index_select(0, step)

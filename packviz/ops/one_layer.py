@@ -22,7 +22,7 @@ from packviz.ops.rectangles import Grid
 from packviz.ops.torch_kernels import Layer, Tensors, gradients_again, is_fused
 
 Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's output, `h_n` `(D, B, P)`, and `c_n` `(D, B, H)` or `None`, in the caller's order."""
+"""A layer's output, and `h_n` `(D, B, P)` and `c_n` `(D, B, H)` or `None` in the grid's order."""
 
 
 class Task(NamedTuple):
@@ -51,8 +51,8 @@ def run(task: Task, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
     Args:
         task: what to run.
         x: the padded input.
-        h: the initial state, `(D, B, P)`, in the caller's order.
-        c: the initial cell state of an LSTM, `(D, B, H)`, in the caller's order; `None` for the
+        h: the initial state, `(D, B, P)`, in the grid's order.
+        c: the initial cell state of an LSTM, `(D, B, H)`, in the grid's order; `None` for the
             other RNNs.
     """
     layer = task.layer
@@ -61,13 +61,19 @@ def run(task: Task, x: Tensor, h: Tensor, c: Tensor | None) -> Result:
         out, h_n, c_n = _Layer.apply(task, x, h, c, *layer.flat)  # type: ignore[no-untyped-call]
     else:
         out, h_n, c_n, _ = _forward(task, x, h, c, layer.flat, False)
+    # An output of `_Layer` may not be a view, because the caller may change it in place.
     return out.view(task.target.shape(layer.directions * layer.output_size)), h_n, c_n
+
+
+def selected(state: Tensor, order: Tensor | None) -> Tensor:
+    """Returns a state with its sequences in the given order."""
+    return state if order is None else state.index_select(1, order)
 
 
 def _forward(
     task: Task, x: Tensor, h: Tensor, c: Tensor | None, weights: Tensors, keeps: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, list[Tensor]]:
-    """Runs all directions. The output has a row for each cell and direction of the target."""
+    """Runs all directions."""
     layer = task.layer
     grid = task.grid
     forward = rectangles.forward_fused if keeps else rectangles.forward
@@ -77,19 +83,18 @@ def _forward(
     c_n = []
     kept = []
     for direction, own in enumerate(layer.holding(weights)):
-        cells = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(task.source, direction))
-        cells = cells.index_fill_(0, grid.waste, 0)
-        first = [s[direction].index_select(0, grid.order) for s in (h, c) if s is not None]
+        cells = grid.cells(x, task.source, direction)
+        first = [state[direction] for state in (h, c) if state is not None]
         own_outs, ended, own_kept = forward(layer, grid, own, cells, *first)
         outs += own_outs
         kept += own_kept
         if ended is not None:
-            c_n.append(ended.index_select(0, grid.rank))
-    every = torch.cat([*outs, outs[0].new_full((1, layer.output_size), task.padding_value)])
-    h_n = [every.index_select(0, grid.last + d * grid.n_cells) for d in range(layer.directions)]
-    # A gather is faster than a scatter, because it writes in order and fills the padding in the
-    # same pass.
-    out = every.index_select(0, grid.target(task.target, range(layer.directions)))
+            c_n.append(ended)
+    directions = range(layer.directions)
+    joined = grid.joined(outs, task.target, directions, task.padding_value)
+    h_n = [joined.index_select(0, grid.last + d * grid.n_cells) for d in directions]
+    is_kept = keeps or torch.is_grad_enabled()  # for the kernel's backward pass
+    out = grid.padded(joined, task.target, directions, task.padding_value, is_kept)
     return out, torch.stack(h_n), torch.stack(c_n) if c_n else None, kept
 
 
@@ -147,23 +152,24 @@ def _backward(
             d_cells.index_add_(0, grid.last, d_h_n[direction])
         d_ended = None if c is None else torch.zeros_like(c[direction])
         if d_c_n is not None:
-            d_ended = d_c_n[direction].index_select(0, grid.order)
+            d_ended = d_c_n[direction].clone()
         own_kept = kept[direction * each : (direction + 1) * each]
         d_parts, d_h, d_c, d_own_weights = backward(
             layer, grid, own, own_kept, d_cells, d_ended, needs_input
         )
         d_weights += d_own_weights
-        d_h_0.append(d_h.index_select(0, grid.rank))
+        d_h_0.append(d_h)
         if d_c is not None:
-            d_c_0.append(d_c.index_select(0, grid.rank))
+            d_c_0.append(d_c)
         if needs_input:
-            rows = torch.cat([*d_parts, x.new_zeros(1, x.shape[2])])
-            rows = rows.index_select(0, grid.target(task.source, range(direction, direction + 1)))
-            d_x = rows if d_x is None else d_x.add_(rows)
+            which = range(direction, direction + 1)
+            joined = grid.joined(d_parts, task.source, which, 0)
+            d_own_x = grid.padded(joined, task.source, which, 0, False)
+            d_x = d_own_x if d_x is None else d_x.add_(d_own_x)
     if layer.is_projected and d_out is None and d_h_n is None and max(grid.lengths) == 1:
         # After a single step, c_n does not depend on the projection, so torch gives it no gradient.
         d_weights = [None if i % len(own) == len(own) - 1 else g for i, g in enumerate(d_weights)]
-    d_x = None if d_x is None else d_x.view(x.shape)
+    d_x = None if d_x is None else d_x.reshape(x.shape)
     return [d_x, torch.stack(d_h_0), torch.stack(d_c_0) if d_c_0 else None, *d_weights]
 
 
@@ -172,12 +178,14 @@ def _packed(task: Task, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor
     layer = task.layer
     grid = Grid.without_waste(task.grid.lengths, x.device)
     data = x.reshape(-1, x.shape[-1]).index_select(0, grid.source(task.source, 0))
-    hx = [state.index_select(1, grid.order) for state in (h, c) if state is not None]
+    is_sorted = task.grid.order is not None
+    order = None if is_sorted else grid.order
+    hx = [selected(state, order) for state in (h, c) if state is not None]
     sizes = torch.tensor(grid.batch_sizes, device="cpu")
     options = layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2
     states = hx[0] if c is None else hx
     data, *final = kernel(layer.mode)(data, sizes, states, weights, *options)
     every = torch.cat([data, data.new_full((1, data.shape[1]), task.padding_value)])
     out = every.index_select(0, grid.target(task.target, range(1)))
-    h_n, *c_n = [state.index_select(1, grid.rank) for state in final]
+    h_n, *c_n = [selected(state, None if is_sorted else grid.rank) for state in final]
     return out.view(-1, layer.output_size), h_n, c_n[0] if c_n else None

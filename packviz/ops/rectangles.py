@@ -44,11 +44,11 @@ KEPT = 11
 
 Forward = tuple[list[Tensor], Tensor | None, list[Tensor]]
 """What a kernel computes for one direction: the outputs, which follow each other; the final `c` of
-an LSTM, longest sequence first; and what the backward pass needs."""
+an LSTM, in the grid's order; and what the backward pass needs."""
 
 Backward = tuple[list[Tensor], Tensor, Tensor | None, list[Tensor]]
 """The gradients for one direction: of the cells, in parts that follow each other; of `h` and `c`,
-longest sequence first; and of the weights."""
+in the grid's order; and of the weights."""
 
 
 def can_freeze(weights: Tensors) -> bool:
@@ -70,7 +70,8 @@ def can_freeze(weights: Tensors) -> bool:
 class Grid:
     """The cells of a staircase, rectangle by rectangle.
 
-    Each rectangle is time-major, with the longest sequences first.
+    Each rectangle is time-major, with the longest sequences first. A single rectangle has the
+    sequences in the caller's order, so that it can be a view of the padded batch.
 
     Attributes:
         lengths: the lengths of the batch.
@@ -78,10 +79,13 @@ class Grid:
         areas: for each rectangle, the number of its cells.
         left: for each rectangle, the number of sequences that continue after it.
         n_cells: the number of cells.
-        order: `(B,)` the caller's index of each sequence, longest sequence first.
-        rank: `(B,)` the position of each of the caller's sequences in `order`.
+        order: `(B,)` the caller's index of each sequence of the staircase; `None` if they are in
+            the caller's order.
+        rank: `(B,)` the position of each of the caller's sequences in `order`, or `None`.
         waste: the indices of the padding among all cells.
-        last: `(B,)` for each of the caller's sequences, the index of its last real cell.
+        last: `(B,)` the index of the last real cell of each sequence of the staircase.
+        padding: a function that takes the shape of a padded batch, and returns the rows that the
+            waste fills.
         source: a function that takes the shape of a padded batch and a direction, and returns the
             row of the batch for each cell. Direction 1 begins at the end of each sequence.
         target: a function that takes the shape of a padded batch and a range of directions, and
@@ -93,7 +97,7 @@ class Grid:
         """Computes the staircase of a batch. See `packviz.core.cuts.rectangles`."""
         stairs = rectangles(lengths, cuts)
         n = np.array(lengths)
-        order = np.argsort(-n, kind="stable")
+        order = np.argsort(-n, kind="stable") if len(stairs) > 1 else np.arange(len(n))
         widths = [end - start for start, end, _ in stairs]
         counts = np.repeat([count for _, _, count in stairs], widths)  # at each time step
         step = np.repeat(np.arange(len(counts)), counts)
@@ -104,7 +108,7 @@ class Grid:
         self._is_real = step <= self._last_step
         ends = np.flatnonzero(step == self._last_step)
         last = np.empty_like(n)
-        last[self._sequence[ends]] = ends
+        last[rank[ends]] = ends
         self.lengths = tuple(lengths)
         self.sizes = [(b - a, count) for a, b, count in stairs]
         self.areas = [(b - a) * count for a, b, count in stairs]
@@ -112,9 +116,12 @@ class Grid:
         self.n_cells = len(step)
         waste = np.flatnonzero(~self._is_real)
         self._device = device
-        self.order, self.rank, self.waste, self.last = placed(
-            device, order, np.argsort(order), waste, last
-        )
+        self.order: Tensor | None = None
+        self.rank: Tensor | None = None
+        if (order[:-1] > order[1:]).any():
+            self.order, self.rank = placed(device, order, np.argsort(order))
+        self.waste, self.last = placed(device, waste, last)
+        self.padding = functools.lru_cache(MOST_SHAPES)(self._padding)
         self.source = functools.lru_cache(MOST_SHAPES)(self._source)
         self.target = functools.lru_cache(MOST_SHAPES)(self._target)
 
@@ -136,11 +143,52 @@ class Grid:
         (cells,) = placed(self._device, numbers - np.repeat(sizes[:-1], sizes[1:]))
         return cells
 
+    def is_view(self, shape: Padded, which: range) -> bool:
+        """Returns whether the cells of these directions are a padded batch with this shape."""
+        return len(self.sizes) == 1 and which == range(1) and shape.steps == self.sizes[0][0]
+
+    def cells(self, x: Tensor, shape: Padded, direction: int) -> Tensor:
+        """Returns the cells of a padded batch, `(n_cells, …)`, with any values at padding."""
+        if not self.is_view(shape, range(direction, direction + 1)):
+            return x.reshape(-1, x.shape[2]).index_select(0, self.source(shape, direction))
+        in_order = x.transpose(0, 1) if shape.batch_first else x
+        return in_order.reshape(-1, x.shape[2])
+
+    def joined(self, parts: Sequence[Tensor], shape: Padded, which: range, value: float) -> Tensor:
+        """Returns the parts of some directions' cells in one tensor, for `padded`."""
+        if self.is_view(shape, which):
+            return parts[0]
+        return torch.cat([*parts, parts[0].new_full((1, parts[0].shape[1]), value)])
+
+    def padded(
+        self, cells: Tensor, shape: Padded, which: range, value: float, is_kept: bool
+    ) -> Tensor:
+        """Returns the rows of a padded batch, given what `joined` returns.
+
+        It overwrites the padding of the cells, unless `is_kept`.
+        """
+        features = cells.shape[1]
+        if self.is_view(shape, which):
+            out = cells
+            if is_kept or shape.batch_first:
+                rows = cells.view(shape.steps, shape.batch, features)
+                rows = rows.transpose(0, 1) if shape.batch_first else rows
+                out = cells.new_empty(cells.shape)
+                out.view(rows.shape).copy_(rows)
+            return out.index_fill_(0, self.padding(shape), value)
+        # A gather is faster than a scatter, because it writes in order and fills the padding in the
+        # same pass.
+        return cells.index_select(0, self.target(shape, which))
+
     def _rows(self, shape: Padded, direction: int) -> IntArray:
         step = self._step
         if direction:
             step = np.where(self._is_real, self._last_step - step, step)
         rows: IntArray = shape.rows(self._sequence, step)
+        return rows
+
+    def _padding(self, shape: Padded) -> Tensor:
+        (rows,) = placed(self._device, self._rows(shape, 0)[~self._is_real])
         return rows
 
     def _source(self, shape: Padded, direction: int) -> Tensor:
@@ -257,13 +305,19 @@ def backward_fused(
 def _freezing(
     grid: Grid, weights: Tensors, cells: Tensor, c: Tensor | None
 ) -> tuple[Tensors, Tensor]:
-    """Returns an LSTM's weights and cells with the column that freezes its state in the padding."""
-    if c is None or not len(grid.waste):
+    """Returns weights and cells, with zeros at padding.
+
+    Those of an LSTM have the additional column that freezes its state.
+    """
+    if not len(grid.waste):
         return weights, cells
+    if c is None:
+        return weights, cells.index_fill(0, grid.waste, 0)
     column = cells.new_zeros(len(weights[0]), 1)
     input_gate, forget_gate, *_ = column.chunk(4)
     input_gate.fill_(-FREEZE)
     forget_gate.fill_(FREEZE)
-    marks = cells.new_zeros(len(cells), 1).index_fill_(0, grid.waste, 1)
     frozen = torch.cat([weights[0], column], 1)
-    return [frozen, *weights[1:]], torch.cat([cells, marks], 1)
+    marked = torch.cat([cells, cells.new_zeros(len(cells), 1)], 1).index_fill_(0, grid.waste, 0)
+    marked[:, -1].index_fill_(0, grid.waste, 1)
+    return [frozen, *weights[1:]], marked

@@ -397,11 +397,17 @@ _ARGUMENTS = (
 )
 
 
+# The operators read lengths that may be on a GPU, so a captured CUDA graph must not contain them.
+# Older releases of torch have no such tag.
+_TAGS = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
+
+
 # A program that is loaded where this operator is missing names its namespace, and so this module.
 @torch.library.custom_op(
     "packviz_ops_rnn::forward",
     mutates_args=(),
     schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
+    tags=_TAGS,
 )
 def _forward(
     x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
@@ -441,6 +447,7 @@ def _shapes(
     "packviz_ops_rnn::backward",
     mutates_args=(),
     schema=f"(Tensor? output, Tensor? h_n, Tensor? c_n, Tensor token, {_ARGUMENTS}) -> Tensor[]",
+    tags=_TAGS,
 )
 def _backward(
     output: Tensor | None, h_n: Tensor | None, c_n: Tensor | None, token: Tensor, *arguments: Any

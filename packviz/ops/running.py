@@ -22,7 +22,7 @@ from packviz.core.validation import at_least, require_dense, require_values
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.choose import CALL, Plan, choose
-from packviz.ops.index import falling_sizes, is_at_hand, placed
+from packviz.ops.index import current_stream, falling_sizes, is_at_hand, placed
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import (
     IS_TESTED,
@@ -195,8 +195,7 @@ def plan(
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: a length is not valid.
-        RuntimeError: the kind of device is unknown to torch.
+        ValueError: a length is not valid, or torch does not know the device.
 
     Examples:
         >>> import packviz as pv
@@ -205,7 +204,7 @@ def plan(
         reason: a call of oneDNN's fused LSTM takes as long as 200 cells
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
-    kind = None if device is None else torch.device(device).type
+    kind = None if device is None else _kind_of_device(device)
     if kind not in (None, "cpu", "cuda"):
         return Plan("packed", (0, max(n)), f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
@@ -217,6 +216,15 @@ def plan(
     if kind:  # on the CPU, because a GPU need not be here
         x = torch.empty(0, dtype=x.dtype, device="cpu")
     return _planned(rnn, _weights(rnn, x), n, training, x, kind)
+
+
+def _kind_of_device(device: Any) -> str:
+    try:
+        return torch.device(device).type
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device is {device!r}; give a device that torch knows, such as 'cuda'"
+        ) from error
 
 
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
@@ -298,7 +306,8 @@ def _run(
     if len(plan.cuts) == 2 and max(n) == min(n) and not by_step:
         return _as_it_is(batch) if _is_direct(rnn, batch.weights) else _packed(batch, list(n))
     cuts = every_cut(n) if by_step else plan.cuts
-    return _through(batch, _grid(n, cuts, x.device), by_step)
+    grid = _grid(n, cuts, x.device, current_stream(x.device))
+    return _through(batch, grid, by_step)
 
 
 def _run_packed(
@@ -483,9 +492,7 @@ def _kernel(
 
 def _selected(states: State, order: Tensor | None) -> State:
     """Returns the states with the sequences in the given order."""
-    if order is None:
-        return states
-    return _as_state([s.index_select(1, order) for s in _as_tuple(states)])
+    return _as_state([one_layer.selected(state, order) for state in _as_tuple(states)])
 
 
 def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
@@ -500,7 +507,8 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
 def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     """Runs all layers in turn."""
     rnn = batch.rnn
-    states = batch.states or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
+    given = [one_layer.selected(state, grid.order) for state in batch.states]
+    states = given or _as_tuple(_zeros(rnn, batch.weights[0], batch.source.batch))
     h_0 = states[0]
     c_0 = states[1] if len(states) > 1 else None
     directions = 2 if rnn.bidirectional else 1
@@ -520,7 +528,8 @@ def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
         if rnn.dropout and not is_last:
             out = nn.functional.dropout(out, rnn.dropout, rnn.training)
         source = target
-    return out, _as_state([torch.cat(s) for s in (h_n, c_n) if s])
+    final = _as_state([torch.cat(s) for s in (h_n, c_n) if s])
+    return out, _selected(final, grid.rank)
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
@@ -537,7 +546,10 @@ def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     return out.clone(memory_format=torch.contiguous_format), final
 
 
-_grid = functools.lru_cache(maxsize=4)(Grid)
+@functools.lru_cache(maxsize=4)
+def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device, stream: int) -> Grid:
+    """Returns the staircase of a batch, for use on one stream of the device."""
+    return Grid(n, cuts, device)
 
 
 def forget() -> None:

@@ -35,8 +35,7 @@ def forward(
     if c is not None:
         projection = weights[-1] if layer.is_projected else None
         y, *kept = _lstm(grid, weights, biases, projection, cells, h, c)
-        last = grid.last.index_select(0, grid.order)
-        return [y], kept[0].index_select(0, last), [cells, h, c, y, *kept]
+        return [y], kept[0].index_select(0, grid.last), [cells, h, c, y, *kept]
     if layer.mode == "GRU":
         y, *kept = _gru(grid, weights, biases, cells, h)
     else:

@@ -1,10 +1,8 @@
-"""Defines how far rounding may move results, and switches TF32 off where they are compared."""
+"""Defines how far rounding may move results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -41,32 +39,11 @@ def of_gradients(dtype: torch.dtype) -> float:
 
 def multiplies_in_tf32() -> bool:
     """Returns whether cuDNN may run an RNN in TF32."""
-    switch, name = _switches()[0]
+    switch, name = tf32_switches()[0]
     return getattr(switch, name) in (True, "tf32")
 
 
-@contextmanager
-def full_precision(tf32: bool = False) -> Iterator[None]:
-    """Switches TF32 off on CUDA in a `with` block, for all RNNs and matrix products.
-
-    By default, cuDNN computes float32 in TF32.
-
-    Args:
-        tf32: whether to switch TF32 on instead of off.
-    """
-    before = [(switch, name, getattr(switch, name)) for switch, name in _switches()]
-    try:
-        for switch, name in _switches():
-            is_newer = name == "fp32_precision"
-            value = ("tf32" if tf32 else "ieee") if is_newer else tf32
-            setattr(switch, name, value)
-        yield
-    finally:
-        for switch, name, value in before:
-            setattr(switch, name, value)
-
-
-def _switches() -> list[tuple[object, str]]:
+def tf32_switches() -> list[tuple[object, str]]:
     """Returns the settings for TF32, for RNNs and for matrix products.
 
     Each is an object and the name of its attribute.

@@ -16,12 +16,14 @@ if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) i
     raise ModuleNotFoundError(f"panels and lessons need {needed}", name=missing[0])
 
 from packviz.panels.align import AlignPanel as AlignPanel
+from packviz.panels.backward import BackwardPanel as BackwardPanel
 from packviz.panels.batch import BatchPanel as BatchPanel
 from packviz.panels.batching import BatchingPanel as BatchingPanel
 from packviz.panels.cost import CostPanel as CostPanel
 from packviz.panels.filling import RowPanel as RowPanel
 from packviz.panels.search import MuseumPanel as MuseumPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
+from packviz.panels.state import StatePanel as StatePanel
 from packviz.panels.states import StatesPanel as StatesPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))

@@ -70,7 +70,7 @@ class StaircasePanel(Panel):
         kind = kind if lengths is None else TYPED
         self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
         one_of("call", call, CALLS)
-        self.call = _stops("a call costs (in cells)", CALLS)
+        self.call = _stops("cells that cost as much as a call", CALLS)
         self.call.value = call
         self.call.style.description_width = "initial"
         self.rectangles = _stops("rectangles", [rectangles])

@@ -72,6 +72,8 @@ def _add_options(parser: argparse.ArgumentParser, required: bool) -> None:
     effort.add_argument("--rounds", type=count, metavar="N", help="timed rounds for each point")
     budget = "approximate time for each point"
     effort.add_argument("--budget", type=_positive(float), metavar="SECONDS", help=budget)
+    wait = "longest wait before each point until other programs are idle (default: 0)"
+    add("--wait", type=_positive(float), default=0, metavar="SECONDS", help=wait)
     add("--quick", action="store_true", help="measure a few small points")
     add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
 
@@ -138,11 +140,15 @@ def _record(
         folder = Path(options.out).parent
         if not folder.is_dir():
             raise ValueError(f"cannot write {options.out}: there is no folder {folder}")
+    from packviz.measure.children import ChildError  # noqa: PLC0415
+
     try:
-        where = {"device": options.device, "threads": options.threads}
+        where = {name: getattr(options, name) for name in ("device", "threads", "wait")}
         return study.record(options.out, points, **where, **parameters)
     except OSError as error:
         raise ValueError(f"cannot write {options.out}: {error.strerror}") from None
+    except ChildError as error:
+        raise ValueError(str(error)) from None
     except KeyboardInterrupt:
         if options.out:
             print("\nRun the same command again to resume.", file=sys.stderr)

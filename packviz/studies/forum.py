@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
@@ -67,9 +68,13 @@ SETUPS = {"A": "equal", "B": "triangle", "evenly": "evenly"}
 METHODS = ("padded", "packed", "drop-in", "run")
 """The names in `network.METHODS`, repeated here because importing that module needs torch."""
 
-FULL_STEPS = range(32, 513, 32)
+FULL_STEPS = (*range(32, 257, 32), *range(320, 513, 64))
 FULL_BATCH = 512
-"""The batch size; with `FULL_STEPS`, the sizes from the forum question."""
+"""The batch size; with `FULL_STEPS`, sizes from the forum question.
+
+Above 256 steps, we leave out every other size, because a packed training step of 512 steps takes
+over 20 seconds with glibc's default allocator.
+"""
 
 QUICK_STEPS = range(32, 129, 32)
 QUICK_BATCH = 64
@@ -219,6 +224,24 @@ def chart(
     return Sweep(title, [plots], sources, below, text)
 
 
+def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
+    """Returns one plot of training times in setups A and B, as multiples of the first method's."""
+    curves = []
+    for setup, method in product("AB", methods[1:]):
+        spreads = _spreads(results, "ratio", method, setup, "training", methods[0])
+        curve = _curve(spreads, method, "training", 0)
+        curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
+    guides = _guides("ratio", curves, methods[0])
+    plot = Plot(f"training, times as long as {methods[0]}", curves, (), guides, "×", log=True)
+    title = finding(results, "ratio", methods=methods)
+    notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL}.", *captions({"": results})]
+    lines = [title]
+    for curve in curves:
+        values = [f"{plain(y)} at {x}" for x, y in zip(curve.x, curve.y, strict=True)]
+        lines.append(f"{curve.name}: {', '.join(values)}")
+    return Sweep(title, [[plot]], (), notes, "\n".join([*lines, *notes]))
+
+
 def _spreads(
     results: TimedPoints, quantity: str, method: str, setup: str, which: str, first: str
 ) -> dict[int, _Spread]:
@@ -289,6 +312,7 @@ STUDY = Study(
     Results,
     full=grid(),
     quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),
-    parameters={"methods": METHODS, "rounds": 7},
+    others={"allocator": [point("B", 128, 64), point("B", FULL_BATCH, FULL_BATCH)]},
+    parameters={"methods": METHODS, "rounds": 7, "budget": 40.0, "fewest": 3},
     version=3,
 )

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from packviz.count.flops import flops
-from packviz.draw import palette
+from packviz.draw import bars, palette, spans
+from packviz.draw.sheet import Sheet
 from packviz.draw.text import count
 from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
@@ -39,26 +39,12 @@ from packviz.measure.study import (
     TimedPoints,
     by_pass,
 )
-from packviz.measure.timing import RATIOS, Call, Ratio
+from packviz.measure.timing import RATIOS, Call
 from packviz.ops.running import forget
-
-if TYPE_CHECKING:
-    from packviz.draw.figures import Chart
 
 PADDED = "torch padded"
 PACKED = "torch packed"
 AUTO = "auto"
-
-_SYMBOLS = {
-    PACKED: "x",
-    "frozen": "triangle-up",
-    "split": "diamond",
-    "staircase": "triangle-left",
-    AUTO: "circle-open",
-}
-"""The symbols in the chart. `pv.run`'s own `packed` has none, because it runs torch's kernel."""
-
-_COLOURS = {PACKED: "packed", AUTO: "run"}  # where the palette's name differs
 
 _MODES = ("LSTM", "GRU", "RNN")
 _LARGE = (
@@ -148,61 +134,60 @@ def packed_faster(results: TimedPoints) -> WorkAndTime:
     return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
-def chart(results: TimedPoints) -> Chart:
-    """Returns a chart of all training times relative to torch padded, with a row for each point."""
-    from packviz.draw.figures import axes  # noqa: PLC0415
+def chart(results: TimedPoints, most: int = 12) -> bars.BarChart:
+    """Draws an arrow from torch packed to `auto`, for training steps relative to torch padded.
 
-    ratios: dict[str, dict[str, Ratio]] = {}  # by point and method
-    autos = []
-    for point in sorted(results.points, key=lambda each: _MODES.index(each.mode)):
+    The rows are sorted by the gain. If there are more than `most` points, rows at even distances
+    are drawn; the text has all of them.
+    """
+    gains = {}
+    spans_of: dict[str, spans.Span] = {}
+    lines = []
+    for point in results.points:
         timing = results.timing(point)
-        drawn = [method for method in _SYMBOLS if method in timing.seconds]
-        ratios[str(point)] = {method: timing.ratio(method, PADDED) for method in drawn}
-        if AUTO in drawn:
-            autos.append(timing.ratio(AUTO, PADDED))
-    clear = [ratio.value for ratio in autos if ratio.is_clear]
-    faster = sum(value < 1 for value in clear)
-    slower = len(clear) - faster
+        if not {AUTO, PACKED, PADDED} <= {*timing.seconds}:
+            continue
+        gains[point] = timing.ratio(PACKED, AUTO)
+    ordered = sorted(gains, key=lambda point: -gains[point].value)
+    for point in ordered:
+        timing = results.timing(point)
+        ratios = {name: timing.ratio(name, PADDED) for name in timing.seconds if name != PADDED}
+        packed, auto = ratios[PACKED], ratios[AUTO]
+        label = f"{gains[point].value:.1f} times as fast"
+        spans_of[str(point)] = (packed.value, auto.value, label, (auto.low, auto.high))
+        multiples = [f"{name} {ratio.value:.2g}" for name, ratio in ratios.items()]
+        lines.append(f"{point}: {', '.join(multiples)}")
+    faster = sum(gain.is_clear and gain.value > 1 for gain in gains.values())
+    best = max((gain.value for gain in gains.values()), default=1)
     title = (
-        f"Training: auto is clearly faster than torch padded at {faster} of {len(autos)} points,"
-        f" slower at {slower}"
+        f"Training: auto is clearly faster than torch packed at {faster} of {len(gains)} points,"
+        f" up to {best:.1f} times"
     )
-    below = [
+    names = [*spans_of]
+    step = max(len(names) - 1, 1) / (most - 1)
+    if len(names) > most:
+        names = [names[round(i * step)] for i in range(most)]
+    notes = [
+        f"{len(names)} of {len(gains)} points, from the largest gain to the smallest."
+        " Whiskers: quartiles of auto.",
         f"Measured on {results.caption}.",
-        "Whiskers: quartiles. Clearly: the confidence interval of the ratio excludes 1.",
     ]
-    lines = [title]
-    for name, methods in ratios.items():
-        multiples = [f"{method} {ratio.value:.2g}" for method, ratio in methods.items()]
-        lines.append(f"{name}: {', '.join(multiples)}")
-    x = "times as long as torch padded (dashed: 1)"
-    text = "\n".join([*lines, "", *below])
-    rows = [*ratios]
-    chart = axes(title, text, x=x, rows=rows, tall=22 * len(rows), below=below)
-    for method, symbol in _SYMBOLS.items():
-        timed = {name: own[method] for name, own in ratios.items() if method in own}
-        values = [ratio.value for ratio in timed.values()]
-        up = []
-        down = []
-        for ratio in timed.values():
-            up.append(_digits(ratio.high - ratio.value))
-            down.append(_digits(ratio.value - ratio.low))
-        whiskers = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
-        colour = palette.METHODS[_COLOURS.get(method, method)]
-        marker: dict[str, Any] = {"symbol": symbol, "color": colour}
-        if method == AUTO:  # a ring around the method that it chose
-            marker |= {"size": 15, "line": {"width": 2.5}}
-        chart.points(values, [*timed], method, marker=marker, error_x=whiskers)
-    line = {"width": 1, "dash": "dash", "color": palette.LIGHT.muted}
-    chart.figure.add_vline(x=1, line=line, layer="below")
-    chart.figure.update_xaxes(type="log", dtick="D2")
-    chart.figure.update_yaxes(showgrid=True)
-    return chart
+    words = "\n".join([title, "times as long as torch padded", *lines, *notes])
 
+    def draw(theme: str) -> Sheet:
+        groups = {"": {name: spans_of[name] for name in names}}
+        return spans.rows(
+            title,
+            groups,
+            theme,
+            fills=(palette.METHODS["packed"], palette.METHODS["run"]),
+            meanings=("torch packed", "auto, exact, too"),
+            axis="times as long as torch padded, whose final states are wrong (logarithmic)",
+            notes=notes,
+            arrow=True,
+        )
 
-def _digits(value: float) -> float:
-    """Rounds a number to three significant digits."""
-    return float(f"{value:.3g}")
+    return bars.BarChart(words, draw)
 
 
 def calls_of(

@@ -80,6 +80,6 @@ STUDY = Study(
     Results,
     full=[Point(mode, KIND, 256, 256, 32, 32) for mode in ("GRU", "LSTM")],
     quick=[Point("GRU", KIND, 16, 16, 32, 32)],
-    parameters={"rounds": 31},
+    parameters={"rounds": 15},
     version=3,
 )

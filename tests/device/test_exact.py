@@ -27,9 +27,9 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.spec import Spec
 from packviz.measure import rnn_calls
 from packviz.ops import masks, original, packing, private, running
-from packviz.ops.agreement import relative_difference
+from packviz.ops.agreement import full_precision, relative_difference
 from packviz.ops.rnn import Ragged
-from packviz.ops.tolerance import TOLERANCE, full_precision
+from packviz.ops.tolerance import TOLERANCE
 
 _FARTHER = 4
 """The error of a method, relative to double precision, may be this many times torch's, because both round."""  # noqa: E501

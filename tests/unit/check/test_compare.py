@@ -2,6 +2,7 @@
 runs say.
 """
 
+import json
 import math
 import re
 
@@ -313,11 +314,11 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
     ("rnn", "x", "lengths", "hx", "said"),
     [
         (
-            nn.Linear(3, 4),
+            "lstm",
             torch.zeros(5, 2, 3),
             [5, 2],
             None,
-            "rnn is a Linear: give an nn.RNN, nn.GRU or nn.LSTM",
+            "rnn is a str: give an nn.RNN, nn.GRU or nn.LSTM",
         ),
         (
             nn.GRU(3, 4),
@@ -434,12 +435,23 @@ def test_the_truth_table_says_and_draws_itself():
     assert torch.equal(torch.random.get_rng_state(), state)
     said = table.to_text()
     wrong = sum(right is False for answer in table.answers for right in answer.right.values())
-    assert said.count("WRONG") == table.to_html().count("✗ WRONG") == wrong
-    line = next(line for line in said.splitlines() if line.startswith("outputs, reverse, padded"))
-    assert line.split("padded")[1].split() == ["–", "–", "✗", "WRONG", "✗", "WRONG"]
+    cells = "".join("".join(row) for row in table.table.rows)
+    assert cells.count("✗") == wrong
+    line = next(line for line in said.splitlines() if line.startswith("outputs, reverse"))
+    assert line.split("reverse")[1].split() == ["–", "–", *["padded", "✗", "packed", "✓"] * 2]
     assert "c_n" not in said  # a GRU has none
     assert (
         "outputs at real steps of these: one direction, 1 layer; one direction, 2 layers." in said
     )
     with pytest.raises(ValueError, match="cell is 'lstm'; choose one of 'LSTM', 'GRU', 'RNN'"):
         truth_table("lstm")
+
+
+def test_numbers_can_be_passed_on():
+    comparison = pv.compare(nn.LSTM(3, 4), torch.randn(5, 3, 3), [5, 3, 2])
+    rows = {row["result"]: row for row in comparison.to_dict()["rows"]}
+    assert rows["outputs at real steps"]["agrees"] is True
+    assert rows["outputs at padding"]["agrees"] is None
+    assert rows["h_n"]["differing"] == 2
+    json.dumps(comparison.to_dict())
+    assert "| h_n | no | 3 | 2 |" in comparison.to_markdown()

@@ -2,6 +2,8 @@
 of ATen.
 """
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+import packviz as pv
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import flops
@@ -292,3 +295,18 @@ def test_the_ratio_of_sums_is_not_the_mean_of_ratios():
     )
     assert "2 batches: 204 cells, 105 real, 99 padding." in together.to_text()
     assert "Packing leaves out 48.5 % of the forward FLOPs" in together.to_svg()
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_no_time_steps(both):
+    counted = pv.flops(Spec("LSTM", 3, 4, bidirectional=both), [0, 0])
+    assert (counted.padded, counted.packed, counted.per_step) == (0, 0, None)
+    assert "0" in str(counted)
+
+
+def test_numbers_can_be_passed_on():
+    counted = pv.flops(Spec("LSTM", 3, 7), [5, 3, 2])
+    first = counted.to_dict()["rows"][0]
+    assert first == {"pass": "forward", "padded": 8400, "packed": 5600, "saved": 2800}
+    assert json.loads(json.dumps(counted.to_dict())) == counted.to_dict()
+    assert "| forward | 8,400 | 5,600 | 2,800 |" in counted.to_markdown()

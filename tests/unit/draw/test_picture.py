@@ -294,3 +294,15 @@ def test_in_a_notebook_it_is_an_image_that_follows_the_theme():
     assert html.count(f".{name}{{") == 1
     assert html.count(f".{name},") == 1
     assert name not in show([2, 2])._repr_mimebundle_()["text/html"]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("value", [0, -100])
+def test_padding_on_the_left_is_noticed(batch_first, value):
+    x = torch.randn(3, 5, 2)
+    right = x.masked_fill(~pv.real_mask([5, 2, 3], 5)[..., None], value)
+    left = x.masked_fill(~pv.real_mask([5, 2, 3], 5).flip(1)[..., None], value)
+    for batch, is_left in ((right, False), (left, True), (x, False)):
+        given = batch if batch_first else batch.transpose(0, 1)
+        text = str(pv.show(given, [5, 2, 3], batch_first))
+        assert ("padding seems to be on the left" in text) is is_left

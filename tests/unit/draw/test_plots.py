@@ -6,6 +6,7 @@ from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
+import packviz as pv
 from packviz.core.layout import Layout
 from packviz.draw import plots
 from packviz.draw.palette import LIGHT, REAL
@@ -41,6 +42,22 @@ def test_padding_waste(groups):
     assert not [text for text in drawing.texts if text.box.x < 0]
     title, *others = drawing.texts
     assert not [text for text in others if text.y == title.y and text.x < title.box.right]
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=200), st.integers(1, 40))
+def test_padding_waste_of_lengths(lengths, batch_size):
+    chart = pv.padding_waste(lengths, batch_size)
+    orders = ("as they come", "shuffled", "bucketed")
+    for order, line in zip(orders, str(chart).splitlines(), strict=True):
+        groups = pv.batches.batches(lengths, batch_size, order)
+        batches = [[lengths[i] for i in group] for group in groups]
+        padding = sum(max(n) * len(n) - sum(n) for n in batches)
+        assert line.startswith(f"{order}: {len(batches):,} batch")
+        assert f" {padding:,} padding" in line
+
+
+def test_length_histogram_takes_lengths():
+    assert str(plots.length_histogram([5, 3])) == str(plots.length_histogram(Layout([5, 3])))
 
 
 @given(layouts)

@@ -66,3 +66,15 @@ def test_a_command_refuses_a_wrong_name_before_it_begins(command, tmp_path, monk
     assert main([*command.split(), "--out", "o.pdf"]) == 2
     assert "--out is 'o.pdf'; its name must end in" in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_has_a_height_of_its_own(tmp_path):
+    picture = pv.show([3, 2])
+    assert "height:auto" in picture.to_svg()  # on a page
+    picture.save(tmp_path / "a.svg")
+    assert "height:auto" not in (tmp_path / "a.svg").read_text()
+
+
+def test_a_png_cannot_follow_a_page(tmp_path):
+    with pytest.raises(ValueError, match="choose light or dark"):
+        pv.show([3, 2]).save(tmp_path / "a.png", theme="live")

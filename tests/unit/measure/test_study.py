@@ -10,7 +10,7 @@ import torch
 import toys
 from toys import Point
 
-from packviz.measure import provenance, rnn_calls
+from packviz.measure import machine, provenance, rnn_calls
 from packviz.measure.study import Comparison, Study
 from packviz.ops.tolerance import multiplies_in_tf32
 
@@ -38,7 +38,7 @@ def test_a_run_measures_the_quick_points():
     assert results.points == [Point(1)]
     timing = results.timing(Point(1))
     assert (timing.rounds, timing.warmup) == (3, 1)
-    assert results.provenance["parameters"] == {"rounds": 3}
+    assert results.provenance["parameters"] == {"rounds": 3, "processes": "one"}
     assert timing.provenance["difference"] == {"twice": 0.0}
     assert {"date", "load_average"} <= timing.provenance.keys()
     assert timing.faults.keys() == timing.seconds.keys()
@@ -181,7 +181,8 @@ def test_a_process_that_was_interrupted_leaves_complete_rows(tmp_path):
 
 
 def _record(path, sizes):
-    STUDY.record(path, [Point(size) for size in sizes], progress=False)
+    points = [Point(size) for size in sizes]
+    STUDY.record(path, points, progress=False, processes=False)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -297,7 +298,14 @@ def test_recordings_are_named_by_their_machine(tmp_path, monkeypatch):
 
 
 def test_the_provenance_names_what_a_time_depends_on(monkeypatch):
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "9.9"))
+    for name in machine.ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert provenance()["allocator"] == "glibc 9.9, default"
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
+    monkeypatch.setenv("LD_PRELOAD", "")
     place = provenance()
-    assert place["environment"]["MALLOC_TRIM_THRESHOLD_"] == "7"
-    assert {"allocator", "blas", "threads", "torch", "cpu"} <= place.keys()
+    assert place["allocator"] == "glibc 9.9, MALLOC_TRIM_THRESHOLD_=7"
+    assert place["environment"]["OMP_NUM_THREADS"] == "3"
+    assert {"blas", "threads", "torch", "cpu"} <= place.keys()

@@ -5,6 +5,8 @@ import json
 import threading
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -296,11 +298,11 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
 
 def test_a_caption_says_what_how_and_when():
     place = {"device": "cpu", "device_name": "an abacus", "torch": "2.9.1", "threads": 1}
-    place |= {"blas": "mkl", "allocator": "glibc 9", "environment": {"MALLOC_MMAP_MAX_": "0"}}
+    place |= {"blas": "mkl", "allocator": "glibc 9, default", "environment": {"A": "0"}}
     place |= {"cores": 2, "load_average": [0.5, 9, 9], "date": "2026-01-02T03:04:05+00:00"}
     assert (
-        machine.caption(place, [7]) == "an abacus (CPU), torch 2.9.1, BLAS mkl, 1 thread,"
-        " allocator glibc 9, MALLOC_MMAP_MAX_=0, load 0.5 on 2 cores, 7 rounds, 2026-01-02"
+        machine.caption(place, [7]) == "an abacus (CPU), torch 2.9.1, BLAS MKL, 1 thread,"
+        " glibc's default allocator, A=0, load 0.5 on 2 cores, 7 rounds, 2026-01-02"
     )
     each = [
         {"load_average": [load], "date": f"2026-01-0{day}T00"}
@@ -310,6 +312,57 @@ def test_a_caption_says_what_how_and_when():
     assert text.startswith("an abacus (GPU, CUDA 13.0), ")
     assert text.endswith("load 1.0 to 2.0 on 2 cores, 3 to 5 rounds, 2026-01-03 to 2026-01-04")
     assert machine.caption(place | {"fake": "a test"}).startswith("MADE UP, no machine was timed")
+    each = [{"busy_cores": 0.0}, {"busy_cores": 0.12}]
+    alone = {"parameters": {"processes": machine.ONE_PER_CALL}}
+    text = machine.caption(place | alone, [5], each)
+    assert "a process for each method, other programs on 0.0 to 0.1 of 2 cores, 5 rounds" in text
+
+
+@pytest.mark.parametrize(
+    ("allocator", "words"),
+    [
+        ("glibc 2.36, default", ", glibc's default allocator"),
+        ("glibc 2.36, MALLOC_MMAP_MAX_=0", ", glibc's allocator with MALLOC_MMAP_MAX_=0"),
+        ("darwin, default", ", darwin's default allocator"),
+        (None, ", allocator not recorded"),
+    ],
+)
+def test_a_caption_says_which_allocator_in_words(allocator, words):
+    place = {"allocator": allocator} if allocator else {}
+    caption = machine.caption(place)
+    assert caption.endswith(f"BLAS not recorded{words}")
+
+
+def test_waiting_for_an_idle_machine(monkeypatch):
+    busy = [1.5, 0.9, 0.1]
+    monkeypatch.setattr(machine, "_busy_cores", lambda seconds: busy.pop(0))
+    assert machine.wait_until_idle(60) == 0.1
+    busy += [1.5, 0.9]
+    assert machine.wait_until_idle(0) == 1.5  # the time was up
+
+
+def test_busy_cores_are_counted(monkeypatch):
+    ticks = [(100, 1000), (150, 1200)]
+    monkeypatch.setattr(machine, "_core_seconds", lambda: ticks.pop(0))
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert machine._busy_cores(0) == 2
+    missing = Mock(side_effect=FileNotFoundError)
+    monkeypatch.setattr(machine, "_core_seconds", missing)
+    monkeypatch.setattr("os.getloadavg", lambda: (3.5, 0, 0))
+    assert machine._busy_cores(0) == 3.5
+
+
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the system has no /proc/stat")
+def test_the_time_of_the_cores_is_read():
+    busy, passed = machine._core_seconds()
+    assert 0 < busy < passed
+
+
+def test_a_platform_without_page_faults(monkeypatch):
+    monkeypatch.setattr(machine, "resource", None)
+    result = measure({"a": int}, rounds=2)
+    assert result.faults == {}
+    assert result.rounds == 2
 
 
 @pytest.mark.parametrize("device", ["mps", "gpu", "cpu:x", "cpu:1"])

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from packviz.ops.agreement import relative_difference, relative_error
+from packviz.ops.agreement import full_precision, relative_difference, relative_error
 from packviz.ops.tolerance import (
     TOLERANCE,
-    full_precision,
     multiplies_in_tf32,
     of_gradients,
     of_states,

@@ -573,3 +573,10 @@ def test_a_trace_and_the_legacy_exporter_keep_no_length(kind):
     if kind == "GRU":
         axes = {"x": {0: "T", 1: "B"}, "lengths": {0: "B"}}
         assert_right(session(model, dynamo=False, dynamic_axes=axes), model)
+
+
+@pytest.mark.skipif(not hasattr(torch.Tag, "cudagraph_unsafe"), reason="needs a newer torch")
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_a_cuda_graph_leaves_the_operators_out(name):
+    operator = getattr(torch.ops.packviz_ops_rnn, name).default
+    assert torch.Tag.cudagraph_unsafe in operator.tags

@@ -573,7 +573,7 @@ def test_a_plan_for_a_device_that_only_torchs_kernels_support():
         assert (
             "no other method supports the device mps" in pv.plan(rnn, [5, 2], device="mps").reason
         )
-    with pytest.raises(RuntimeError, match="device string: gpu"):
+    with pytest.raises(ValueError, match="device is 'gpu'; give a device that torch knows"):
         pv.plan(LSTM, [5, 2], device="gpu")
 
 
@@ -740,3 +740,14 @@ def test_torch_has_nothing_to_say(fork):
     code += "assert torch.equal(torch.random.get_rng_state(), state)"
     done = fork(code)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_indices_are_kept_for_one_stream(monkeypatch):
+    grids = []
+    monkeypatch.setattr(running, "_through", lambda batch, grid, by_step: grids.append(grid))
+    for stream in (1, 2, 1):
+        monkeypatch.setattr(running, "current_stream", lambda device, stream=stream: stream)
+        pv.run(nn.GRU(3, 4), torch.randn(5, 3, 3), [5, 3, 2], method="split")
+    first, other, again = grids
+    assert first is again
+    assert first is not other

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import toys
@@ -25,7 +26,9 @@ def test_every_option_arrives(monkeypatch, capsys, tmp_path):
     options += ["--out", path, "--plot", picture]
     assert outcome([*TINY, *options], capsys)[0] == 0
     results = forum.STUDY.load(path)
-    assert results.provenance["parameters"] == {"methods": ["packed", "padded"], "rounds": 1}
+    expected = {"methods": ["packed", "padded"], "rounds": 1, "fewest": 3}
+    expected["processes"] = "one for each call"
+    assert results.provenance["parameters"] == expected
     assert results.provenance["threads"] == 2
     assert results.points == forum.grid(["evenly", "A"], [32], 64)
     assert "times as long as packed" in picture.read_text()
@@ -83,15 +86,15 @@ def test_a_study_writes_its_file_and_resumes(monkeypatch, tmp_path, capsys):
     assert toys.study().load(tmp_path / "more.json").points == [toys.Point(9)]
 
 
+def interrupted_once(pressed, point, device):
+    if point.size == 3 and not pressed.exists():
+        pressed.touch()
+        raise KeyboardInterrupt
+    return toys.calls(point, device)
+
+
 def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path):
-    pressed = []
-
-    def calls(point, device):
-        if point.size == 3 and not pressed:
-            pressed.append(True)
-            raise KeyboardInterrupt
-        return toys.calls(point, device)
-
+    calls = partial(interrupted_once, tmp_path / "pressed")
     monkeypatch.setattr(savings, "STUDY", toys.study(calls))
     path = tmp_path / "toy.json"
     status, out, error = outcome(["study", "savings", "--out", path], capsys)

@@ -135,6 +135,22 @@ def test_each_setup_has_a_plot_with_a_curve_for_each_method_and_pass():
     assert plot.guides["slope 2: T²"] == ((4, 10), (8, 40))
 
 
+def test_both_setups_are_in_one_plot_with_names_at_the_ends():
+    results = results_of({"padded": 0.01, "packed": 0.3, "run": 0.005}, ("A", "B"), (4, 8))
+    sweep = forum.ratios(results, ["padded", "packed", "run"])
+    ((plot,),) = sweep.rows
+    ends = {curve.name: (curve.y[-1], curve.hollow) for curve in plot.curves}
+    assert ends == {
+        "packed, A": (pytest.approx(30), True),
+        "run, A": (pytest.approx(0.5), True),
+        "packed, B": (pytest.approx(30), False),
+        "run, B": (pytest.approx(0.5), False),
+    }
+    assert {*ends} <= {*ParsedSvg(sweep.to_svg()).said()}
+    assert sweep.title.startswith("Packed takes 30, run takes 0.50 times as long as padded")
+    assert "packed, B: 30 at 4, 30 at 8" in sweep.to_text()
+
+
 def test_titles_state_the_finding():
     results = results_of({"padded": 0.01, "packed": 0.3})
     titles = [forum.chart({"": results}, what, ["B"]).title for what in forum.QUANTITIES]

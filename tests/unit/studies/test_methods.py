@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from drawings import ParsedSvg
 
 from packviz.count.flops import flops
 from packviz.measure import rnn_calls
@@ -12,7 +13,7 @@ from packviz.measure.study import PASSES, Point, Results
 from packviz.measure.timing import Timing
 from packviz.ops import running
 from packviz.studies import methods
-from packviz.studies.methods import AUTO, PACKED, PADDED
+from packviz.studies.methods import PACKED, PADDED
 
 TINY = Point("GRU", "uniform", 3, 5, 2, 3)
 OTHER = Point("LSTM", "equal", 3, 5, 2, 3)
@@ -81,18 +82,30 @@ def test_the_best_method_is_an_exact_one():
     assert methods.best(made_up(split=1.25, torch_padded=0.1, auto=0.1), TINY) == "split"
 
 
-def test_the_chart_has_a_row_for_each_point_and_a_mark_for_each_method():
+def test_an_arrow_leads_from_packed_to_auto_and_the_largest_gain_comes_first():
     both = {**made_up(auto=25).values, **made_up(OTHER, auto=5, split=2.5).values}
     chart = methods.chart(Results(PLACE, both))
-    drawn = {trace.name: dict(zip(trace.y, trace.x, strict=True)) for trace in chart.figure.data}
-    assert drawn["split"] == {str(OTHER): 0.25, str(TINY): 1}
-    assert drawn[AUTO] == {str(OTHER): 0.5, str(TINY): 2.5}
-    lines = chart.to_text().splitlines()
-    assert lines[0].endswith("faster than torch padded at 1 of 2 points, slower at 1")
-    assert [line.partition(":")[0] for line in lines[1:3]] == [str(OTHER), str(TINY)]
-    assert [trace.name for trace in chart.figure.data] == [
-        PACKED, "frozen", "split", "staircase", AUTO
-    ]  # fmt: skip
+    title, _, first, second, *_ = chart.to_text().splitlines()
+    assert title.endswith("clearly faster than torch packed at 1 of 2 points, up to 2.0 times")
+    assert (
+        first == f"{OTHER}: torch packed 1, auto 0.5, frozen 1, packed 1, split 0.25, staircase 1"
+    )
+    assert second.startswith(f"{TINY}: torch packed 1, auto 2.5,")
+    said = ParsedSvg(chart.to_svg()).said()
+    assert said.index(str(OTHER)) < said.index(str(TINY))
+    assert {"2.0 times as fast", "0.4 times as fast"} <= {*said}
+
+
+def test_typical_rows_include_the_largest_and_the_smallest_gain():
+    values = {}
+    for i in range(30):
+        point = Point("GRU", "uniform", 3, 5 + i, 2, 3)
+        values |= made_up(point, auto=1 + i).values
+    chart = methods.chart(Results(PLACE, values))
+    drawn = {text for text in ParsedSvg(chart.to_svg()).said() if text in map(str, values)}
+    assert len(drawn) == 12
+    assert {str(point) for point in [*values][:: len(values) - 1]} <= drawn
+    assert all(f"\n{point}: " in chart.to_text() for point in values)
 
 
 def test_where_packed_is_faster():

@@ -26,10 +26,24 @@ def main(tmp_path, monkeypatch):
     return run
 
 
-def test_every_study_exists_and_is_recorded():
-    for name, (study, *_) in record.STUDIES.items():
-        assert study in STUDIES
-        assert (RECORDED / f"{name}_cpu.json").exists()
+def test_every_study_exists_and_every_recorded_file_has_a_study():
+    assert {study for study, *_ in record.STUDIES.values()} <= {*STUDIES}
+    recorded = {path.stem.rpartition("_cpu")[0] for path in RECORDED.glob("*_cpu*.json")}
+    assert recorded <= {*record.STUDIES, "compilers"}
+
+
+def test_only_one_study_changes_the_allocator(main, tmp_path, monkeypatch):
+    seen = {}
+
+    def run(command, variables, seconds):
+        seen[Path(command[command.index("--out") + 1]).name] = variables
+        return 1
+
+    monkeypatch.setattr(record, "record", run)
+    main()
+    changed = {name for name, variables in seen.items() if variables}
+    assert changed == {"allocator_tuned_cpu.json"}
+    assert seen.keys() == {f"{name}_cpu.json" for name in record.STUDIES}
 
 
 @pytest.mark.parametrize(("status", "copies"), [("0", 1), ("2", 0)])
@@ -46,7 +60,7 @@ def test_only_complete_results_are_copied(main, tmp_path, monkeypatch, status, c
     assert (code, len(paths)) == (int(status != "0"), copies)
     given = json.loads((tmp_path / "out" / "untuned_cuda.json").read_text())
     assert given[:6] == ["study", "methods", "--points", "untuned", "--budget", "1"]
-    assert given[-4:] == ["--device", "cuda:1", "--threads", "1"]
+    assert given[-6:] == ["--device", "cuda:1", "--threads", "1", "--wait", "60"]
 
 
 def test_a_study_that_takes_too_long_is_interrupted(main, tmp_path, monkeypatch, capfd):

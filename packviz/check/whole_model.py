@@ -1,0 +1,209 @@
+"""Finds out whether what a model returns depends on the values in the padding of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+
+import torch
+from torch import Tensor, nn
+
+from packviz.core.layout import Layout, require_steps, sequence_name
+from packviz.core.numbers import HasNumbers
+from packviz.core.padded import Padded
+from packviz.core.validation import require_dense, require_values, share
+from packviz.draw import text
+from packviz.ops.arguments import require_padded
+from packviz.ops.masks import Lengths, lengths_tensor
+from packviz.ops.tolerance import of_states
+
+Model = Callable[[Tensor], object]
+"""A module or a function that takes a padded batch alone."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One tensor that a model returned.
+
+    Attributes:
+        name: where it is in what the model returned, such as `[0]`; `output` if it is all.
+        places: what was compared: `"real cells"`, `"sequences"` or `"entries"`.
+        compared: the number of these.
+        differing: the number that depend on the padding; `None` if two runs on the same batch
+            differ, or if a value is not finite, so that nothing can be said.
+        sequences: the sequences in which they are.
+    """
+
+    name: str
+    places: str
+    compared: int
+    differing: int | None
+    sequences: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in words."""
+        if self.differing is None:
+            return "cannot be judged: it differs between two equal runs, or is not finite"
+        if not self.differing:
+            return "does not depend on the padding"
+        where = f" (in {', '.join(self.sequences)})" if self.sequences else ""
+        share_of = f"{self.differing:,} of {self.compared:,} {self.places}"
+        return f"depends on the padding at {share_of}{where}"
+
+
+@dataclass(frozen=True, repr=False)
+class PaddingComparison(HasNumbers):
+    """A comparison of what a model returns with clean and with poisoned padding.
+
+    Attributes:
+        layout: the layout of the batch.
+        outputs: the tensors that the model returned.
+    """
+
+    layout: Layout
+    outputs: tuple[Output, ...]
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether nothing depends on the padding; `None` if that cannot be said."""
+        if any(output.differing for output in self.outputs):
+            return False
+        is_judged = bool(self.outputs) and self.layout.n_padding > 0
+        return True if is_judged and all(o.differing == 0 for o in self.outputs) else None
+
+    @property
+    def summary(self) -> str:
+        """The verdict in a sentence."""
+        if not self.layout.n_padding:
+            return "The batch has no padding, so it shows nothing. Give one with padding."
+        if not self.outputs:
+            return "The model returned no tensor of floating-point numbers to compare."
+        if self.agrees:
+            return "Nothing that the model returned depends on the values in the padding."
+        named = [output.name for output in self.outputs if output.differing]
+        if named:
+            return (
+                f"What the model returned depends on the values in the padding: {', '.join(named)}."
+            )
+        return "It cannot be said whether what the model returned depends on the padding."
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Returns a row for each tensor that the model returned."""
+        rows: list[dict[str, object]] = []
+        for output in self.outputs:
+            row: dict[str, object] = {"output": output.name, "compared": output.compared}
+            rows.append(row | {"of": output.places, "differing": output.differing})
+        return rows
+
+    def to_text(self) -> str:
+        """Returns the verdict, and a line for each tensor."""
+        lines = [[output.name, output.verdict] for output in self.outputs]
+        return "\n".join([self.summary, "", *text.table(lines, "  <  <")])
+
+
+def compare_padding(
+    model: Model, x: Tensor, lengths: Lengths, batch_first: bool | None, tolerance: float | None
+) -> PaddingComparison:
+    """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
+    require_padded(x)
+    require_dense("x", x)
+    require_values("x", x)
+    whole = lengths_tensor(lengths)
+    shape = Padded.fitting(len(whole), x.shape, batch_first)
+    layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
+    mask = torch.tensor(layout.mask, device=x.device)
+    mask = mask if shape.batch_first else mask.T
+    clean = x.detach().clone()
+    clean[~mask] = 0
+    with _in_eval_mode(model), torch.no_grad():
+        first = dict(_tensors(model(clean.clone())))
+        again = dict(_tensors(model(clean.clone())))
+        poisoned = dict(_tensors(model(_poisoned(clean, mask))))
+    outputs = []
+    for name, value in first.items():
+        others = again.get(name, value), poisoned.get(name, value)
+        outputs.append(_compared(name, value, *others, mask, shape, tolerance))
+    return PaddingComparison(layout, tuple(outputs))
+
+
+def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
+    """Fills the padding with values from real cells, so that they are valid ids, too."""
+    generator = torch.Generator().manual_seed(0)
+    real = clean[mask]
+    rows = torch.randint(len(real), (int((~mask).sum()),), generator=generator)
+    poisoned = clean.clone()
+    poisoned[~mask] = real[rows.to(real.device)]
+    if clean.is_floating_point():
+        poisoned[~mask] *= -3  # larger, and not equal to any real cell
+    return poisoned
+
+
+def _compared(
+    name: str,
+    value: Tensor,
+    again: Tensor,
+    poisoned: Tensor,
+    mask: Tensor,
+    shape: Padded,
+    tolerance: float | None,
+) -> Output:
+    """Compares one tensor of the three runs, cell by cell, row by row or as a whole."""
+    where = ["entries", "sequences", "real cells"]
+    axis = next((i for i, size in enumerate(value.shape) if size == shape.batch), None)
+    if value.shape[:2] == mask.shape:
+        place = where[2]
+        rows = [tensor[mask].flatten(1) for tensor in (value, again, poisoned)]
+        at = 0 if shape.batch_first else 1
+        owner = mask.nonzero()[:, at]
+    elif axis is not None:
+        place = where[1]
+        rows = [tensor.movedim(axis, 0).flatten(1) for tensor in (value, again, poisoned)]
+        owner = torch.arange(shape.batch)
+    else:
+        place = where[0]
+        rows = [tensor.reshape(-1, 1) for tensor in (value, again, poisoned)]
+        owner = torch.empty(0, dtype=torch.int64)
+    if len({row.shape for row in rows}) > 1:
+        return Output(name, place, len(rows[0]), len(rows[0]), ())
+    clean, other, changed = (row.double() for row in rows)
+    allowed = share("tolerance", tolerance or of_states(value.dtype, value.device.type))
+    limit = allowed * clean.abs().max() if clean.numel() else 0
+    finite = all(bool(row.isfinite().all()) for row in (clean, other))
+    if not finite or bool(((clean - other).abs() > limit).any()):
+        return Output(name, place, len(clean), None, ())
+    differs = ~((clean - changed).abs() <= limit).all(1)  # NaN differs
+    named = owner[differs.to(owner.device)].tolist() if len(owner) else []
+    sequences = tuple(sequence_name(b) for b in sorted(set(named)))
+    return Output(name, place, len(clean), int(differs.sum()), sequences)
+
+
+def _tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yields the floating-point tensors in what a model returned, with their places."""
+    if isinstance(value, Tensor):
+        if value.is_floating_point():
+            yield name or "output", value.detach()
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _tensors(part, f"{name}[{key!r}]")
+    elif isinstance(value, (tuple, list)):
+        for i, part in enumerate(value):
+            yield from _tensors(part, f"{name}[{i}]")
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name), f"{name}.{field.name}")
+
+
+@contextmanager
+def _in_eval_mode(model: Model) -> Iterator[None]:
+    """Turns dropout and the like off, and restores each module's own mode."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode

@@ -1,0 +1,114 @@
+"""Draws what the backward pass of torch's `pad_packed_sequence` writes, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from packviz.core.layout import Layout
+from packviz.draw import text
+from packviz.draw.drawing import Drawing
+from packviz.draw.grid import Cell, Grid
+from packviz.draw.palette import REAL, sequence_colour
+from packviz.draw.sheet import HATCHED, Sheet
+
+_PADDED = 120.0  # px: the left edge of the padded gradients
+_PACKED = 330.0  # px: the left edge of the packed gradients
+_WIDE = 400.0  # px: the width of a packed gradient
+_WRITTEN = 820.0  # px: the right edge of the numbers
+_BARS = 90.0  # px: the left edge of the bars
+_LONGEST = 650.0  # px
+
+
+@dataclass(frozen=True, repr=False)
+class Copies(Drawing):
+    """The tensors that a backward pass writes for each distinct length, and the slices it needs.
+
+    Attributes:
+        layout: the layout of the batch, whose sequences are sorted, longest first.
+        written: `(D,)` the number of cells that are written for each distinct length, longest
+            first.
+        indexed: the number of cells that are written with an index.
+    """
+
+    layout: Layout
+    written: Sequence[int]
+    indexed: int
+
+    @property
+    def total(self) -> int:
+        """The number of cells that are written for all distinct lengths."""
+        return sum(self.written)
+
+    @property
+    def slices(self) -> list[tuple[int, int]]:
+        """The first step of each distinct length's slice and the step after it, longest first."""
+        ends = sorted({0, *self.layout.lengths.tolist()})
+        return [*pairwise(ends)][::-1]
+
+    def summary(self) -> str:
+        """Returns the counts in a sentence."""
+        distinct = text.count(len(self.written), "distinct length")
+        return (
+            f"With {distinct}, pad's backward pass writes {self.total:,} cells to hand back"
+            f" {self.layout.n_real:,} gradients. With one index, it writes {self.indexed:,}."
+        )
+
+    def to_text(self) -> str:
+        """Returns the summary, and a line for each distinct length."""
+        lines = [self.summary()]
+        for (start, end), cells in zip(self.slices, self.written, strict=False):
+            steps = text.count(end - start, "step")
+            slice_ = f"the slice of {steps} from t = {start}"
+            lines.append(f"length {end}: {cells:,} cells, for {slice_}")
+        return "\n".join(lines)
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws a padded and a packed gradient for each distinct length, and bars of the counts."""
+        sheet = Sheet(theme, self.to_text())
+        needed = self.layout.n_real
+        y = sheet.title(f"To hand back {needed:,} gradients, pad writes {self.total:,} cells")
+        sheet.note(_PADDED, y + 16, "copies the padded gradient")
+        sheet.note(_PACKED, y + 16, "fills a packed tensor (and adds it to the others)")
+        sheet.note(_WRITTEN, y + 16, "cells written", "end")
+        y += 24
+        for (start, end), cells in zip(self.slices, self.written, strict=False):
+            y = self._draw_slice(sheet, start, end, cells, y)
+        scale = min(1.0, _LONGEST / self.total)
+        bars = {
+            "needed": (needed, REAL),
+            "torch": (self.total, HATCHED),
+            "one index": (self.indexed, REAL),
+        }
+        for name, (cells, fill) in bars.items():
+            sheet.text(_BARS - 8, y + 14, name, anchor="end", bold=True)
+            sheet.box(_BARS, y + 2, cells * scale, 16, fill)
+            sheet.text(_BARS + cells * scale + 8, y + 14, f"{cells:,}", bold=True)
+            y += 24
+        sheet.key(4, y + 6, [(HATCHED, "written, but not part of the slice")])
+        sheet.size(_WRITTEN + 8, y + 26)
+        return sheet
+
+    def _draw_slice(self, sheet: Sheet, start: int, end: int, cells: int, y: float) -> float:
+        """Draws one distinct length's tensors from `y` downwards, and returns the y below them."""
+        layout = self.layout
+        padded = Grid(sheet, layout.batch_size, layout.max_len, 20, 9, _PADDED, y)
+        steps = range(layout.max_len)
+        rows = []
+        packed: list[Cell] = []
+        for b, length in enumerate(layout.lengths):
+            colour = sequence_colour(b)
+            rows.append([Cell(colour if start <= t < end <= length else HATCHED) for t in steps])
+        for t, size in enumerate(layout.batch_sizes):
+            packed += [rows[b][t] for b in range(size)]
+        padded.draw(rows)
+        middle = (y + padded.foot) / 2
+        wide = _WIDE / layout.n_real
+        Grid(sheet, 1, len(packed), wide, 18, _PACKED, middle - 9).draw([packed])
+        sheet.text(4, middle, f"length {end}", bold=True)
+        last = f" to {end - 1}" if end > start + 1 else ""
+        sheet.note(4, middle + 15, f"t = {start}{last}")
+        sheet.text(_PACKED - 28, middle + 4, "→")
+        sheet.text(_WRITTEN, middle + 4, f"{cells:,}", anchor="end", bold=True)
+        return padded.foot + 14

@@ -1,0 +1,103 @@
+"""Times calls in child processes, one process for each call.
+
+In a shared process, what one call frees, the next one reuses, so the time of a call depends on the
+calls before it. Here each call has a process of its own, as in a user's program. Only one of the
+processes computes at a time.
+
+Importing torch takes seconds. Therefore, one process (the *fork server* of `multiprocessing`)
+imports it once, and each child begins as a copy of that process.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+
+import torch
+
+from packviz.measure.timing import LocalCall
+
+Make = Callable[[], Mapping[str, LocalCall]]
+"""A function that makes calls, by name. It can be pickled, so it is not a lambda."""
+
+
+class ChildError(RuntimeError):
+    """A call has failed in a child process, or the process has ended."""
+
+
+class Child:
+    """A call in a child process."""
+
+    def __init__(self, make: Make, name: str) -> None:
+        """Starts the process, which makes the calls and keeps the one with this name.
+
+        The process gets as many threads as this one has, and torch's random seed 0.
+        """
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "packviz.measure.rnn_calls"])
+        self._name = name
+        self._connection, end = context.Pipe()
+        arguments = (end, make, name, torch.get_num_threads())
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        end.close()
+
+    def sample(self) -> tuple[float, int | None]:
+        """Makes the call, and returns its seconds and page faults.
+
+        Raises:
+            ChildError: the call failed, or the process has ended.
+        """
+        try:
+            self._connection.send("sample")
+            answer: tuple[float, int | None] | str = self._connection.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode
+            raise ChildError(
+                f"the process of {self._name!r} ended with exit status {code} before it answered."
+                " If it is -9, the machine may have run out of memory"
+            ) from None
+        if isinstance(answer, str):
+            raise ChildError(f"in the process of {self._name!r}: {answer}")
+        return answer
+
+    def close(self) -> None:
+        """Ends the process, even while it computes."""
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+
+@contextmanager
+def children(make: Make, names: Sequence[str]) -> Iterator[dict[str, Child]]:
+    """Starts a child for each name, and ends all of them after the `with` block."""
+    with ExitStack() as stack:
+        started = {}
+        for name in names:
+            started[name] = Child(make, name)
+            stack.callback(started[name].close)
+        yield started
+
+
+def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:
+    """Answers the parent process until it closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    gc.disable()  # collecting garbage would be timed
+    call: LocalCall | None = None
+    while True:
+        try:
+            connection.recv()
+        except EOFError:
+            return
+        try:
+            call = call or make()[name]
+            connection.send(call.sample())
+        except Exception as error:  # the parent decides what follows from it
+            connection.send(f"{type(error).__name__}: {error}")

@@ -1,0 +1,93 @@
+"""Whether what a model returns depends on the padding. The models' own code says which it is."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import packviz as pv
+
+ragged = st.lists(st.integers(1, 7), min_size=2, max_size=5).filter(lambda n: len(set(n)) > 1)
+
+
+class Tagger(nn.Module):
+    """Returns scores for each step, and the final state."""
+
+    def __init__(self, packs, both=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.packs = packs
+        self.rnn = nn.LSTM(3, 4, batch_first=True, bidirectional=both)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x, lengths):
+        if self.packs:
+            x = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        out, (h_n, _) = self.rnn(x)
+        if self.packs:
+            out, _ = pad_packed_sequence(out, batch_first=True)
+        return {"scores": self.drop(out), "state": h_n}
+
+
+@given(ragged, st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
+    model = Tagger(packs, both).eval()
+    x = torch.randn(len(lengths), max(lengths), 3)
+    comparison = pv.compare(lambda batch: model(batch, lengths), x, lengths, batch_first=True)
+    scores, state = comparison.outputs
+    assert comparison.agrees is packs
+    assert (scores.differing > 0) is (both and not packs)
+    assert (state.differing > 0) is not packs
+    if not packs:
+        short = {name for name, n in zip("abcde", lengths, strict=False) if n < max(lengths)}
+        assert set(state.sequences) == short
+    assert len(comparison.to_dict()["rows"]) == 2
+    assert "state" in comparison.to_markdown()
+
+
+def test_ids_and_time_first():
+    embedding = nn.Embedding(9, 2)
+    ids = torch.randint(1, 9, (6, 3))
+    mean = pv.compare(lambda x: embedding(x).mean(0), ids, [6, 2, 4], batch_first=False)
+    assert mean.agrees is False
+    assert mean.outputs[0].sequences == ("b", "c")
+    assert pv.compare(embedding, ids, [6, 2, 4], batch_first=False).agrees
+
+
+def test_dropout_is_off_and_modes_return():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    model[0].eval()
+    assert pv.compare(model, torch.randn(2, 5, 3), [5, 2], batch_first=True).agrees
+    assert [module.training for module in model.modules()] == [True, False, True]
+
+
+@dataclasses.dataclass
+class Answer:
+    total: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("model", "lengths", "verdict"),
+    [
+        (lambda x: Answer(x.sum()), [5, 2], False),
+        (lambda x: torch.rand(3), [5, 2], None),
+        (lambda x: x / 0, [5, 2], None),
+        (lambda x: x, [5, 5], None),
+        (lambda x: x.argmax(), [5, 2], None),
+        (lambda x: (x[:, :2], x[0]), [5, 2], True),
+    ],
+)
+def test_verdicts(model, lengths, verdict):
+    comparison = pv.compare(model, torch.randn(2, 5, 3), lengths, batch_first=True)
+    assert comparison.agrees is verdict
+    assert repr(comparison)
+
+
+def test_a_state_is_refused():
+    with pytest.raises(TypeError, match="a whole model takes the batch alone"):
+        pv.compare(nn.Linear(3, 3), torch.randn(2, 5, 3), [5, 2], torch.zeros(1))
