@@ -265,8 +265,9 @@ methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
 # Most of these RNNs are GRUs and plain RNNs, and nearly all of their batches have a lot of padding. Now compare the two rows
-# of each batch: what the forward pass gains, training loses again. So it is the backward pass that spoils packing, at least with torch's own functions on a CPU. [Notebook 09](09_why_training_is_slow.ipynb) finds out why,
-# and [notebook 11](11_should_you_pack.ipynb) lets you test your own lengths and model.
+# of each batch: what the forward pass gains, training loses again. So it is the backward pass that spoils packing, at
+# least with torch's own functions on a CPU. [Notebook 09](09_why_training_is_slow.ipynb) finds out why, and [notebook
+# 11](11_should_you_pack.ipynb) lets you test your own lengths and model.
 
 # %% tags=["claims"]
 results = methods.STUDY.load()

@@ -154,9 +154,8 @@ def test_both_setups_are_in_one_plot_with_names_at_the_ends():
 def test_the_allocators_are_named_and_missing_files_left_out(tmp_path):
     path = tmp_path / "tuned.json"
     point = forum.STUDY.others["allocator"][0]
-    forum.STUDY.record(
-        path, [point], methods=["padded", "packed"], rounds=1, budget=None, progress=False
-    )
+    settings = {"progress": False, "processes": False, "rounds": 1}
+    forum.STUDY.record(path, [point], methods=["padded", "packed"], **settings)
     head, line = forum.allocators([str(path), "allocator_nowhere_cpu.json"]).splitlines()
     assert head.split()[:3] == ["batch", "padded", "packed"]
     results = forum.STUDY.load(path)
