@@ -255,10 +255,10 @@ assert any(row[:3] == ["512", "×", "512"] for row in tables)
 # ```
 #
 # Set **both**. The second alone can make things *worse* (compare the third line of your run), because freed memory then
-# still goes back to the system another way. The price is memory: what your step needed at its peak, glibc keeps. torch has a switch of its own,
-# `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It uses pages of 2 MB where Linux allows it (*transparent huge
-# pages*), and helps only if single tensors are much larger than that. Tensors under about 128 kB never leave glibc, so
-# small batches gain nothing. macOS and Windows have other allocators, and other costs.
+# still goes back to the system another way. The price is memory: what your step needed at its peak, glibc keeps. torch
+# has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It uses pages of 2 MB where Linux
+# allows it (*transparent huge pages*), and helps only if single tensors are much larger than that. Tensors under about
+# 128 kB never leave glibc, so small batches gain nothing. macOS and Windows have other allocators, and other costs.
 #
 # Fewer faults change the factor. They do not change the growth. How fast *does* it grow?
 #
@@ -323,11 +323,11 @@ for method, least, most in [("padded", 0.7, 1.4), ("packed", 1.6, 3), ("run", 0.
 # <details><summary>And on a GPU?</summary>
 #
 # The user on the forum had one, with torch 1.12. There, NVIDIA's cuDNN runs a packed RNN in one call, so the loop over
-# time steps should be absent. What remains is pad: for d distinct lengths, its backward pass has 7d − 3 kernels, which is
-# 3,581 for d = 512. We have not timed this. So our answer for the LSTM is one for CPUs, and the one for pad holds for
-# both. [#149194](https://github.com/pytorch/pytorch/issues/149194) has tables for a CPU and a GPU, forward and backward,
-# in which a backward pass takes up to 81 times as long when packed. [#1788](https://github.com/pytorch/pytorch/issues/1788)
-# (closed) named `narrow` years ago.
+# time steps should be absent. What remains is pad: for d distinct lengths, its backward pass has 7d − 3 kernels, which
+# is 3,581 for d = 512. We have not timed this. So our answer for the LSTM is one for CPUs, and the one for pad holds
+# for both. [#149194](https://github.com/pytorch/pytorch/issues/149194) has tables for a CPU and a GPU, forward and
+# backward, in which a backward pass takes up to 81 times as long when packed.
+# [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed) named `narrow` years ago.
 #
 # </details>
 

@@ -326,8 +326,9 @@ for machine, timed in methods.STUDY.recordings().items():
         print(f"{machine:15} {mode:4} auto takes {packed:.2f} × torch packed, {padded:.2f} × torch padded")
 
 # %% [markdown]
-# Against torch's packed step, the gain is there for all three. Against the padded one, it is largest for the GRU and the
-# plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours. <!-- recorded -->
+# Against torch's packed step, the gain is there for all three. Against the padded one, it is largest for the GRU and
+# the plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours.
+# <!-- recorded -->
 
 # %% tags=["claims"]
 from packviz.ops import choose
