@@ -59,9 +59,8 @@ site: .venv/.installed-site ## build the web site in build/site (with links to G
 	@$(WITH_VENV) $(PY) docs/build.py build/site $(REPO)
 	@echo "To see the site, open build/site/index.html, or run $(PY) -m http.server -d build/site"
 
-badge: ## print a Binder badge for the README: make badge REPO=owner/name
-	@[ -n "$(REPO)" ] || { echo "REPO is empty; give the repository: make badge REPO=owner/name" >&2; exit 2; }
-	@echo "[![Open in Binder](https://mybinder.org/badge_logo.svg)](https://mybinder.org/v2/gh/$(REPO)/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb)"
+badge: ## print badges for Binder, Colab and the site, and set Colab's address: make badge REPO=owner/name
+	@python3 tools/badges.py $(REPO)
 
 clean: ## remove caches, test reports, build/, and the environments of test-torch, but not .venv
 	rm -rf .venv-torch-* artefacts build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -45,7 +45,7 @@ REPO = DOCS.parent
 PANELS = REPO / "packviz" / "panels"
 # A page that is opened as a file cannot load a module, so the module is a part of the page.
 MOVING = (
-    (PANELS / "batch.js").read_text(encoding="utf-8")
+    panels.StatePanel._esm
     + """
 for (const place of document.querySelectorAll("[data-batch]")) {
   place.replaceChildren();
@@ -77,6 +77,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 LARGE = "13"  # px: the font size of the title of a stack
 LINE = 18  # px: the height of a further line of this title
 TITLE = 20  # px: the height of a picture's title
+_ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
 LONG = 8  # a cell without output is folded if it has more lines
 WORKING = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/measuring.md", "docs/upstream.md")
 WORKING += ("docs/visual-language.md",)
@@ -292,6 +293,8 @@ class Site:
             code = _ASK.sub("", source).strip("\n")
             if code:
                 listing = f"```python\n{code}\n```"
+                if _ALIGNED.search(code):
+                    listing = f"{raw('<div class=pv-aligned>')}\n\n{listing}\n\n{raw('</div>')}"
                 folds = is_plumbing(code, cell["metadata"].get("tags", ()), bool(cell["outputs"]))
                 yield folded(code, listing) if folds and not _is_exercise(cell) else listing
             yield from (raw(self.quiz(name)) for name in asked)
@@ -368,7 +371,7 @@ class Site:
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
                 call = ast.unparse(node)
-                if call.startswith("BatchPanel("):
+                if call.startswith(("BatchPanel(", "StatePanel(")):
                     return moving_batch(eval(call, vars(panels)))
                 if call.startswith(tuple(WALKS)):
                     return self.panel(Frames(call), key)
@@ -399,10 +402,12 @@ def is_plumbing(code: str, tags: Sequence[str], has_output: bool) -> bool:
     This is so for imports, timings, training loops and recorded results, and for long cells that
     only prepare later ones.
     """
-    body = ast.parse(code).body
+    tree = ast.parse(code)
+    body = tree.body
     lines = code.count("\n") + 1
     imports = sum(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
-    trains = ".backward()" in code and "for " in code
+    loops = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.For)]
+    trains = any(".backward()" in loop for loop in loops)
     recorded = re.search(r"recordings\(|STUDY\.|benchmarks?\.", code)
     alone = not has_output and lines > LONG
     return "live-timing" in tags or imports == len(body) or bool(trains or recorded) or alone
@@ -418,8 +423,9 @@ def folded(code: str, listing: str) -> str:
 
 def moving_batch(panel: panels.BatchPanel) -> str:
     """Returns a batch that the page draws, and its picture for a page without scripts."""
-    state = {"lengths": panel.lengths, "longest": panel.longest, "draws": panel.draws}
-    still = figure(live(pv.show(panel.lengths).to_svg()))
+    names = {"kind", "lengths", "longest", "draws", "weights", "x"} & {*panel.trait_names()}
+    state = {name: getattr(panel, name) for name in sorted(names)}
+    still = figure(live(panel.still.to_svg()))
     data = escape(json.dumps(state))
     here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'

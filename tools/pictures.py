@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
 from packviz.draw.differences import BANDS
+from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
 _SIGNS = [f"a number, {sign}" for sign in ("−−−", "−−", "−", "0", "+", "++", "+++")]
@@ -17,156 +17,93 @@ _BANDS = [f"differs, {band}" for band in BANDS]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 LENGTHS = (3, 5, 2, 4)
-"""The lengths of the batch in the README's picture."""
-# The README's picture: sizes in px.
-_LEFT = 76
-_TOP = 48
-_WIDE = 42
-_HIGH = 28
-_DATA = 228
-_SIZE = (640, 272)
-# Moments in seconds, and the time that a column takes to travel.
-_SORT, _SORTED = 1.6, 2.8
-_DROP, _DROPPED = 3.4, 4.2
-_LEAVE, _APART, _TRAVEL = 4.8, 0.8, 1.1
-_BACK, _END = 12.0, 12.6
-_WORDS = ("1. pad", "2. sort, longest first", "3. drop the padding", "4. store column by column")
+"""The lengths of the batch in the README's pictures."""
+
+# The README's batch in motion. A sequence has row b, and row r when the batch is sorted; a cell has
+# step t and place p in `data`, and is 42 × 28 px. The style computes the places from these numbers.
+_MOVING = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 272" width="640" height="272"
+role="img" aria-label="Rows of lengths 3, 5, 2 and 4 are sorted, lose their padding, and move into
+data, column by column">
+<style>
+:root {{ {0} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {1} }} }}
+text {{ font: 13px {font}; fill: var(--text); text-anchor: middle; }}
+.start {{ text-anchor: start; }}
+.word {{ font: 15px system-ui, sans-serif; }}
+.quiet {{ fill: var(--muted); }}
+.strong {{ font-weight: 700; }}
+.ground {{ fill: var(--ground); }}
+.edge {{ stroke: var(--line); stroke-width: 0.6; }}
+* {{ animation: 12.6s ease-in-out infinite; }}
+.row {{ animation-name: row; }}
+@keyframes row {{
+  0%, 13%, 100% {{ transform: translateY(calc(48px + 28px * var(--b))); }}
+  22%, 95% {{ transform: translateY(calc(48px + 28px * var(--r))); }}
+}}
+.padding {{ animation-name: padding; }}
+@keyframes padding {{ 0%, 27%, 100% {{ opacity: 1; }} 33%, 95% {{ opacity: 0; }} }}
+.w1 {{ animation-name: w1; }}
+@keyframes w1 {{ 0%, 13%, 100% {{ opacity: 0.25; }} 16%, 95% {{ opacity: 1; }} }}
+.w2 {{ animation-name: w2; }}
+@keyframes w2 {{ 0%, 27%, 100% {{ opacity: 0.25; }} 30%, 95% {{ opacity: 1; }} }}
+.w3 {{ animation-name: w3; }}
+@keyframes w3 {{ 0%, 38%, 100% {{ opacity: 0.25; }} 41%, 95% {{ opacity: 1; }} }}
+</style>
+<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse"
+patternTransform="rotate(45)"><rect width="7" height="7" fill="var(--padding)"/>
+<path d="M0 0V7" stroke="var(--hatch)"/></pattern>
+<rect class="ground" width="640" height="272" rx="8"/>
+<text class="quiet" x="34" y="40">length</text>
+<text class="quiet" x="338" y="178">batch_sizes</text>
+<text class="quiet start" x="8" y="220">data</text>
+<text class="word start" x="400" y="62">1. pad</text>
+<text class="word start w1" x="400" y="92">2. sort, longest first</text>
+<text class="word start w2" x="400" y="122">3. drop the padding</text>
+<text class="word start w3" x="400" y="152">4. store column by column</text>
+{parts}
+</svg>"""
+_ROW = """<g class="row" style="--b:{b};--r:{r}"><text class="strong" x="20" y="19">{name}</text>
+<text class="quiet" x="52" y="19">{length}</text>
+<rect class="edge padding" x="76" width="210" height="28" fill="url(#hatch)"/>
+<g transform="translate(76) scale({length} 1)"><rect class="ground" width="42" height="28"/>
+<rect width="42" height="28" fill="{fill}" opacity="0.2"/></g></g>"""
+_COLUMN = """<style>@keyframes size{t} {{
+  0%, {leaves}%, 100% {{ opacity: 0; }} {arrives}%, 95% {{ opacity: 1; }}
+}}
+@keyframes cell{t} {{
+  0%, 13%, 100% {{ transform: translate(calc(42px * {t}), calc(28px * var(--b))); }}
+  22%, {leaves}% {{ transform: translate(calc(42px * {t}), calc(28px * var(--r))); }}
+  {arrives}%, 95% {{ transform: translate(calc(8px * {t} - 68px + 42px * var(--p)), 180px); }}
+}}</style>
+<g style="transform: translateX(calc(97px + 42px * {t}))"><text class="quiet" y="40">{t}</text>
+<text class="strong" y="178" style="animation-name: size{t}">{size}</text></g>"""
+_CELL = """<g style="--b:{b};--r:{r};--p:{p};animation-name:cell{t}">
+<rect class="edge" x="76" y="48" width="42" height="28" fill="{fill}"/>
+<text x="97" y="67" style="fill:{ink}">{name}{t}</text></g>"""
 
 
-def picture(moving: bool = True) -> str:
-    """Returns the README's picture: a batch that is sorted, loses its padding, and is packed.
-
-    The parts are drawn as they are in the end, and keyframes move them. Browsers do not tell a
-    picture that its reader prefers reduced motion, so the README has another one without keyframes.
-    """
+def moving() -> str:
+    """Returns the README's picture: a batch that is sorted, loses its padding, and is packed."""
     layout = Layout(LENGTHS)
-    moves: list[str] = []
-    rows = [_row(layout, b, moves) for b in range(layout.batch_size)]
-    columns = [_column(layout, t, moves) for t in range(layout.max_len)]
-    words = [_word(i, moves) for i in range(len(_WORDS))]
-    width, height = _SIZE
-    moves.append(_keyframes("padding", "opacity", {_DROP: "1", _DROPPED: "0"}))
-    rules = "".join([_style(), ".gone{opacity:.2}", *moves]) if moving else _style()
-    name = "Rows of lengths 3, 5, 2 and 4 are sorted, lose their padding, and move into data"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
-        f' height="{height}" role="img" aria-label="{name}, column by column">',
-        f"<style>{rules}</style>",
-        '<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse"'
-        ' patternTransform="rotate(45)"><rect class="soft" width="7" height="7"/>'
-        '<path class="lines" d="M0 0V7"/></pattern>',
-        f'<rect class="ground" width="{width}" height="{height}" rx="8"/>',
-        *rows,
-        *columns,
-        *words,
-        f'<text class="quiet start" x="8" y="{_DATA - 8}">data</text>',
-        "</svg>",
-    ]
-    return "\n".join(parts)
-
-
-def _style() -> str:
-    """Returns the rules for both themes, and for everything that moves."""
-
-    def colours(theme: palette.Theme) -> str:
-        return ";".join(f"--{name}:{colour}" for name, colour in vars(theme).items())
-
-    return (
-        f":root{{{colours(palette.LIGHT)}}}"
-        f"@media(prefers-color-scheme:dark){{:root{{{colours(palette.DARK)}}}}}"
-        f"text{{font:13px {palette.FONT};fill:var(--text);text-anchor:middle}}"
-        ".start{text-anchor:start}.word{font-family:system-ui,sans-serif;font-size:15px}"
-        ".quiet{fill:var(--muted)}.strong{font-weight:700}"
-        ".ground{fill:var(--ground)}.soft{fill:var(--padding)}.lines{stroke:var(--hatch)}"
-        ".cell,.padding{stroke:var(--line);stroke-width:.6}"
-        ".padding{fill:url(#hatch);opacity:0;animation-name:padding}"
-        f"*{{animation:{_END}s ease-in-out infinite}}"
-    )
-
-
-def _keyframes(name: str, rule: str, values: Mapping[float, str]) -> str:
-    """Returns keyframes in which a part has the given values at these seconds.
-
-    The last value stays until the picture begins again.
-    """
-    stops = [*values.values()]
-    moments = {0.0: stops[0], **values, _BACK: stops[-1], _END: stops[0]}
-    frames = [f"{second / _END:.2%}{{{rule}:{value}}}" for second, value in moments.items()]
-    return f"@keyframes {name}{{{''.join(frames)}}}"
-
-
-def _move(x: float, y: float) -> str:
-    return f"translate({x:g}px,{y:g}px)"
-
-
-def _row(layout: Layout, b: int, moves: list[str]) -> str:
-    """Draws the name, the length and the padding of a sequence, and where its cells were."""
-    length = int(layout.lengths[b])
-    rank = int(layout.unsorted_indices[b])
-    before = _move(0, _TOP + _HIGH * b)
-    after = _move(0, _TOP + _HIGH * rank)
-    moves.append(_keyframes(f"r{b}", "transform", {_SORT: before, _SORTED: after}))
-    middle = _HIGH / 2 + 5
-    fill = palette.sequence_colour(b)
-    end = _LEFT + length * _WIDE
-    padding = []
-    for t in range(layout.max_len - length):
-        x = end + t * _WIDE
-        padding.append(f'<rect class="padding" x="{x}" width="{_WIDE}" height="{_HIGH}"/>')
-    return (
-        f'<g style="transform:{after};animation-name:r{b}">'
-        f'<text class="strong" x="20" y="{middle:g}">{sequence_name(b)}</text>'
-        f'<text class="quiet" x="52" y="{middle:g}">{length}</text>'
-        f'<rect x="{_LEFT}" width="{length * _WIDE}" height="{_HIGH}" class="gone" fill="{fill}"/>'
-        f"{''.join(padding)}</g>"
-    )
-
-
-def _column(layout: Layout, t: int, moves: list[str]) -> str:
-    """Draws the cells of a time step, which move into `data`, and the batch size."""
-    size = int(layout.batch_sizes[t])
-    leaves = _LEAVE + _APART * t
-    arrives = leaves + _TRAVEL
-    moves.append(_keyframes(f"s{t}", "opacity", {leaves: "0", arrives: "1"}))
-    middle = _LEFT + (t + 0.5) * _WIDE
-    foot = _TOP + _HIGH * layout.batch_size + 18
-    x = _LEFT + t * _WIDE
-    parts = [
-        f'<text class="quiet" x="{middle:g}" y="{_TOP - 8}">{t or "t=0"}</text>',
-        f'<text class="strong" x="{middle:g}" y="{foot}" style="animation-name:s{t}">{size}</text>',
-    ]
-    if t == 0:
-        parts.append(f'<text class="quiet" x="28" y="{_TOP - 8}">length</text>')
-    if t == layout.max_len - 1:
-        parts.append(f'<text class="quiet" x="{middle + 72:g}" y="{foot}">batch_sizes</text>')
-    for rank in reversed(range(size)):  # a cell travels downwards, in front of those below it
-        b = int(layout.sorted_indices[rank])
-        place = int(layout.offsets[t]) + rank
-        before = _move(x, _TOP + _HIGH * b)
-        between = _move(x, _TOP + _HIGH * rank)
-        after = _move(8 + place * _WIDE + 8 * t, _DATA)
-        path = {_SORT: before, _SORTED: between, leaves: between, arrives: after}
-        moves.append(_keyframes(f"c{place}", "transform", path))
-        fill = palette.sequence_colour(b)
-        label = f"{sequence_name(b)}{t}"
-        parts.append(
-            f'<g style="transform:{after};animation-name:c{place}">'
-            f'<rect class="cell" width="{_WIDE}" height="{_HIGH}" fill="{fill}"/>'
-            f'<text x="{_WIDE / 2:g}" y="{_HIGH / 2 + 5:g}"'
-            f' style="fill:{palette.ink_on(fill)}">{label}</text></g>'
-        )
-    return "".join(parts)
-
-
-def _word(i: int, moves: list[str]) -> str:
-    """Writes what happens in one stage. It is pale before."""
-    begins = (0.0, _SORT, _DROP, _LEAVE)[i]
-    y = 62 + 30 * i
-    style = ""
-    if i:
-        moves.append(_keyframes(f"w{i}", "opacity", {begins: ".25", begins + 0.4: "1"}))
-        style = f' style="animation-name:w{i}"'
-    return f'<text class="word start" x="400" y="{y}"{style}>{_WORDS[i]}</text>'
+    ranks = layout.unsorted_indices
+    parts = []
+    for b, length in enumerate(LENGTHS):
+        look = {"name": sequence_name(b), "fill": palette.SEQUENCES[b]}
+        parts.append(_ROW.format(b=b, r=ranks[b], length=length, **look))
+    for t, size in enumerate(layout.batch_sizes):
+        leaves = 38 + 6 * t
+        parts.append(_COLUMN.format(t=t, size=size, leaves=leaves, arrives=leaves + 9))
+    cells = []
+    for p, (b, t) in enumerate(layout.source):
+        fill = palette.SEQUENCES[b]
+        look = {"name": sequence_name(b), "fill": fill, "ink": palette.ink_on(fill)}
+        cells.append(_CELL.format(b=b, r=ranks[b], t=t, p=p, **look))
+    parts += reversed(cells)  # a cell travels downwards, in front of those below it
+    colours = []
+    for theme in (palette.LIGHT, palette.DARK):
+        values = [f"--{name}:{colour};" for name, colour in vars(theme).items()]
+        colours.append("".join(values))
+    return _MOVING.format(*colours, font=palette.FONT, parts="\n".join(parts))
 
 
 def colours() -> str:
@@ -202,8 +139,8 @@ def _colours(theme: str) -> Sheet:
 
 
 DRAWN: Mapping[str, Callable[[], str]] = {
-    "picture.svg": picture,
-    "still.svg": partial(picture, moving=False),
+    "moving.svg": moving,
+    "picture.svg": lambda: show(LENGTHS).to_svg(),  # for readers who prefer reduced motion
     "palette.svg": colours,
 }
 """The functions that draw the pictures, by file name."""

@@ -112,8 +112,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# And here is the whole machine, in ten lines of plain PyTorch. Each comment is the shape of what its line makes. Every
-# later page enlarges one of these lines.
+# And here is the whole machine, in ten lines of plain PyTorch. The reviews are lists of word ids, and each comment is the
+# shape of what its line makes. Later pages enlarge one line or another.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -127,7 +127,6 @@ scores = linear(output)                                                    # (4,
 mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
 loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 
-# %%
 loss.backward()
 made = {"x": x, "embedded": embedded, "packed.data": packed.data, "h_n": h_n, "output": output, "scores": scores}
 for name, tensor in made.items():
@@ -175,11 +174,12 @@ a, b, c, d = sequences
 
 
 def final_states(batch, pack=False):
-    inputs = embedding(pad_sequence(batch, batch_first=True))
+    x = embedding(pad_sequence(batch, batch_first=True))
     if pack:
         sizes = [len(s) for s in batch]
-        inputs = pack_padded_sequence(inputs, sizes, batch_first=True, enforce_sorted=False)
-    return lstm(inputs)[1][0][0].detach()  # h_n of the only layer: a row for each sequence
+        x = pack_padded_sequence(x, sizes, batch_first=True, enforce_sorted=False)
+    _, (h_n, _) = lstm(x)
+    return h_n[0].detach()  # a row for each sequence
 
 
 states = {"c alone": final_states([c])[0]}

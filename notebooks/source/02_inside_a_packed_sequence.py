@@ -3,9 +3,9 @@
 #
 # **In which order does a `PackedSequence` hold its data, and what is `batch_sizes`?**
 #
-# "`batch_sizes` is broken, it does not equal my lengths." People have reported this bug to PyTorch more than once. They
-# pack four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`: `[4, 4, 3, 2, 1]`. Five numbers for four
-# sequences. But nothing is broken. Then what do the five numbers count?
+# "`batch_sizes` is broken, it does not equal my lengths." People have reported this bug to PyTorch more than once. And
+# indeed: pack four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`. You get `[4, 4, 3, 2, 1]`, which is five
+# numbers for four sequences. But nothing is broken. What do the five numbers count?
 #
 # After this page, you can read any packed sequence, pack in any order and get your results back in it, and pad again
 # without losing anything.
@@ -13,8 +13,7 @@
 # Time: 18 minutes.
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> and <b>output</b></summary>
-#
-# ```python
+# <pre>
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -23,10 +22,9 @@
 #   packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
 # → output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
 #   scores = linear(output)                                                    # (4, 5, 3)
-#   mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   mask = torch.arange(5) &lt; lengths[:, None]                                  # (4, 5)     True at the 14 real cells
 #   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
-# ```
-#
+# </pre>
 # </details>
 #
 # ## Where does each cell go?
@@ -55,7 +53,8 @@ BatchPanel([3, 5, 2, 4])
 
 # %%
 import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+from torch.nn.utils.rnn import pad_packed_sequence, pad_sequence
 
 a, b = torch.tensor([1, 2, 3]), torch.tensor([10, 20])
 packed = pack_sequence([a, b])
@@ -153,7 +152,7 @@ assert [distance > 0.1 for distance in drawn.off] == [True, False, True, True]
 # By default, torch refuses a batch that is not sorted:
 
 # %%
-x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences: time first, torch's default
+x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
 try:
     pack_padded_sequence(x, [3, 5, 2, 4])
 except RuntimeError as error:

@@ -302,5 +302,5 @@ checks.fastest_exact(my_choice)
 #
 # All of this was one process. What happens to ragged batches when several share the work?
 #
-# Next: [12 Several workers](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
+# Next: [12 Several processes](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

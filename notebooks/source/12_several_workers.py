@@ -1,103 +1,118 @@
 # %% [markdown]
-# # Several workers
+# # Several processes
 #
 # **How do several processes share a batch of sequences of different lengths, and still compute the right gradient?**
 #
-# After this notebook, you can
+# The batch does not fit into memory. So you take it in two halves, add up their gradients, and make one optimiser step:
+# *gradient accumulation*. A colleague has two GPUs and gives each of them one half. Both of you trust that two halves make
+# a whole. Both losses fall. And both of you train another model than the one you wrote down, because somebody's words
+# have become more important than everybody else's. Whose?
 #
-# - form batches of similar lengths, new ones in every epoch,
-# - share a batch so that no worker waits long for another,
-# - weight a loss so that every token counts the same, whichever worker computed it.
+# After this page, you can share a batch of different lengths among several steps or several processes, so that every
+# token counts the same and nobody waits long.
 #
 # Time: 15 minutes.
 #
-# ## Batches of similar lengths
+# <details><summary>Where we are in the ten lines: <b>lengths</b> and <b>loss</b></summary>
 #
-# Before a batch can be shared, it has to be formed. A padded batch is as wide as its longest sequence, so batches of
-# similar lengths need less padding. But if you sort all the data by length, every epoch has the same batches. The usual
-# compromise is *bucketing*: shuffle the data, sort a few batches' worth of it at a time (a *window*), cut each window
-# into batches, and shuffle these. We take the 512 sentences of notebook 01, in batches of 32.
+# ```python
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+# → lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+#   packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+#   packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+#   output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+#   mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+# → loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# ```
+#
+# </details>
+#
+# ## Do two halves make a whole?
+#
+# Here are 64 sequences, the longest first. The first half of the batch holds the 32 longest sequences, and the second
+# half the others. At every token, a GRU with a linear layer guesses the sequence's length, so there is
+# one loss per token.
 
 # %%
 import torch
+from torch.nn.utils.rnn import pack_sequence
 
 import packviz as pv
 from packviz import batches
 from packviz.lessons import ask, checks, sentences
 
-lengths = [len(sentence) for sentence in sentences()]
-layouts = {}
-for order in ("shuffled", "bucketed", "sorted"):
-    groups = batches.batches(lengths, 32, order, window=4)
-    layouts[order] = [pv.Layout([lengths[i] for i in group]) for group in groups]
-pv.draw.padding_waste(layouts)
+torch.manual_seed(0)
+lengths = sorted(pv.lengths.log_normal(64, 128).tolist(), reverse=True)
+data, targets = (
+    [torch.randn(n, 16) for n in lengths],
+    [torch.full((n, 1), n / 128) for n in lengths],
+)
+gru, linear = torch.nn.GRU(16, 32), torch.nn.Linear(32, 1)
+weights = [*gru.parameters(), *linear.parameters()]
 
-# %% [markdown]
-# `pv.BucketSampler`, a sampler for torch's `DataLoader`, forms such batches. They differ from epoch to epoch, and so do
-# their widths:
 
-# %%
-data = [torch.zeros(length, 32) for length in lengths]
-sampler = pv.BucketSampler(lengths, 32, window=4)
-loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=torch.nn.utils.rnn.pad_sequence)
-for epoch in (1, 2):
-    print(f"epoch {epoch}, widths of the first batches:", *[len(batch) for batch in loader][:6])
+def token_losses(part):  # (N,), one loss per token
+    packed, _ = gru(pack_sequence(data[part]))
+    return (linear(packed.data) - pack_sequence(targets[part]).data).square().flatten()
 
-# %% tags=["claims"]
-padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
-share = {order: padding[order] / sum(layout.n_cells for layout in some) for order, some in layouts.items()}
-assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
-first, second = list(sampler), list(sampler)
-assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
-assert first != second
 
-# %% [markdown]
-# How much does a larger window help?
-
-# %%
-ask("a larger window")
-
-# %% [markdown]
-# To check your answer, choose *bucketed* in the panel and move *window*. Then increase *workers*. A *worker* is a
-# process that computes a share of each batch. We measure its work in *tokens*, the real cells of its share, as if
-# padding took no time. The worker with the most tokens keeps the others waiting.
-
-# %%
-from packviz.panels import BatchingPanel
-
-panel = BatchingPanel([len(sentence) for sentence in sentences()], workers=1)
-panel
-
-# %% tags=["claims"]
-panel.order.value, panel.workers.value, shares = "bucketed", 2, []
-for window in (1, 2, 4, 8, 16):
-    panel.window.value = window
-    shares.append((panel.load.padding, batches.idle(panel.tokens)))
-assert shares == sorted(shares, reverse=True)
-assert [round(100 * padding / (padding + sum(lengths))) for padding, _ in shares] == [64, 51, 35, 24, 14]
-panel.order.value = "sorted"
-assert shares[-1][0] == panel.load.padding  # a window over all batches sorts everything
-
-# %% [markdown]
-# ## Who gets which sequences?
-#
-# Often each worker has a GPU of its own. In torch, `DistributedDataParallel` (DDP) gives each worker a copy of the
-# model and averages the gradients of all workers. Suppose two workers share a *ragged* batch: 64 sequences of different
-# lengths, sorted with the longest first. There are several ways to divide it:
-#
-# - **contiguous**: worker 0 gets the longer half,
-# - **strided**: they take turns, 0 1 0 1 …,
-# - **snake**: they take turns in alternating order, 0 1 1 0 0 1 …
-#
-# Each worker computes the mean loss of its own tokens, and DDP averages the two gradients.
+halves = [slice(0, 32), slice(32, 64)]
+print("tokens in each half:", *(sum(lengths[half]) for half in halves))
 
 # %%
 ask("mean of means")
 
 # %% [markdown]
-# To see how large the mistake is, we train a GRU for one step in two processes and compare their averaged gradient with
-# the gradient that a single process computes from the whole batch. The *error* is the norm of the difference, divided
-# by the norm of the right gradient.
+# How much does that matter? We compare two ways to accumulate with the gradient of the whole batch. The *error* is the
+# norm of the difference, divided by the norm of the right gradient.
+
+
+# %%
+def gradient(loss):
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
+
+
+right, total = gradient(token_losses(slice(0, 64)).mean()), sum(lengths)
+accumulated = {
+    "mean of means": sum(gradient(token_losses(half).mean() / 2) for half in halves),
+    "token-weighted": sum(gradient(token_losses(half).sum() / total) for half in halves),
+}
+errors = {name: float((sums - right).norm() / right.norm()) for name, sums in accumulated.items()}
+for name, error in errors.items():
+    print(f"{name:16} error {100 * error:.0f} %")
+
+# %% tags=["claims"]
+assert [sum(lengths[half]) for half in halves] == [2136, 641]  # as in the question
+assert errors["token-weighted"] < 1e-5
+assert errors["mean of means"] > 0.1
+again = [gradient(token_losses(slice(i, i + 16)).mean()) for i in range(0, 64, 16)]
+assert (sum(again) / 4 - right).norm() / right.norm() > errors["mean of means"]
+
+# %% [markdown]
+# This is no noise, and no rounding. The gradient points elsewhere, in every step, and it is what you write without
+# thinking: `(loss / steps).backward()`, in which `loss` is a mean. Hugging Face's trainer was once
+# [reported](https://github.com/huggingface/transformers/issues/34191) to do the same. With four parts, the error is even
+# larger. With equal lengths, it is zero, so a test on equal lengths never shows it.
+#
+# The cure is one number that you have to know before the first backward pass: the tokens of *all* parts together. Each
+# part adds its sum of losses, divided by that total.
+#
+# Is your colleague with the two GPUs better off?
+#
+# ## Who gets which sequences?
+#
+# In torch, `DistributedDataParallel` (DDP) gives each *process* a copy of the model. A process has a number, its *rank*,
+# and computes the gradient of its *shard*, a part of the batch. DDP then averages the gradients. There are several
+# ways to deal 64 sequences, sorted by length, to two processes:
+#
+# - **contiguous**: rank 0 gets the longer half,
+# - **strided**: they take turns, 0 1 0 1 …,
+# - **snake**: they take turns in alternating order, 0 1 1 0 0 1 …
+#
+# We start two processes, and compare their averaged gradient with that of a single process.
 
 # %%
 from packviz.studies import processes
@@ -107,78 +122,146 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong unless all have the same
-# number of tokens. The error is large for the contiguous shares and small for the nearly equal ones. A *token-weighted*
-# loss, in which every token counts the same, removes the error however the batch is divided. For this loss, each worker
-# needs the total number of tokens:
+# The same mistake, in another model on random data, and this time more than half of the gradient. With nearly equal
+# shards it becomes small, and harder to notice. A token-weighted loss removes it however you deal. For that, each
+# process needs the total of all:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
-# torch.distributed.all_reduce(total)  # adds up over all workers
+# torch.distributed.all_reduce(total)  # adds up over all processes
 # ```
 #
-# To average, DDP divides the sum of the gradients by the number of workers, `torch.distributed.get_world_size()`. You
-# write the token-weighted loss in the exercise.
+# One trap is left: DDP divides the sum of the gradients by the number of processes. Your loss has to undo that, and the
+# exercise asks you to. So now the gradient is right, whoever gets what. Then does it matter how we deal?
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
     assert found.errors[strategy]["token-weighted"] < 1e-6
-assert found.errors["contiguous"]["mean of means"] > 0.1
-assert found.errors["snake"]["mean of means"] > 1e-4
-assert found.tokens("contiguous") == [2136, 641]  # as in the question
+assert found.errors["contiguous"]["mean of means"] > 0.5
+assert 1e-4 < found.errors["snake"]["mean of means"] < found.errors["contiguous"]["mean of means"]
+assert found.tokens("contiguous") == [2136, 641]
 
 # %% [markdown]
-# ## How long does a step take?
+# ## Who waits for whom?
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 print(found.times())
 
 # %% [markdown]
-# If the batch is divided contiguously, one worker has most of the tokens, and the other waits for it. If the workers
-# take turns, both have about the same number of tokens. But each also gets a long sequence, so both go through all 128
-# time steps. The steps follow one another, and each has a fixed cost, so half the tokens do not take half the time.
+# It matters for the clock. After each step, the processes wait for the slowest one. In the contiguous deal, one has most
+# of the tokens, and the other one waits. If they take turns, both have about the same number.
 #
-# `processes.compare(my_lengths, processes=4)` compares the strategies for your own lengths and number of processes.
+# But half the tokens do not take half the time. Each shard also gets a long sequence, so each process goes through nearly
+# all the time steps of the whole batch. The steps follow one another, and each has a fixed cost. Can we choose the batch
+# itself so that its lengths are alike?
 #
-# ## What people get wrong
+# ## Batches of similar lengths
 #
-# - **"DDP averages the loss."** It averages gradients, with the same weight for each worker.
-# - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so you cannot concatenate their
-#   outputs. On all workers, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
+# If you sort all the data by length, there is little padding, but every epoch has the same batches. The usual compromise
+# is *bucketing*: shuffle the data, sort a few batches' worth of it at a time (a *window*), cut each window into batches,
+# and shuffle these. We take the 512 sentences of notebook 01, in batches of 32.
+
+# %%
+sizes, layouts = [len(sentence) for sentence in sentences()], {}
+for order in ("shuffled", "bucketed", "sorted"):
+    groups = batches.batches(sizes, 32, order, window=4)
+    layouts[order] = [pv.Layout([sizes[i] for i in group]) for group in groups]
+pv.draw.padding_waste(layouts)
+
+# %% tags=["claims"]
+padding = {order: sum(layout.n_padding for layout in shown) for order, shown in layouts.items()}
+share = {
+    order: padding[order] / sum(layout.n_cells for layout in shown)
+    for order, shown in layouts.items()
+}
+assert {order: round(100 * part) for order, part in share.items()} == {
+    "shuffled": 64,
+    "bucketed": 35,
+    "sorted": 14,
+}
+
+# %% [markdown]
+# How much does a larger window help?
+
+# %%
+ask("a larger window")
+
+# %% [markdown]
+# Check your answer: choose *bucketed* in the panel and move *window*. Then increase *processes*. The panel measures
+# their work in *tokens*, the real cells of a shard, as if padding took no time.
+
+# %%
+from packviz.panels import BatchingPanel
+
+panel = BatchingPanel(sizes, processes=1)
+panel
+
+# %% tags=["claims"]
+panel.order.value, panel.processes.value, shares = "bucketed", 2, []
+for window in (1, 2, 4, 8, 16):
+    panel.window.value = window
+    shares.append((panel.load.padding, batches.idle(panel.tokens)))
+assert shares == sorted(shares, reverse=True)
+assert [round(100 * padding / (padding + sum(sizes))) for padding, _ in shares] == [
+    64,
+    51,
+    35,
+    24,
+    14,
+]
+panel.order.value = "sorted"
+assert shares[-1][0] == panel.load.padding  # a window over all batches sorts everything
+sampler = pv.BucketSampler(sizes, 32, window=4)
+first, second = list(sampler), list(sampler)
+assert sorted(i for batch in first for i in batch) == list(range(len(sizes)))
+assert first != second
+
+# %% [markdown]
+# In training, `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in every
+# epoch. A batch of similar lengths is easy to share: whoever gets what, the shards are alike.
+#
+# <details><summary>Three more mistakes with several processes</summary>
+#
+# - **"DDP averages the loss."** It averages gradients, with the same weight for each process.
+# - **Outputs of different widths.** Each process pads to its *own* longest sequence, so you cannot concatenate their
+#   outputs. In all processes, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
 # - **A list of lengths under `DataParallel`.** This older class uses one process for several devices. It splits tensors
 #   among them, but gives each device the whole list. Pass a tensor, and call `lengths.cpu()` before packing.
+#
+# </details>
 
 # %% tags=["claims"]
 n = torch.tensor([9, 7, 3, 2])
 x, rnn = torch.randn(4, 9, 3), torch.nn.GRU(3, 5, batch_first=True)
-halves = [(x[:2], n[:2]), (x[2:, :3], n[2:])]  # what two workers hold
-assert [pv.run(rnn, *half)[0].shape[1] for half in halves] == [9, 3]
-common = torch.cat([pv.run(rnn, *half, total_length=9)[0] for half in halves])
+shards = [(x[:2], n[:2]), (x[2:, :3], n[2:])]  # what two processes hold
+assert [pv.run(rnn, *shard)[0].shape[1] for shard in shards] == [9, 3]
+common = torch.cat([pv.run(rnn, *shard, total_length=9)[0] for shard in shards])
 assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, of shape `(N,)`. It also knows two numbers: `total_tokens`, the sum over
-# all workers, and `workers`, their number. Return the loss on which it calls `backward()`, so that the workers' average
-# gradient is that of the mean over **all** tokens.
+# A process has the losses of its own tokens, a tensor of shape `(N,)`. It also knows two whole numbers: `total_tokens`,
+# the sum over all processes, and `processes`, their number. Return the loss on which it calls `backward()`, so that the
+# average of the processes' gradients is the gradient of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]
-def my_loss(losses, total_tokens, workers):
+def my_loss(losses, total_tokens, processes):
     # solution
-    return losses.sum() * workers / total_tokens
+    return losses.sum() * processes / total_tokens
     # end solution
 
 
-checks.worker_loss(my_loss)
+checks.process_loss(my_loss)
 
 # %% [markdown]
 # ## You can now
 #
-# - form batches of similar lengths with `pv.BucketSampler`,
-# - deal the sequences to the workers in turn, not in contiguous blocks, so that no worker waits long,
-# - weight the loss by tokens, so that the averaged gradient is that of the whole batch.
+# share a batch among steps or processes: weight the loss by tokens, deal the sequences in turn, and form batches of
+# similar lengths with `pv.BucketSampler`.
+#
+# All this runs in Python. What happens to the lengths if the model is to leave Python?
 #
 # Next: [13 Static graphs](13_static_graphs.ipynb). Back: [11 Should you pack?](11_should_you_pack.ipynb) · [00 Start
 # here](00_start_here.ipynb)

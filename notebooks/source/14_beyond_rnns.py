@@ -3,38 +3,55 @@
 #
 # **How do transformers handle texts of different lengths, and what does each way cost?**
 #
-# After this notebook, you can
+# You leave RNNs behind and train a transformer. It has no time steps, so you can throw the padding out in one go: all
+# documents into one long row, one after another. Not a single cell is wasted. Then you look at the clock, and frown. And
+# when you change one word of the first document, the predictions for the last one change. What went wrong?
 #
-# - say what `cu_seqlens` is, and which layers need it,
-# - mask padding in attention, and find out what True means in a mask,
-# - put several documents into one row without mixing them,
-# - compare the work of attention on padded rows and on one long row.
+# After this page, you can put several documents into one row without mixing them, say what each way costs, and find out
+# what True means in somebody's mask.
 #
 # Time: 20 minutes. You can start with this page.
 #
-# ## Ten rows, two orders
+# <details><summary>Where we are in the ten lines: <b>packed</b> and <b>mask</b>, for a model without an RNN</summary>
+#
+# ```python
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+# → packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+#   packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+#   output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+# → mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# ```
+#
+# </details>
+#
+# ## Where did the padding go?
 #
 # Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token), of which 5 are
-# padding. Without padding, ten rows remain, and two orders of them are useful:
+# padding. Without padding, ten rows remain. Two orders of them are in use:
 #
-# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Attention needs this order, because each token
-#   reads its own document.
-# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) needs this order,
-#   because it computes one step of all documents at a time. torch's `PackedSequence` uses it.
+# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Kernels for attention take them.
+# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them, because
+#   it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
 
 # %%
+import math
+
 import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_sequence, pad_sequence
 
 import packviz as pv
-from packviz.lessons import ask, checks, sentences
+from packviz.lessons import ask, checks
 
 ask("rows that stay")
 
 # %% [markdown]
-# A model that reads flat rows has to know where each document begins. Usually, you pass this as `cu_seqlens`, the
-# *cumulative sequence lengths*. It starts with 0 and ends with the number of rows:
+# Ten rows do not say where a document begins. Usually, you pass this as `cu_seqlens`, the *cumulative sequence lengths*:
 
 # %%
 lengths = torch.tensor([5, 3, 2])
@@ -46,11 +63,16 @@ pv.show(lengths, flat=True)
 # %% tags=["claims"]
 layout = pv.Layout(lengths)
 assert cu_seqlens.tolist() == layout.starts.tolist() == [0, 5, 8, 10]
-assert (torch.tensor(layout.flat_rows) == torch.arange(10)).nonzero().flatten().tolist() == [0, 7]  # two rows stay
+assert (torch.tensor(layout.flat_rows) == torch.arange(10)).nonzero().flatten().tolist() == [
+    0,
+    7,
+]  # two rows stay
 assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transposed twice
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
+# It starts with 0 and ends with the number of rows. Does every layer need it?
+#
 # ## Which layers need the boundaries?
 
 # %%
@@ -60,7 +82,11 @@ ask("who wants which order")
 torch.manual_seed(0)
 documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features per token
 flat = torch.cat(documents)
-linear, rnn, convolution = torch.nn.Linear(4, 4), torch.nn.RNN(4, 4), torch.nn.Conv1d(4, 4, 3, padding=1)
+linear, rnn, convolution = (
+    torch.nn.Linear(4, 4),
+    torch.nn.RNN(4, 4),
+    torch.nn.Conv1d(4, 4, 3, padding=1),
+)
 layers = {
     "Linear": linear,
     "convolution": lambda x: convolution(x.T).T,
@@ -74,13 +100,15 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "The numbers show how far a row is from its document alone", rows)
 
 # %% [markdown]
-# You can apply Linear layers, LayerNorm, embeddings and a loss to flat rows as they are, because they treat each row
-# alone. Attention and convolutions combine rows, so they must know the boundaries. An RNN carries its state across a
-# boundary, so torch's RNNs need the packed order. (For linear attention and state-space models, there are *kernels*, or
-# computing routines, that take `cu_seqlens` and stop at boundaries.)
+# A convolution is wrong beside the boundaries, an RNN from the first boundary on, and attention everywhere. Linear layers,
+# LayerNorm, embeddings and a loss treat each row alone. So attention is the one to worry about: it reads padding, and it
+# reads neighbours. Padding first.
 
 # %% tags=["claims"]
-wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
+wrong = {
+    name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist()
+    for name, error in errors.items()
+}
 assert wrong["Linear"] == []
 assert wrong["convolution"] == [4, 5, 7, 8]  # beside the boundaries
 assert wrong["RNN"] == [5, 6, 7, 8, 9]  # after the first document
@@ -93,11 +121,12 @@ alone = pad_sequence([rnn(document)[0] for document in documents])
 assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, atol=1e-5)
 
 # %% [markdown]
-# ## Padding in attention
+# ## How much attention does padding get?
 #
 # In attention, each token, as a *query*, has a *score* with every token, as a *key*. A softmax turns its scores into
-# weights, which add up to 100 %. Padding gets some of the weight unless a *mask* leaves it out. If all scores are
-# equal, it gets 40 % in b and 60 % in c.
+# weights, which add up to 100 %. If all scores are equal, 2 of 5 cells are padding in b, and get 40 % of the weight. In
+# c, they get 60 %. A *mask* leaves padding out. Say that we have one as numbers, 1 at padding and 0 elsewhere, and pass
+# it.
 
 # %%
 ask("a mask of numbers")
@@ -107,24 +136,35 @@ real = pv.real_mask(lengths)  # (3, 5), True at real cells
 q = k = torch.zeros(3, 5, 4)  # all scores are equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
-weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
+weights = {
+    name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()
+}  # those of c
 pv.draw.Attention(2, weights, "The weights of each query of c add up to 100 %")
 
 # %% [markdown]
-# A mask of numbers is added to the scores, so a 1 at padding multiplies its weight by e ≈ 2.7 before the weights are
-# scaled to 100 %. For c, that makes 3e / (2 + 3e) = 80 %. In a mask of True and False, the meaning of True depends on
-# the function. To find out, pass `real` as the mask and change the padding. If outputs at real tokens change, they have
-# read the padding, so True means *leave out*.
+# Worse than no mask at all. A mask of numbers is *added* to the scores, so a 1 at padding multiplies its weight by e ≈
+# 2.7, before the weights are scaled to 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of numbers hold 0 and −∞.)
+#
+# True and False are safer, if you know what True means. We ask the functions: pass `real` as the mask, and change the
+# padding. If outputs at real tokens change, they have read the padding, so True means *leave out*.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
 other = x.masked_fill(~real[..., None], 9)  # differs in the padding only
 layer = torch.nn.TransformerEncoderLayer(4, 1, 8, dropout=0, batch_first=True)
 calls = {
-    "scaled_dot_product_attention(attn_mask=)": lambda x: F.scaled_dot_product_attention(x, x, x, real[:, None]),
-    "nn.MultiheadAttention(attn_mask=)": lambda x: attention(x, x, x, attn_mask=real[:, None].expand(3, 5, 5))[0],
-    "nn.MultiheadAttention(key_padding_mask=)": lambda x: attention(x, x, x, key_padding_mask=real)[0],
-    "nn.TransformerEncoderLayer(src_key_padding_mask=)": lambda x: layer(x, src_key_padding_mask=real),
+    "scaled_dot_product_attention(attn_mask=)": lambda x: F.scaled_dot_product_attention(
+        x, x, x, real[:, None]
+    ),
+    "nn.MultiheadAttention(attn_mask=)": lambda x: attention(
+        x, x, x, attn_mask=real[:, None].expand(3, 5, 5)
+    )[0],
+    "nn.MultiheadAttention(key_padding_mask=)": lambda x: attention(x, x, x, key_padding_mask=real)[
+        0
+    ],
+    "nn.TransformerEncoderLayer(src_key_padding_mask=)": lambda x: layer(
+        x, src_key_padding_mask=real
+    ),
 }
 for name, call in calls.items():
     changes = not torch.equal(call(x)[2, :2], call(other)[2, :2])
@@ -142,20 +182,30 @@ assert abs(lost["no mask"] - 0.6) < 1e-6
 assert abs(lost["1 at padding, a number"] - 3 * 2.71828 / (2 + 3 * 2.71828)) < 1e-5
 takes_part = {name: torch.equal(call(x)[2, :2], call(other)[2, :2]) for name, call in calls.items()}
 assert [*takes_part.values()] == [True, False, False, False]
-causal = [F.scaled_dot_product_attention(some, some, some, is_causal=True)[real] for some in (x, other)]
+causal = [
+    F.scaled_dot_product_attention(rows, rows, rows, is_causal=True)[real] for rows in (x, other)
+]
 assert torch.equal(*causal)
 
 # %% [markdown]
-# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads only itself and the tokens
-# before it, so padding at the end needs no mask, but padding at the start does.
+# The same argument name, `attn_mask`, has opposite meanings in two functions of one library. (In Hugging Face's
+# `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
-# ## Three documents in one row
+# In a *causal* model, a token reads only itself and the tokens before it, so padding at the end needs no mask, but padding
+# at the start does. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
+# `nn.MultiheadAttention`, but 0 from `scaled_dot_product_attention`.
 #
-# To avoid padding, you can put several documents into one row. (This is called *packing*, too.) But then tokens of
-# other documents may come before a token, and a causal model reads them unless a mask keeps the documents apart:
+# Now the neighbours, for whose sake the last document's predictions changed.
+#
+# ## Who reads whom in one row?
+#
+# In one row, other documents come before a token, and a causal model reads them. (Putting several documents into one row
+# is called *sequence packing*.) We give each row a *document id*, and let a query read only its own:
 
 # %%
-ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: which document each row belongs to
+ids = torch.tensor(
+    [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+)  # *document ids*: which document each row belongs to
 causal = torch.ones(10, 10, dtype=torch.bool).tril()
 own = ids[:, None] == ids  # (10, 10), True where query and key belong to the same document
 
@@ -168,15 +218,22 @@ def attend(x, **mask):
 alone = torch.cat([attend(document, is_causal=True) for document in documents])
 for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     differences = (attend(flat, attn_mask=mask) - alone).abs().split(lengths.tolist())
-    print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
+    print(
+        f"{name:13} differs from each document alone by",
+        *(f"{part.max():.2f}" for part in differences),
+    )
 
 # %% [markdown]
-# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
-# Otherwise, its results depend on how many tokens precede it in the row.
-# With rotary positions (RoPE), only the differences between positions count. So with a document mask, restarting the
-# positions changes only the rounding.
+# With the causal mask alone, b and c read what is not theirs, and nothing complains. Two more things have to know the
+# boundaries.
 #
-# **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label:
+# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. With
+# plain rotary positions (RoPE) and a document mask, only differences count, so restarting them changes the rounding and
+# nothing else. (Rounding grows with the offset. And RoPE that adapts to the row's length does need the restart.)
+#
+# **Labels.** Each token predicts the next one. For a document's last token, the next one belongs to a stranger. Give it no
+# label. (If it is an end-of-text token, this is a matter of taste: the next document's first token as its label teaches the
+# model how documents begin.)
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -188,6 +245,12 @@ print("labels   ", labels.tolist())
 # %% tags=["claims"]
 assert (attend(flat, attn_mask=causal & own) - alone).abs().max() < 1e-5
 assert (attend(flat, attn_mask=causal) - alone).abs()[5:].max() > 0.1
+order = torch.tensor(layout.flat_rows)  # attention with an id mask works in packed order, too
+assert torch.allclose(
+    attend(flat[order], attn_mask=own[order][:, order]),
+    attend(flat, attn_mask=own)[order],
+    atol=1e-6,
+)
 assert positions.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
 
@@ -197,9 +260,13 @@ def learned(x, position):
     return x + torch.randn(10, 4)[position]
 
 
-def rotated(x, position):  # RoPE: pairs of features, turned by an angle that grows with the position
+def rotated(
+    x, position
+):  # RoPE: pairs of features, turned by an angle that grows with the position
     angle = position[:, None] / torch.tensor([1.0, 10.0])
-    return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
+    return torch.view_as_real(
+        torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)
+    ).flatten(1)
 
 
 # %% tags=["claims"]
@@ -213,12 +280,21 @@ def from_alone(place, position, mask):
 
 
 runs_on = torch.arange(10)
-assert from_alone(learned, positions, causal & own) < 1e-5 < 1e-2 < from_alone(learned, runs_on, causal & own)
-assert from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated, runs_on, causal & own)
+assert (
+    from_alone(learned, positions, causal & own)
+    < 1e-5
+    < 1e-2
+    < from_alone(learned, runs_on, causal & own)
+)
+assert (
+    from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated, runs_on, causal & own)
+)
 assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
 
 # %% [markdown]
-# ## What it costs
+# The documents are apart, and every result is right. That leaves the clock.
+#
+# ## Where did the savings go?
 #
 # The number of scores grows with the square of a row's length.
 
@@ -229,14 +305,53 @@ ask("most work")
 pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
-# B padded rows of T tokens have B · T² scores, and one row of N tokens has N². So one row has fewer scores only if N <
-# T · √B. Here N is 10, and T · √B is 5 · √3 ≈ 8.7, so it has more.
-#
-# A mask that you pass as a tensor does not change this, because it only *hides* scores, which are computed all the
-# same. To save work, a kernel must know the mask's structure. With `is_causal=True`, it can skip later tokens.
-# FlashAttention and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows
-# with `cu_seqlens` on a GPU. FlexAttention, once compiled, skips blocks that its mask leaves empty. It also runs on a
-# CPU, and its results equal those of each document alone:
+# No padding, and a third more work. B padded rows of T tokens have B · T² scores, and one row of N tokens has N². So one
+# row has fewer scores only if N < T · √B. It gets worse with size: let us take the 512 sentences of notebook 01.
+
+# %%
+from packviz.lessons import sentences
+
+sizes = [len(sentence) for sentence in sentences()]
+padded, one_row = pv.draw.Scores(sizes, strategy="padded"), pv.draw.Scores(sizes)
+print(
+    f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneeded {one_row.needed:12,}"
+)
+
+# %% [markdown]
+# 31 times the work of the padded batch, and 380 times what is needed. Masking does not help. A mask that you pass as a
+# tensor only *hides* scores: they are computed all the same.
+
+# %% tags=["claims"]
+assert round(one_row.computed / padded.computed) == 31
+assert round(one_row.computed / one_row.needed) == 380
+small = pv.draw.Scores([5, 3, 2])
+assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, small.needed) == (
+    75,
+    100,
+    38,
+)
+assert 3**0.5 * 5 < 10
+
+# %% [markdown]
+# To save work, a *kernel* (a computing routine) must know the structure of the mask. With `is_causal=True`, it can skip
+# later tokens. How long do 2,048 tokens take on this machine?
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+from packviz.measure import measure
+
+torch.set_num_threads(1)
+q = torch.randn(1, 4, 2048, 32)
+dense = torch.ones(2048, 2048, dtype=torch.bool).tril()
+kernels = {
+    "no mask": {},
+    "a causal mask as a tensor": {"attn_mask": dense},
+    "is_causal=True": {"is_causal": True},
+}
+print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q, q, **options)
+               for name, options in kernels.items()}))  # fmt: skip
+
+# %% [markdown]
+# For documents, FlexAttention builds such a mask from a function of ids, and skips blocks that the mask leaves empty:
 
 # %%
 import warnings
@@ -251,36 +366,56 @@ def same_document(batch, head, query, key):
 
 
 blocks = create_block_mask(same_document, None, None, 10, 10, device="cpu")
-rows = F.pad(flat, (0, 12))[None, None]  # (1, 1, 10, 16): batch, heads, tokens, at least 16 features
-by_documents = torch.cat([F.scaled_dot_product_attention(d, d, d, is_causal=True) for d in rows.split([5, 3, 2], 2)], 2)
-print("equal:", torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_documents, atol=1e-5))
-
-# %% [markdown]
-# How long do 2,048 tokens take on this machine, with and without masks?
-
-# %% tags=["live-timing", "nbval-ignore-output"]
-from packviz.measure import measure
-
-torch.set_num_threads(1)
-q = torch.randn(1, 4, 2048, 32)
-dense = torch.ones(2048, 2048, dtype=torch.bool).tril()
-kernels = {"no mask": {}, "a causal mask as a tensor": {"attn_mask": dense}, "is_causal=True": {"is_causal": True}}
-print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q, q, **options)
-               for name, options in kernels.items()}))  # fmt: skip
+wide = F.pad(flat, (0, 12))[
+    None, None
+]  # (1, 1, 10, 16): batch, heads, tokens, at least 16 features
+by_documents = torch.cat(
+    [F.scaled_dot_product_attention(d, d, d, is_causal=True) for d in wide.split([5, 3, 2], 2)], 2
+)
+print(
+    "equal:",
+    torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_documents, atol=1e-5),
+)
 
 # %% tags=["claims"]
-padded, one_row = pv.draw.Scores([5, 3, 2], strategy="padded"), pv.draw.Scores([5, 3, 2])
-assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
-assert 3**0.5 * 5 < 10
-assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_documents, atol=1e-5)
+assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_documents, atol=1e-5)
+nested = torch.nested.nested_tensor_from_jagged(flat, cu_seqlens.long())
+try:
+    torch.nn.LSTM(4, 4, batch_first=True)(nested)
+except (ValueError, RuntimeError, NotImplementedError):
+    pass
+else:
+    raise AssertionError
 
 # %% [markdown]
-# ## Rows of a fixed size
+# <details><summary>What people use in 2026: kernels, collators, and other models</summary>
+#
+# None of this ran here, except where it says so. It needs a GPU, or libraries that we do not install.
+#
+# - **FlexAttention** saves time only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask
+#   depends on `ids`, so call `create_block_mask` for every batch, and compile it too. Keep the row's size fixed: a new size
+#   can mean a new compilation.
+# - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no mask:
+#   `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In torch 2.13,
+#   `window_size=(-1, 0)` makes it causal, and it raises an error on a CPU.
+# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row a batch, and passes
+#   `cu_seqlens` explicitly. Inferring documents from positions that restart is fragile.
+# - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) cuts no document that fits into a row, and `"wrapped"` does. Use
+#   it with a padding-free kernel, or the documents mix.
+# - **State-space models and linear attention** carry a state, as an RNN does. Mamba's kernels take `seq_idx`, the document
+#   ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at each first token.
+# - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but `nn.LSTM` does not take them (checked
+#   here), and their development has stopped.
+#
+# </details>
+#
+# One long row wastes scores, and short rows waste cells. What lies between?
+#
+# ## How full can rows be?
 #
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
 # each document into the first row with room for it, and *first-fit decreasing* takes the longest documents first. Try
-# other strategies. Then choose *sentences* as lengths (512 real ones), and make the rows larger. The padding shrinks,
-# but there are more scores between different documents.
+# other strategies. Then choose *sentences* as lengths, and make the rows larger.
 
 # %%
 from packviz.panels import RowPanel
@@ -289,26 +424,46 @@ panel = RowPanel([3, 7, 4, 5, 4], row_size=8, strategy="first-fit")
 panel
 
 # %% tags=["claims"]
-sizes = [len(sentence) for sentence in sentences()]
 assert len(pv.draw.Scores(sizes, 64, "first-fit decreasing").rows) == 102
 assert pv.draw.Scores(sizes, 64, "cut where the row ends").cut == 93
-cross_document = [pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)]
+cross_document = [
+    pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)
+]
 assert cross_document == sorted(cross_document)
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
+# Long documents are harder to fit. Here are 512 log-normal lengths, half of them at most 62 and the longest 256, in rows
+# of 256. No strategy can need fewer rows than the tokens divided by 256:
+
+# %%
+longer = pv.lengths.log_normal(512, 256).tolist()
+print(f"at least {math.ceil(sum(longer) / 256)} rows")
+for strategy in ("next-fit", "first-fit", "first-fit decreasing", "cut where the row ends"):
+    scores = pv.draw.Scores(longer, 256, strategy)
+    print(f"{strategy:24}{len(scores.rows)} rows, {scores.cut:3} documents cut")
+
+# %% tags=["claims"]
+assert sorted(longer)[256] == 62
+assert max(longer) == 256
+assert (
+    math.ceil(sum(longer) / 256)
+    == len(pv.draw.Scores(longer, 256, "cut where the row ends").rows)
+    == 165
+)
+assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
+
+# %% [markdown]
+# Longest first comes within one row of the bound. To save that one row, we would have to cut 162 of 512 documents, whose
+# ends are then read without their beginnings. Next-fit, which never looks back, needs 47 rows more.
+#
 # ## What people get wrong
 #
-# To find the first mistake, change a token of another document. To find the third, change the padding. In both cases,
-# no output at a real token of your document may change. To find the second, look at the last label of each document.
-#
-# - **The document mask is missing**, because somebody thought that an [end-of-text token is
-#   enough](https://github.com/huggingface/trl/issues/805). That is just one more token to read.
-# - **A document's last token has a label**, so it [predicts another
-#   document](https://github.com/pytorch/torchtitan/pull/4075).
-# - **A mask is the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
-#
-# Two more follow. `museum.entry` prints torch's message, the cause and the fix.
+# All of these have been reported: a missing document mask, because an [end-of-text token seemed
+# enough](https://github.com/huggingface/trl/issues/805); a last token that [predicts another
+# document](https://github.com/pytorch/torchtitan/pull/4075); a mask the wrong way round, [even in a
+# book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). The test is always the same: change what must not be
+# read, and look. Two more follow.
 #
 # ### 1. cu_seqlens without its 0
 #
@@ -342,7 +497,8 @@ assert boundaries(positions) == cu_seqlens.tolist()
 # %% [markdown]
 # ## Exercise
 #
-# Turn a list of lengths into document ids, one for each flat row. For example, `[2, 1]` gives `[0, 0, 1]`.
+# Turn `lengths`, a list of whole numbers such as `[2, 1]`, into document ids, one for each flat row: `[0, 0, 1]`. Return
+# a list or a tensor.
 
 
 # %% tags=["exercise"]
@@ -357,10 +513,8 @@ checks.document_ids(my_document_ids)
 # %% [markdown]
 # ## You can now
 #
-# - say what `cu_seqlens` holds: where each document begins in flat rows,
-# - mask padding in attention, and find out what a function means by True,
-# - keep documents apart in one row, with a mask, restarted positions, and no label at the last token,
-# - compare attention on padded rows and on one long row, which has more scores if N > T · √B.
+# put several documents into one row, with a mask, positions and labels that respect their borders, and count what it
+# costs. And when a mask surprises you, change what it should hide, and look.
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.check.whole_model import PaddingComparison, compare_padding
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers
 from packviz.core.util import HasText
@@ -26,6 +25,9 @@ from packviz.ops.arguments import require_features, require_padded, require_rnn,
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.tolerance import of_states
+
+if TYPE_CHECKING:
+    from packviz.check.whole_model import PaddingComparison
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -475,6 +477,8 @@ def compare(
     if callable(rnn) and not isinstance(rnn, nn.RNNBase):
         if hx is not None:
             raise TypeError("hx is the state of an RNN; a whole model takes the batch alone")
+        from packviz.check.whole_model import compare_padding  # noqa: PLC0415 - rarely needed
+
         return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
     require_padded(x)

@@ -73,24 +73,24 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table: a mark for each question, method and RNN, followed by the conclusions."""
-        methods = {
-            method: [answer for answer in self.answers if answer.method == method]
-            for method in ("padded", "packed")
-        }
-        padded = methods["padded"]
+        """The table: a pair of marks for each question and RNN, followed by the conclusions."""
+        padded = [answer for answer in self.answers if answer.method == "padded"]
+        packed = [answer for answer in self.answers if answer.method == "packed"]
         rows = []
         folded = ["The meaning of each row:"]
         for question, meaning in QUESTIONS.items():
-            if all(answer.right[question] is None for answer in self.answers):
+            pairs = []
+            for before, after in zip(padded, packed, strict=True):
+                right = before.right[question]
+                mark = _MARKS[after.right[question]]
+                pairs.append("–" if right is None else f"padded {_MARKS[right]} packed {mark}")
+            if {*pairs} == {"–"}:
                 continue
             label = question
             if question.startswith("output") and not question.startswith("outputs"):
                 label = f"{question}, as final state"
             folded.append(f"{label}: {meaning}")
-            for method, answers in methods.items():
-                marks = [_MARKS[answer.right[question]] for answer in answers]
-                rows.append([f"{label}, {method}", *marks])
+            rows.append([label, *pairs])
         notes = []
         for start, questions in _CONCLUSIONS.items():
             right = [
@@ -105,11 +105,16 @@ class TruthTable(Tabled):
             " c or lower layer."
         )
         head = ["", *(answer.name for answer in padded)]
-        title = f"{self.cell}: which results are right?"
+        title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
         return Table(rows, head, title, notes, folded=folded, form="<  ^")
 
+    def to_html(self) -> str:
+        """Returns the table, folded, so that a reader can guess first."""
+        summary = '<summary style="cursor:pointer">Guess first. Then click to see all cases.</summary>'
+        return f"<details>{summary}{super().to_html()}</details>"
 
-_MARKS = {True: "✓ right", False: "✗ WRONG", None: "–"}
+
+_MARKS = {True: "✓", False: "✗", None: "–"}
 _CONCLUSIONS = {
     "Packing is not needed for the outputs at real steps of these": (
         "outputs, forward",

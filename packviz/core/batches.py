@@ -1,9 +1,9 @@
 """Groups sequences into batches, into rows of a fixed size, or into shares for processes.
 
 A group is an array of indices. A batch is as wide as its longest sequence, so batches of sequences
-with similar lengths (*buckets*) contain little padding. When several workers share a training step,
-the step takes as long as the slowest worker, so all workers should get about the same number of
-tokens (real time steps).
+with similar lengths (*buckets*) contain little padding. When several processes share a training
+step, it takes as long as the slowest process, so all should get about the same number of tokens
+(real time steps).
 
 Examples:
     >>> import packviz as pv
@@ -33,9 +33,9 @@ CONTIGUOUS = "contiguous"
 STRIDED = "strided"
 SNAKE = "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
-"""The strategies for dividing a batch, longest sequence first, among workers. `CONTIGUOUS` gives
-each worker a block of sequences. `STRIDED` gives each worker one sequence in turn. `SNAKE` does so
-too, but reverses every second turn."""
+"""The strategies for dividing a batch, longest sequence first, among processes. `CONTIGUOUS`
+gives each process a block of sequences. `STRIDED` gives each process one sequence in turn. `SNAKE`
+does so too, but reverses every second turn."""
 
 NEXT_FIT = "next-fit"
 FIRST_FIT = "first-fit"
@@ -92,28 +92,28 @@ def batches(
     return [buckets[i] for i in random.permutation(len(buckets))]
 
 
-def split(lengths: object, workers: int, strategy: str = SNAKE) -> list[IntArray]:
-    """Divides the sequences of one batch among workers, longest first.
+def split(lengths: object, processes: int, strategy: str = SNAKE) -> list[IntArray]:
+    """Divides the sequences of one batch among processes, longest first.
 
     Args:
         lengths: `(B,)` the lengths of the sequences in the batch.
-        workers: the number of workers. If there are more workers than sequences, some workers get
+        processes: the number of processes. If it is greater than the number of sequences, some get
             no sequence.
-        strategy: one of `SPLITS`. For two workers and eight sequences, numbered from the longest to
-            the shortest, `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357, and
-            `"snake"` gives 0347 and 1256.
+        strategy: one of `SPLITS`. For two processes and eight sequences, numbered from the longest
+            to the shortest, `"contiguous"` gives 0123 and 4567, `"strided"` gives 0246 and 1357,
+            and `"snake"` gives 0347 and 1256.
 
     Returns:
-        The indices of the sequences that each worker gets, longest first.
+        The indices of the sequences that each process gets, longest first.
 
     Raises:
-        ValueError: a length is not valid, `workers` is less than 1, or `strategy` is unknown.
+        ValueError: a length is not valid, `processes` is less than 1, or `strategy` is unknown.
     """
     n = Layout(lengths).lengths
-    at_least("workers", workers)
+    at_least("processes", processes)
     order = _longest_first(n, np.arange(n.size))
-    taker = _takers(n.size, workers, strategy)
-    return [order[taker == worker] for worker in range(workers)]
+    taker = _takers(n.size, processes, strategy)
+    return [order[taker == process] for process in range(processes)]
 
 
 def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
@@ -206,45 +206,45 @@ class Load:
 
 
 def tokens(
-    lengths: object, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE
+    lengths: object, groups: Sequence[IntArray], processes: int, strategy: str = SNAKE
 ) -> IntArray:
-    """Returns `(S, W)` the number of tokens (real time steps) of each worker in each batch.
+    """Returns `(S, W)` the number of tokens (real time steps) of each process in each batch.
 
     Each batch is divided as in `split`, which also lists the errors.
     """
     n = Layout(lengths).lengths
-    at_least("workers", workers)
-    counts = np.zeros((len(groups), workers), dtype=np.int64)
+    at_least("processes", processes)
+    counts = np.zeros((len(groups), processes), dtype=np.int64)
     for step, group in enumerate(groups):
         longest_first = -np.sort(-n[group])
-        takers = _takers(group.size, workers, strategy)
+        takers = _takers(group.size, processes, strategy)
         np.add.at(counts[step], takers, longest_first)
     return counts
 
 
 def idle(tokens: IntArray) -> float:
-    """Returns the share of time that workers spend waiting for the slowest one.
+    """Returns the share of time that processes spend waiting for the slowest one.
 
     Time is taken to be proportional to tokens.
 
     Args:
-        tokens: `(S, W)` the number of tokens of each worker in each batch.
+        tokens: `(S, W)` the number of tokens of each process in each batch.
     """
-    workers = tokens.shape[1]
+    processes = tokens.shape[1]
     slowest = tokens.max(axis=1).sum()
-    return 1 - float(tokens.sum() / (workers * slowest))
+    return 1 - float(tokens.sum() / (processes * slowest))
 
 
-def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
-    """Returns the worker that takes each sequence, from the longest to the shortest."""
+def _takers(sequences: int, processes: int, strategy: str) -> IntArray:
+    """Returns the process that takes each sequence, from the longest to the shortest."""
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
-    turn, place = np.divmod(ranks, workers)
+    turn, place = np.divmod(ranks, processes)
     if strategy == CONTIGUOUS:  # as evenly as possible, with the larger shares first
         return np.sort(place)
     if strategy == STRIDED:
         return place
-    return np.where(turn % 2 == 1, workers - 1 - place, place)
+    return np.where(turn % 2 == 1, processes - 1 - place, place)
 
 
 def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:

@@ -21,6 +21,7 @@ import importlib
 _MODULES = {
     "Aligned": "aligned",
     "Attention": "attention",
+    "Ribbons": "ribbons",
     "Scores": "documents",
     "Stairs": "stairs",
     "Strips": "strips",

@@ -97,4 +97,5 @@ class Attention(Drawing):
             numbers.append((lost, f"{100 * lost:3.0f} %"))
         queries = [f"q {q}" for q in range(self.length)]
         keys = [str(k) for k in range(weights.shape[1])]
-        return CellTable(name, queries, keys, rows, "key", "on padding", numbers)
+        most = max(max(self.lost(other)) for other in self.maps)  # the maps share one scale
+        return CellTable(name, queries, keys, rows, "key", "on padding", numbers, most)

@@ -209,6 +209,8 @@ class CellTable:
         margin: the heading of the numbers on the right; empty if there are no numbers.
         numbers: a pair `(number, words)` for each row: a number to draw as a bar on the right, and
             its label.
+        most: the number whose bar has the full length. Defaults to the largest of `numbers`. Tables
+            of one picture need the same.
         wide: the width of a cell in px. By default, all labels fit.
         tall: the height of a row in px.
         size: the font size of the labels in px.
@@ -221,6 +223,7 @@ class CellTable:
     axis: str = _STEPS
     margin: str = ""
     numbers: Sequence[tuple[float, str]] = ()
+    most: float = 0.0
     wide: float = 0.0
     tall: float = TALL
     size: int = 12
@@ -282,7 +285,7 @@ class CellTable:
         left = grid.right + 16
         sheet.note(left, grid.top - 9, self.margin)
         numbers = [number for number, _ in self.numbers]
-        longest = max([0.0, *numbers]) or 1.0
+        longest = self.most or max([0.0, *numbers]) or 1.0
         for r, (number, words) in enumerate(self.numbers):
             x = left
             if number and np.isfinite(number):

@@ -535,7 +535,7 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
 
 
 @exercise
-def worker_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
+def process_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
     """Checks a function that computes the loss of one of several processes.
 
     The average of the processes' gradients must be the gradient of the mean over all tokens.
@@ -544,27 +544,27 @@ def worker_loss(answer: Callable[[Tensor, int, int], Tensor]) -> Verdict:
 
     examples = []
     for tokens in ([6, 2], [3, 3], [5, 1, 2], [7]):
-        workers = len(tokens)
+        processes = len(tokens)
         total = sum(tokens)
         weights: list[str] = []
         for count in tokens:
             losses = (1.0 + arange(count)).requires_grad_()
-            yours = answer(losses, total, workers)
+            yours = answer(losses, total, processes)
             is_number = isinstance(yours, Tensor) and yours.numel() == 1
             if not is_number or not yours.requires_grad:
                 wanted = "Return one number, a tensor made from `losses`"
                 return Verdict(False, f"{wanted}, for backward() to start at.")
             (gradient,) = autograd.grad(yours.reshape(()), losses)
-            averaged = gradient / workers  # as DDP averages over the processes
+            averaged = gradient / processes  # as DDP averages over the processes
             weights += _percents(averaged.tolist())
         shares = " + ".join(map(str, tokens))
-        title = f"weight of each token in the averaged gradient, %: workers with {shares} tokens"
+        title = f"weight of each token in the averaged gradient, %: processes with {shares} tokens"
         equal = [1 / total] * total
         rows = Comparison(title, weights, _percents(equal))
         if not rows.agree:
-            return _not_yet(f"workers with {tokens} tokens", _weight_hint(weights, tokens), rows)
+            return _not_yet(f"processes with {tokens} tokens", _weight_hint(weights, tokens), rows)
         examples.append(rows)
-    right = "Every token counts the same, whichever worker has it. Here are shares of 6 and 2."
+    right = "Every token counts the same, whichever process has it. Here are shares of 6 and 2."
     return Verdict(True, right, examples[:1])
 
 
@@ -573,30 +573,30 @@ def _percents(shares: Iterable[float]) -> list[str]:
 
 
 def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
-    workers = len(tokens)
+    processes = len(tokens)
     total = sum(tokens)
     own_shares = []
     for count in tokens:
-        own_shares += [1 / (count * workers)] * count
+        own_shares += [1 / (count * processes)] * count
     own_share = (
-        "Each worker divides by its own tokens, so a token of a small share "
+        "Each process divides by its own tokens, so a token of a small share "
         "weighs more. Divide by all tokens."
     )
     too_little = (
         "All tokens weigh the same, but too little, because the average "
-        "divides by the number of workers again."
+        "divides by the number of processes again."
     )
-    a_sum = "That is a sum, which grows with the batch. Divide by the tokens of all workers."
-    averaged_twice = 1 / total / workers
-    undivided = 1 / workers
+    a_sum = "That is a sum, which grows with the batch. Divide by the tokens of all processes."
+    averaged_twice = 1 / total / processes
+    undivided = 1 / processes
     mistakes = {
         own_share: _percents(own_shares),
         too_little: _percents([averaged_twice] * total),
         a_sum: _percents([undivided] * total),
     }
     otherwise = (
-        "Add up the losses, divide by the tokens of all workers, and "
-        "undo the division by the workers."
+        "Add up the losses, divide by the tokens of all processes, and "
+        "undo the division by the processes."
     )
     return hint_for(weights, mistakes, otherwise)
 

@@ -344,10 +344,10 @@ class BatchPanel {
     }
     this.parts.text = this.root.querySelector("pre");
     this.parts.stages.innerHTML = STAGES.map((stage) => `<span>${stage}</span>`).join("");
-    this.picture = new Picture(this.root.querySelector("svg"));
+    this.picture = this.makePicture(this.root.querySelector("svg"));
     this.ends = [];
     this.progress = store.get("progress");
-    this.direction = 0; // 1 while it packs, -1 while it unpacks
+    this.direction = 0; // 1 while it packs, -1 while it pads again
     this.held = 0; // the height that stays while a row is pulled
     this.prefersCalm = matchMedia("(prefers-reduced-motion: reduce)");
     this.paper = matchMedia("print");
@@ -356,6 +356,25 @@ class BatchPanel {
     this.offerDraws();
     this.listen();
     this.build();
+  }
+
+  // -- What another panel does in its own way (see state.js)
+
+  makePicture(svg) {
+    return new Picture(svg);
+  }
+
+  last() {
+    return PACKED;
+  }
+
+  speed() {
+    const dataSeconds = clamp(0.5 * this.picture.batch.steps, 2, 6);
+    return this.progress < 2 ? 0.75 : 1 / dataSeconds;
+  }
+
+  words() {
+    return describe(this.lengths);
   }
 
   // -- Drawing
@@ -373,7 +392,7 @@ class BatchPanel {
     parts.fewer.disabled = lengths.length <= 1;
     parts.more.disabled = lengths.length >= MOST_SEQUENCES;
     parts.step.max = this.picture.batch.steps - 1;
-    parts.text.textContent = describe(lengths);
+    parts.text.textContent = this.words();
     this.draw();
   }
 
@@ -382,6 +401,24 @@ class BatchPanel {
     const progress = this.paper.matches ? PACKED : this.progress;
     const cursor = Number(parts.step.value);
     const arriving = picture.draw(progress, cursor);
+    this.drawEnds(progress);
+    const sentence = cursor >= 0 ? explainStep(lengths, cursor) : explain(lengths, progress, arriving);
+    // A screen reader hears each sentence once.
+    if (parts.says.textContent !== sentence) parts.says.textContent = sentence;
+    const stage = Math.round(progress);
+    [...parts.stages.children].forEach((name, i) => name.classList.toggle("now", i === stage));
+    if (Number(parts.progress.value) !== progress) parts.progress.value = progress;
+    parts.progress.setAttribute("aria-valuetext", STAGES[stage]);
+    parts.step.setAttribute("aria-valuetext", cursor >= 0 ? `step ${cursor}` : "no step");
+    parts.play.textContent = this.direction > 0 ? "❚❚ Pause" : "▶ Pack it";
+    parts.back.textContent = this.direction < 0 ? "❚❚ Pause" : "◀ Pad again";
+    parts.play.disabled = progress >= PACKED && !this.direction;
+    parts.back.disabled = progress <= 0 && !this.direction;
+    this.root.dataset.progress = progress; // tests wait for it
+  }
+
+  drawEnds(progress) {
+    const { lengths, picture } = this;
     const { left, cellWidth, cellHeight } = picture.geometry;
     this.ends.forEach((end, row) => {
       const x = between(left, left + cellWidth, lengths[row]);
@@ -394,19 +431,6 @@ class BatchPanel {
       });
       for (const part of end.children) change(part, { height: cellHeight });
     });
-    const sentence = cursor >= 0 ? explainStep(lengths, cursor) : explain(lengths, progress, arriving);
-    // A screen reader hears each sentence once.
-    if (parts.says.textContent !== sentence) parts.says.textContent = sentence;
-    const stage = Math.round(progress);
-    [...parts.stages.children].forEach((name, i) => name.classList.toggle("now", i === stage));
-    if (Number(parts.progress.value) !== progress) parts.progress.value = progress;
-    parts.progress.setAttribute("aria-valuetext", STAGES[stage]);
-    parts.step.setAttribute("aria-valuetext", cursor >= 0 ? `step ${cursor}` : "no step");
-    parts.play.textContent = this.direction > 0 ? "❚❚ Pause" : "▶ Pack it";
-    parts.back.textContent = this.direction < 0 ? "❚❚ Pause" : "◀ Unpack";
-    parts.play.disabled = progress >= PACKED && !this.direction;
-    parts.back.disabled = progress <= 0 && !this.direction;
-    this.root.dataset.progress = progress; // tests wait for it
   }
 
   longest() {
@@ -431,7 +455,7 @@ class BatchPanel {
   }
 
   setProgress(progress, isFinal = true) {
-    this.progress = clamp(progress, 0, PACKED);
+    this.progress = clamp(progress, 0, this.last());
     this.draw();
     if (!isFinal) return; // Python hears of the end of a movement only
     this.store.set("progress", this.progress);
@@ -463,10 +487,8 @@ class BatchPanel {
   move(now) {
     const seconds = (now - this.before) / 1000;
     this.before = now;
-    const dataSeconds = clamp(0.5 * this.picture.batch.steps, 2, 6);
-    const speed = this.progress < 2 ? 0.75 : 1 / dataSeconds;
-    this.setProgress(this.progress + this.direction * speed * seconds, false);
-    const isDone = this.direction > 0 ? this.progress >= PACKED : this.progress <= 0;
+    this.setProgress(this.progress + this.direction * this.speed() * seconds, false);
+    const isDone = this.direction > 0 ? this.progress >= this.last() : this.progress <= 0;
     if (isDone || !this.root.isConnected) this.stop();
     else this.frame = requestAnimationFrame((later) => this.move(later));
   }
@@ -567,7 +589,7 @@ class BatchPanel {
   onKey(event) {
     if (event.key === " " && event.target.matches(".row-end, .progress")) {
       event.preventDefault();
-      this.toggle(this.progress >= PACKED ? -1 : 1);
+      this.toggle(this.progress >= this.last() ? -1 : 1);
     }
     const isForLab = event.ctrlKey || event.metaKey || event.altKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
     if (!isForLab) event.stopPropagation();
@@ -598,10 +620,12 @@ class BatchPanel {
 
 // ---- Entry points ------------------------------------------------------------------------------------------------
 
+const KINDS = { batch: BatchPanel };
+
 /** Shows a batch on a page without Python. */
 export function mount(element, state = {}) {
-  const values = { lengths: [4, 6, 8, 5, 4, 3, 7, 8], longest: 10, progress: 0, draws: {}, ...state };
-  const panel = new BatchPanel(element, {
+  const values = { kind: "batch", lengths: [4, 6, 8, 5, 4, 3, 7, 8], longest: 10, progress: 0, draws: {}, ...state };
+  const panel = new KINDS[values.kind](element, {
     get: (name) => values[name],
     set: (name, value) => void (values[name] = value),
     save: () => {},
@@ -612,7 +636,7 @@ export function mount(element, state = {}) {
 
 /** Shows a batch in JupyterLab. */
 function render({ model, el }) {
-  const panel = new BatchPanel(el, {
+  const panel = new KINDS[model.get("kind")](el, {
     get: (name) => model.get(name),
     set: (name, value) => model.set(name, value),
     save: () => model.save_changes(),

@@ -13,6 +13,7 @@ from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.core.validation import at_least
 from packviz.draw import palette, picture
+from packviz.draw.drawing import Drawing
 
 _HERE = Path(__file__).parent
 _MOST_SEQUENCES = 12
@@ -36,7 +37,7 @@ class LengthsError(traitlets.TraitError, ValueError):
 
 
 class BatchPanel(anywidget.AnyWidget):
-    """A batch of your choice, which a reader can pull into shape, pack and unpack.
+    """A batch of your choice, which a reader can pull into shape, pack and pad again.
 
     Attributes:
         lengths: `(B,)` the lengths. If you assign new ones, the picture follows; if a reader pulls
@@ -53,8 +54,9 @@ class BatchPanel(anywidget.AnyWidget):
         [2, 2, 2]
     """
 
-    _esm = _HERE / "batch.js"
+    _esm = (_HERE / "batch.js").read_text(encoding="utf-8")
     _css = palette.STYLE + (_HERE / "batch.css").read_text(encoding="utf-8")
+    kind = traitlets.Unicode("batch", read_only=True).tag(sync=True)
     lengths = traitlets.Tuple().tag(sync=True)
     longest = traitlets.Int(10, min=1).tag(sync=True)
     progress = traitlets.Float(0.0, min=0.0, max=3.0).tag(sync=True)
@@ -92,14 +94,19 @@ class BatchPanel(anywidget.AnyWidget):
         """The layout of the batch in the picture."""
         return Layout(self.lengths)
 
+    @property
+    def still(self) -> Drawing:
+        """The picture for a page that has no kernel and runs no script."""
+        return picture.show(self.lengths)
+
     def to_text(self) -> str:
-        """Returns the batch in words, as `pv.show` does."""
-        return picture.show(self.lengths).to_text()
+        """Returns the picture in words."""
+        return self.still.to_text()
 
     def __repr__(self) -> str:
-        return f"BatchPanel({list(self.lengths)})"
+        return f"{type(self).__name__}({list(self.lengths)})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
-        still = picture.show(self.lengths)
+        still = self.still
         return data | {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}, metadata

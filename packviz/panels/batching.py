@@ -18,7 +18,7 @@ _TOKENS = ("tokens", "waiting, in tokens", "waiting")
 
 
 class BatchingPanel(Panel):
-    """An epoch of batches from your lengths, with their padding and the share of each worker.
+    """An epoch of batches from your lengths, with their padding and the share of each process.
 
     Attributes:
         picker: the controls for choosing the lengths. Their seed also determines how batches are
@@ -26,10 +26,10 @@ class BatchingPanel(Panel):
         batch_size: the slider for the number of sequences per batch.
         order: the drop-down list for the order in which sequences are put into batches.
         window: the slider for the number of batches that are sorted together to form buckets.
-        workers: the slider for the number of workers that share a batch.
-        strategy: the drop-down list for the way to divide a batch among workers.
+        processes: the slider for the number of processes that share a batch.
+        strategy: the drop-down list for the way to divide a batch among processes.
         load: the `Load` of the batches in the picture.
-        tokens: `(S, W)` number of tokens in each of `S` batches for each of `W` workers.
+        tokens: `(S, W)` number of tokens in each of `S` batches for each of `W` processes.
     """
 
     load: Load
@@ -44,7 +44,7 @@ class BatchingPanel(Panel):
         longest: int = 128,
         batch_size: int = 32,
         order: str = buckets.SHUFFLED,
-        workers: int = 2,
+        processes: int = 2,
     ) -> None:
         """Makes the panel with your lengths or, if you give none, with lengths from a distribution.
 
@@ -55,7 +55,7 @@ class BatchingPanel(Panel):
             longest: greatest length that may be drawn, up to 512 time steps.
             batch_size: number of sequences per batch, up to 128.
             order: the order in which sequences are put into batches, one of `pv.batches.ORDERS`.
-            workers: number of workers, from 1 to 8.
+            processes: number of processes, from 1 to 8.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` or `order` is
@@ -70,16 +70,16 @@ class BatchingPanel(Panel):
         n_batches = math.ceil(self.picker.lengths().batch_size / batch_size)
         window = min(buckets.WINDOW, n_batches)
         self.window = slider("window", window, 1, buckets.WINDOW)
-        self.workers = slider("workers", workers, 1, 8)
+        self.processes = slider("processes", processes, 1, 8)
         self.strategy = dropdown("split", SPLITS[0], SPLITS)
         batches = row(self.order, self.batch_size, self.window)
-        super().__init__(self.picker, batches, row(self.strategy, self.workers))
+        super().__init__(self.picker, batches, row(self.strategy, self.processes))
 
     def view(self) -> View:
-        """Returns a view of the batches of an epoch and of the workers' shares."""
+        """Returns a view of the batches of an epoch and of the processes' shares."""
         n = self.picker.lengths().lengths
         order = self.order.value
-        workers = self.workers.value
+        processes = self.processes.value
         strategy = self.strategy.value
         batch_size = self.batch_size.value
         n_batches = math.ceil(n.size / batch_size)
@@ -89,12 +89,12 @@ class BatchingPanel(Panel):
         is_shuffled = order in (buckets.SHUFFLED, BUCKETED) and has_choice
         show(self.window, order == BUCKETED and has_choice)
         show(self.picker.seed, is_shuffled or self.picker.is_random)
-        show(self.strategy, workers > 1)
+        show(self.strategy, processes > 1)
         window = self.window.value
         seed = self.picker.seed.value
         groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
         self.load = load = Load.of(n, groups)
-        self.tokens = tokens = buckets.tokens(n, groups, workers, strategy)
+        self.tokens = tokens = buckets.tokens(n, groups, processes, strategy)
         n_cells = int(load.cells.sum())
         wasted = text.percent(load.padding, n_cells)
         sequences = text.count(n.size, "sequence")
@@ -104,23 +104,23 @@ class BatchingPanel(Panel):
         lines.append(f"real cells of each batch  {text.numbers(load.real)}")
         lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
         own = tokens.sum(axis=0)
-        idle = tokens.max(axis=1).sum() - own  # what the slowest worker of each step has more
+        idle = tokens.max(axis=1).sum() - own  # what the slowest process of each step has more
         shares = {}
-        for i in range(workers):
+        for i in range(processes):
             has = int(own[i])
             waits = int(idle[i])
-            shares[f"worker {i}"] = (has, waits)
-            lines.append(f"worker {i} has {has:,} tokens and waits for {waits:,}")
+            shares[f"rank {i}"] = (has, waits)
+            lines.append(f"rank {i} has {has:,} tokens and waits for {waits:,}")
         waiting = f"{100 * buckets.idle(tokens):.3g} % of the time"
         waiting += ", if time is proportional to tokens"
-        if workers > 1:
-            summary += f" {workers} workers ({strategy}) wait {waiting}."
+        if processes > 1:
+            summary += f" {processes} processes ({strategy}) wait {waiting}."
 
         def draw(theme: str) -> Sheet:
             title = f"Padding takes {wasted} of the cells"
             padding = bars.steps(title, load.real, load.cells, theme, _CELLS, "batch")
             drawings = [padding]
-            if workers > 1:
+            if processes > 1:
                 drawings.append(bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 

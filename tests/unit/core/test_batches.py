@@ -60,9 +60,9 @@ def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
 
 
 @given(lengths, st.integers(1, 9), st.sampled_from(SPLITS))
-def test_every_sequence_has_one_worker(n, workers, strategy):
-    shares = buckets.split(n, workers, strategy)
-    assert len(shares) == workers
+def test_every_sequence_has_one_worker(n, processes, strategy):
+    shares = buckets.split(n, processes, strategy)
+    assert len(shares) == processes
     assert sorted(np.concatenate(shares).tolist()) == list(range(len(n)))
     sizes = [len(share) for share in shares]
     assert max(sizes) - min(sizes) <= 1
@@ -83,21 +83,21 @@ def test_the_ways_to_split():
 
 
 @given(lengths, st.integers(1, 20), st.integers(1, 5), st.sampled_from(SPLITS), seeds)
-def test_counts(n, batch_size, workers, strategy, seed):
+def test_counts(n, batch_size, processes, strategy, seed):
     groups = buckets.batches(n, batch_size, seed=seed)
     load = Load.of(n, groups)
     layouts = [Layout([n[i] for i in group]) for group in groups]
     assert load.real.tolist() == [layout.n_real for layout in layouts]
     assert load.cells.tolist() == [layout.n_cells for layout in layouts]
     assert load.padding == sum(layout.n_padding for layout in layouts)
-    tokens = buckets.tokens(n, groups, workers, strategy)
+    tokens = buckets.tokens(n, groups, processes, strategy)
     for group, row in zip(groups, tokens.tolist(), strict=True):
         own = [n[i] for i in group]
         assert row == [
-            sum(own[i] for i in share) for share in buckets.split(own, workers, strategy)
+            sum(own[i] for i in share) for share in buckets.split(own, processes, strategy)
         ]
     waiting = sum(max(row) - mine for row in tokens.tolist() for mine in row)
-    spent = workers * sum(max(row) for row in tokens.tolist())
+    spent = processes * sum(max(row) for row in tokens.tolist())
     assert buckets.idle(tokens) == pytest.approx(waiting / spent)
 
 
@@ -107,9 +107,9 @@ WRONG = {
     r"seed is -1; give a whole number": lambda: buckets.batches([1], 2, seed=-1),
     r"^lengths\[0\] is -1": lambda: buckets.batches([-1], 2),
     r"order is 'random'; choose one of 'as they": lambda: buckets.batches([1], 1, "random"),
-    r"workers is 0": lambda: buckets.split([1], 0),
+    r"processes is 0": lambda: buckets.split([1], 0),
     r"strategy is 'zigzag'; choose one of 'cont": lambda: buckets.split([1], 1, "zigzag"),
-    r"workers is 2.0": lambda: buckets.tokens([1], [np.array([0])], 2.0),
+    r"processes is 2.0": lambda: buckets.tokens([1], [np.array([0])], 2.0),
     r"^lengths\[1\] is 9, but row_size is 8; inc": lambda: buckets.fill([5, 9, 3], 8),
     r"^lengths\[1\] is 0": lambda: buckets.fill([3, 0, 2], 8),
     r"^row_size is 0": lambda: buckets.fill([5], 0),

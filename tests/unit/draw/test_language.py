@@ -20,17 +20,17 @@ def test_stored_pictures_are_what_is_drawn(name):
     assert stored == pictures.DRAWN[name]() + "\n", "draw it anew: make pictures"
 
 
-def test_the_readmes_picture_is_light_and_ends_with_packed_data():
-    moving, still = pictures.picture(), pictures.picture(moving=False)
-    assert len(moving.encode()) <= 30_000
-    assert moving.count("@keyframes") > 14
-    assert "@keyframes" not in still
-    cells = re.findall(r"translate\(([\d.]+)px,(\d+)px\);animation-name:c(\d+).*?>(\w\d)<", still)
+def test_the_moving_batch_is_light_and_becomes_its_layout():
+    picture = pictures.moving()
+    assert len(picture.encode()) <= 30_000
+    pattern = r"--b:(\d);--r:(\d);--p:(\d+);animation-name:cell(\d)\">[^/]*/>[^>]*>(\w)\4</text>"
+    cells = re.findall(pattern, picture, re.DOTALL)
     layout = Layout(pictures.LENGTHS)
-    expected = [f"{sequence_name(b)}{t}" for b, t in layout.source]
-    assert [label for _, _, _, label in sorted(cells, key=lambda cell: float(cell[0]))] == expected
-    assert len({y for _, y, _, _ in cells}) == 1
-    assert sorted(int(place) for _, _, place, _ in cells) == list(range(layout.n_real))
+    ranks = layout.unsorted_indices
+    expected = [(b, ranks[b], p, t, sequence_name(b)) for p, (b, t) in enumerate(layout.source)]
+    assert [(*map(int, cell[:4]), cell[4]) for cell in reversed(cells)] == expected
+    sizes = re.findall(r"animation-name: size(\d)\">(\d)<", picture)
+    assert [(int(t), int(size)) for t, size in sizes] == [*enumerate(layout.batch_sizes)]
 
 
 def test_the_palette_has_every_colour():

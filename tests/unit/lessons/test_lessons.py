@@ -364,13 +364,13 @@ CHECKS = {
         },
         [ids, lambda n: ids(n).tolist(), lambda n: iter(ids(n))],
     ),
-    checks.worker_loss: (
+    checks.process_loss: (
         {
-            "Each worker divides": lambda x, n, w: x.mean(),
+            "Each process divides": lambda x, n, w: x.mean(),
             "All tokens weigh the same, but": lambda x, n, w: x.sum() / n,
             "That is a sum, which": lambda x, n, w: x.sum(),
             "Add up the losses,": lambda x, n, w: x.max(),
-            "workers with [5, 1, 2] tokens.": lambda x, n, w: 2 * x.sum() / n,
+            "processes with [5, 1, 2] tokens.": lambda x, n, w: 2 * x.sum() / n,
             "Return one number, a tensor": lambda x, n, w: x.sum().item() * w / n,
         },
         [lambda x, n, w: x.sum() * w / n],

@@ -1,4 +1,4 @@
-"""Tests of the panel of batches and workers, whose controls are moved as a browser moves them."""
+"""Tests of the panel of batches and processes, whose controls are moved as a browser moves them."""
 
 import pytest
 from controls import move, visible, words
@@ -13,11 +13,11 @@ OWN = [4, 6, 8, 5, 4, 3, 7, 8]  # the example of the picker
 
 
 def shows(
-    panel, n, batch_size=32, order=SHUFFLED, window=None, workers=2, strategy="contiguous", seed=0
+    panel, n, batch_size=32, order=SHUFFLED, window=None, processes=2, strategy="contiguous", seed=0
 ):
     """Asserts that picture, counts and words are those of these batches and shares."""
     groups = buckets.batches(n, batch_size, order, window=window or panel.window.value, seed=seed)
-    load, tokens = Load.of(n, groups), buckets.tokens(n, groups, workers, strategy)
+    load, tokens = Load.of(n, groups), buckets.tokens(n, groups, processes, strategy)
     assert panel.error.value == ""
     assert panel.load.real.tolist() == load.real.tolist()
     assert panel.load.cells.tolist() == load.cells.tolist()
@@ -25,14 +25,14 @@ def shows(
     summary = words(panel.summary)
     assert f"{load.cells.sum():,} cells, {load.padding:,} padding" in summary
     assert (
-        f"{workers} workers ({strategy}) wait {100 * buckets.idle(tokens):.3g} % of the time, if"
-        in summary
-    ) == (workers > 1)
-    for worker in range(workers) if workers > 1 else ():
-        own = tokens[:, worker].sum()
+        f"{processes} processes ({strategy}) wait"
+        f" {100 * buckets.idle(tokens):.3g} % of the time, if" in summary
+    ) == (processes > 1)
+    for rank in range(processes) if processes > 1 else ():
+        own = tokens[:, rank].sum()
         waits = tokens.max(axis=1).sum() - own
-        assert f"worker {worker} has {own:,} tokens and waits for {waits:,}" in panel.to_text()
-    assert visible(panel.strategy) == ("worker 0" in panel.picture.value) == (workers > 1)
+        assert f"rank {rank} has {own:,} tokens and waits for {waits:,}" in panel.to_text()
+    assert visible(panel.strategy) == ("rank 0" in panel.picture.value) == (processes > 1)
 
 
 def drawn(kind="log-normal", sequences=512, longest=128, seed=0):
@@ -42,12 +42,12 @@ def drawn(kind="log-normal", sequences=512, longest=128, seed=0):
 def test_it_starts_with_sentences_like_lengths():
     shows(BatchingPanel(), drawn())
     shows(BatchingPanel(OWN, batch_size=4), OWN, 4)
-    other = BatchingPanel(kind="uniform", sequences=64, longest=9, order=BUCKETED, workers=1)
-    shows(other, drawn("uniform", 64, 9), 32, BUCKETED, workers=1)
+    other = BatchingPanel(kind="uniform", sequences=64, longest=9, order=BUCKETED, processes=1)
+    shows(other, drawn("uniform", 64, 9), 32, BUCKETED, processes=1)
 
 
 @pytest.mark.parametrize(
-    "name", ["sequences", "longest", "seed", "batch_size", "window", "workers"]
+    "name", ["sequences", "longest", "seed", "batch_size", "window", "processes"]
 )
 def test_sliders(name):
     panel = BatchingPanel(order=BUCKETED)
@@ -55,7 +55,7 @@ def test_sliders(name):
     for value in {control.min, control.max, (control.min + control.max) // 2}:
         move(control, value)
         lengths = drawn(**({name: value} if name in ("sequences", "longest", "seed") else {}))
-        other = {name: value} if name in ("batch_size", "window", "workers", "seed") else {}
+        other = {name: value} if name in ("batch_size", "window", "processes", "seed") else {}
         shows(panel, lengths, **({"order": BUCKETED} | other))
 
 

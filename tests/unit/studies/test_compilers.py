@@ -18,18 +18,12 @@ from packviz.studies.compilers import ERROR, RIGHT, WRONG, CompilerPoint, Outcom
 NAMES = tuple(models.TAGGERS)
 
 
-def survey(names):
-    return compilers.survey(
-        [CompilerPoint(name, way) for name in names for way in compilers.COMPILERS]
-    )
-
-
 @pytest.fixture(scope="module", params=[pytest.param(NAMES, marks=pytest.mark.slow)], ids=["all"])
 def table(request):
     """The real table. The quick profile leaves it to notebook 13, which surveys all networks at
     every run.
     """
-    return survey(request.param)
+    return compilers.survey(*request.param)
 
 
 @habit_of(compilers.WRITTEN_FOR)
@@ -71,6 +65,18 @@ def fake():
     return Outcomes({"torch": "9.9+cpu"}, values)
 
 
+def test_a_model_can_be_right_for_other_lengths_and_fixed_in_the_number_of_steps():
+    points = [CompilerPoint(name, "export") for name in ("padded", "Ragged")]
+    fixed, free = compilers.STUDY.run(points).values.values()
+    assert (str(fixed), str(free)) == ("T fixed", "✓ right")
+    assert fixed.outcome == RIGHT  # of what it takes
+
+
+def test_a_model_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match=r"'ragged'; choose one of .*'Ragged'"):
+        compilers.survey("ragged")
+
+
 def test_in_words():
     head, first, second, *_, folded, error = repr(fake()).splitlines()
     assert head.split("  ")[0] == ""
@@ -82,7 +88,7 @@ def test_in_words():
 
 def test_it_is_quiet_and_leaves_things_as_they_were(capfd):
     state = torch.random.get_rng_state()
-    survey(["packed, escaped"])
+    compilers.survey("packed, escaped")
     said = capfd.readouterr()
     assert (said.out, said.err) == ("", "")
     assert torch.equal(torch.random.get_rng_state(), state)

@@ -1,0 +1,98 @@
+"""Draws where each state goes: ribbons from a list of states to the rows of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from packviz.core.layout import sequence_name
+from packviz.draw import palette
+from packviz.draw.drawing import Drawing
+from packviz.draw.grid import WIDTH
+from packviz.draw.sheet import Sheet, row
+
+_WIDE = 44.0  # px: a state
+_TALL = 24.0  # px: a state
+_GAP = 14.0  # px: between two rows
+_SPAN = 120.0  # px: the length of a ribbon
+_TOP = 34.0  # px: the space for a method's name
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ribbons(Drawing):
+    """The ways that states take into the rows of a tensor, for several methods.
+
+    Attributes:
+        title: the title above the picture.
+        states: the name of each state, and the index of the sequence that it belongs to, in the
+            order in which the states lie in memory.
+        methods: for each method, by name, the rows of its result: lists of the indices of states,
+            or a tensor of them. A state is framed if its row has the index of another sequence.
+
+    Raises:
+        ValueError: a row lists a state that does not exist.
+    """
+
+    title: str
+    states: Sequence[tuple[str, int]]
+    methods: Mapping[str, Sequence[Sequence[int]]]
+
+    def __post_init__(self) -> None:
+        """Refuses rows that do not fit the states."""
+        last = len(self.states) - 1
+        for method, rows in self.methods.items():
+            for r, places in enumerate(rows):
+                for i in map(int, places):
+                    if not 0 <= i <= last:
+                        where = f"methods[{method!r}][{r}]"
+                        raise ValueError(f"{where} has a state {i}; give indices from 0 to {last}")
+
+    def to_text(self) -> str:
+        """Returns a line for each method. A `!` marks the state of another sequence."""
+        lines = [f"{self.title} (! marks the state of another sequence)"]
+        for method, rows in self.methods.items():
+            words = []
+            for r, places in enumerate(rows):
+                names = []
+                for i in map(int, places):
+                    name, owner = self.states[i]
+                    names.append(name if owner == r else f"!{name}")
+                words.append(f"row {sequence_name(r)}: {' '.join(names)}")
+            lines.append(f"{method}: {', '.join(words)}")
+        return "\n".join(lines)
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws the states on the left of each method, and its rows on the right."""
+        sheet = Sheet(theme, self.to_text())
+        y = sheet.title(self.title)
+        methods = [self._method(theme, name) for name in self.methods]
+        sheet.place(row(methods, theme, 40, WIDTH), 0, y)
+        return sheet
+
+    def _method(self, theme: str, method: str) -> Sheet:
+        sheet = Sheet(theme)
+        sheet.text(0, 16, method, bold=True)
+        rows = self.methods[method]
+        shift = _GAP * (len(rows) - 1) / 2  # so that both sides have the same middle
+        right = _WIDE + _SPAN
+        framed = []
+        y = _TOP
+        for r, places in enumerate(rows):
+            sheet.text(right + _WIDE + 8, y + _TALL * len(places) / 2 + 4, sequence_name(r))
+            for i in map(int, places):
+                name, owner = self.states[i]
+                colour = palette.sequence_colour(owner)
+                start = _TOP + shift + i * _TALL
+                left = (_WIDE, start + _TALL / 2)
+                sheet.curve(left, (right, y + _TALL / 2), colour, width=5)
+                sheet.cell(0, start, _WIDE, _TALL, colour, name)
+                sheet.cell(right, y, _WIDE, _TALL, colour, name)
+                if owner != r:
+                    framed.append(y)
+                y += _TALL
+            y += _GAP
+        sheet.layer()
+        for y in framed:
+            sheet.box(right, y, _WIDE, _TALL, stroke=sheet.colours.ground, thick=6)
+            sheet.box(right, y, _WIDE, _TALL, stroke=sheet.colours.wrong, thick=3)
+        return sheet
