@@ -327,8 +327,7 @@ for machine, timed in methods.STUDY.recordings().items():
 
 # %% [markdown]
 # Against torch's packed step, the gain is there for all three. Against the padded one, it is largest for the GRU and
-# the plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours.
-# <!-- recorded -->
+# the plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours. <!-- recorded -->
 
 # %% tags=["claims"]
 from packviz.ops import choose

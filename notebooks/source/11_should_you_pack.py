@@ -91,8 +91,7 @@ for size in sorted({size for size, _, _ in times}):
 #
 # And here is a warning about our own table. It was measured on one processor, whose name and whose library for matrix
 # products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS.
-# On this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN.
-# <!-- recorded -->
+# On this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!-- recorded -->
 # So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the
 # packed column shrinks, and the padded one does not.
 #
