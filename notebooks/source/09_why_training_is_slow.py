@@ -3,7 +3,7 @@
 #
 # **Training on a packed batch can take many times as long as on a padded one. What takes so long?**
 #
-# Half of your batch is padding, so you pack it. The forward pass is about as fast as before. Then comes
+# Half of your batch is padding, so you pack it. The forward pass takes a little longer than before; fine. Then comes
 # `loss.backward()`, and you wait. Half the work now takes many times as long, and when the sequences get longer, it gets
 # worse faster than they do. A user asked PyTorch's forum whether this is normal. It is. But why?
 #
@@ -101,8 +101,8 @@ panel.distinct.value = 3
 # Nobody wrote this backward pass. `pad_packed_sequence` has no derivative formula of its own (if your torch has one, it
 # is newer than this page, so trust the counts), and autograd derives one from the copies. For *one* slice, the node
 # `CopySlices` copies **all** of the padded gradient. Then `SliceBackward` fills a **whole** packed tensor with zeros, to
-# hold that slice, and adds it to the others. Move the slider to 6: the same six sequences, the same few gradients to
-# hand back, and look at the bars. With a single index, they would all be read at once.
+# hold that slice, and adds it to the others. Move the slider to 6: six sequences as before, about as many gradients
+# to hand back, and look at the bars. With a single index, they would all be read at once.
 #
 # Six lengths are few. What happens with more of them, and with longer sequences?
 
@@ -345,7 +345,7 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## What can you do?
 #
-# - **Set the two variables.** No code changes, and it helps whatever else you do.
+# - **Set the two variables**, if your tensors are large. No code changes.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
 # - **Replace both**, with `pv.run(rnn, x, lengths)`: one gather and one scatter instead of pad's copies, and an RNN
 #   without these slices. [Notebook 10](10_making_packing_pay.ipynb) builds it.
