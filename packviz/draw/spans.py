@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from textwrap import wrap
 from typing import TypeAlias
 
 from packviz.draw.curves import MARKERS, Scale, log_ticks, mark
 from packviz.draw.sheet import Sheet, width_of
 
 _WIDTH = 860.0  # px
+_COLUMNS = 125  # of the notes
 _ROW = 26.0  # px: from one row to the next
 _DIAMOND = MARKERS["diamond"]
 _CIRCLE = MARKERS["circle"]
@@ -95,6 +97,7 @@ def rows(
         sheet.note(x, y + 14, f"{value:g}", "middle")
     sheet.note(left, y + 30, axis)
     sheet.place(above, 0, 0)
-    foot = sheet.paragraph(4, y + 38, notes, size=11, ink=colours.muted)
+    lines = chain.from_iterable(wrap(note, _COLUMNS) for note in notes)
+    foot = sheet.paragraph(4, y + 38, lines, size=11, ink=colours.muted)
     sheet.size(max(_WIDTH, sheet.width), foot)
     return sheet
