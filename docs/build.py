@@ -37,6 +37,7 @@ from sphinx.cmd.build import build_main as sphinx
 
 import packviz as pv
 from packviz import lessons, panels
+from packviz.check import museum
 from packviz.count import profile
 from packviz.draw import palette
 
@@ -187,7 +188,7 @@ class Site:
         for folder in ("notebooks", "api", "docs", "_static/frames", "_static/charts"):
             (self.out / folder).mkdir(parents=True)
         script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-        for path in (*DOCS.glob("site.*"), DOCS / "picture.svg", PANELS / "batch.css", script):
+        for path in (*DOCS.glob("site.*"), DOCS / "preview.png", PANELS / "batch.css", script):
             shutil.copy(path, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
         shutil.copy(DOCS / "favicon.svg", self.static)
@@ -373,6 +374,8 @@ class Site:
                 call = ast.unparse(node)
                 if call.startswith(("BatchPanel(", "StatePanel(")):
                     return moving_batch(eval(call, vars(panels)))
+                if call.startswith("MuseumPanel("):
+                    return museum_search(eval(call, vars(panels)))
                 if call.startswith(tuple(WALKS)):
                     return self.panel(Frames(call), key)
                 return f'{html}<p class="pv-rest">{RECORDED}</p>'
@@ -429,6 +432,52 @@ def moving_batch(panel: panels.BatchPanel) -> str:
     data = escape(json.dumps(state))
     here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'
+
+
+def in_javascript(pattern: str) -> str:
+    """Returns a regular expression of Python's in JavaScript's syntax."""
+    return pattern.replace("(?P<", "(?<").replace(r"\A", "^").replace(r"\Z", "$")
+
+
+def museum_search(panel: panels.MuseumPanel) -> str:
+    """Returns the search of the error museum, which needs no Python."""
+    entries = []
+    for entry in museum.ENTRIES:
+        rules = []
+        for rule in entry.rules:
+            fields = vars(rule)
+            for name in ("text", "near", "unless"):
+                fields = fields | {name: in_javascript(fields[name])}
+            rules.append(fields)
+        entries.append(
+            {
+                "name": entry.name,
+                "place": entry.place,
+                "card": entry.to_html().replace(".ipynb", ".html"),
+                "title": f"{entry.name} {entry.words}",
+                "body": f"{entry.why} {entry.fix} {entry.texts}",
+                "rules": rules,
+            }
+        )
+    data = {
+        "entries": entries,
+        "packing": museum.PACKING,
+        "error": museum.IS_ERROR.pattern,
+        "idle": museum.IDLE,
+        "doubts": [museum.SHARED, museum.SOME_WORDS],
+    }
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    cards = "".join(entry.to_html() for entry in panel.matches).replace(".ipynb", ".html")
+    parts = [
+        "<label>Your error message, with its traceback, or a few words:",
+        f"<textarea>{escape(panel.pasted.value)}</textarea></label>",
+        f'<p role="status">{escape(panel.matches.summary)}</p>',
+        box("table", cards),
+        f'<script type="application/json">{text}</script>',
+    ]
+    script = (DOCS / "museum.js").read_text(encoding="utf-8")
+    parts.append(f'</div><script type="module">{script}</script>')
+    return f'<div class="pv-museum packviz">{"".join(parts)}'
 
 
 def control(widget: Any, frames: Frames) -> str:

@@ -22,7 +22,6 @@ _INPUT = (
     widgets.Dropdown,
     widgets.ToggleButtons,
     widgets.Text,
-    widgets.Textarea,
 )
 _STYLE = re.compile(r"<style>.*?</style>")
 _PIECE = re.compile(r"<[^<]*|\n[^<\n]*|[^<\n]+")
@@ -45,7 +44,10 @@ class Frames:
     def __init__(self, call: str) -> None:
         """Makes the panel with `call`, and moves its controls along its walks in walks.toml."""
         walks = next(walks for start, walks in WALKS.items() if call.startswith(start))
-        self.panel = eval(call, {**vars(panels), "sentences": lessons.sentences})
+        names = {"sentences": lessons.sentences}
+        # Page 12 uses this name for the lengths of the sentences.
+        sizes = [len(sentence) for sentence in lessons.sentences()]
+        self.panel = eval(call, {**vars(panels), **names, "sizes": sizes})
         self.offered = [*inputs(self.panel)]
         self.controls: dict[Any, list[Any]] = {}
         self.start: dict[Any, Any] = {}
@@ -100,13 +102,11 @@ class Frames:
         """Returns a line about the states that the panel has only in JupyterLab."""
         more = [control.description for control in self.offered if control not in self.controls]
         for control, values in self.controls.items():
-            if isinstance(control, widgets.Textarea):
-                more.append(f"your own {control.description}")
             if isinstance(control, widgets.IntSlider) and len(values) <= control.max - control.min:
                 more.append("every value of the sliders")
-        return (
-            f"In JupyterLab, the panel also has {', '.join(dict.fromkeys(more))}." if more else ""
-        )
+        if not more:
+            return ""
+        return f"In JupyterLab, the panel also has {', '.join(dict.fromkeys(more))}."
 
     def script(self, key: str) -> str:
         """Returns the frames as a script, which a page can load even from a file."""
@@ -132,6 +132,4 @@ def _values(control: Any, values: Sequence[Any]) -> list[Any]:
     """Returns the given values of a control, by default all, and the current one of an input."""
     if isinstance(control, widgets.IntSlider):
         return sorted({*(values or range(control.min, control.max + 1)), control.value})
-    if isinstance(control, widgets.Textarea):
-        return [control.value, *values]
     return list(values or getattr(control, "options", (False, True)))

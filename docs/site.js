@@ -127,3 +127,6 @@ follow();
 // What Furo leaves out for a keyboard and a screen reader: code that scrolls by key, levels of captions.
 document.querySelectorAll("pre:not([tabindex])").forEach((code) => code.setAttribute("tabindex", "0"));
 document.querySelectorAll("[role=heading]:not([aria-level])").forEach((caption) => caption.setAttribute("aria-level", "2"));
+
+// A page that is opened as a file cannot load another page, from which the search would take its summaries.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;

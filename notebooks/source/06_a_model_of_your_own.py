@@ -39,12 +39,7 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import (
-    pack_padded_sequence,
-    pack_sequence,
-    pad_packed_sequence,
-    pad_sequence,
-)
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
 from torch.utils.data import DataLoader
 
 import packviz as pv
@@ -118,9 +113,7 @@ class Classifier(nn.Module):
         self.out = nn.Linear(2 * H, classes)
 
     def final_states(self, x, lengths):
-        packed = pack_padded_sequence(
-            self.embed(x), lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
+        packed = pack_padded_sequence(self.embed(x), lengths.cpu(), batch_first=True, enforce_sorted=False)
         _, (h_n, _) = self.rnn(packed)
         return h_n
 
@@ -134,14 +127,9 @@ class Classifier(nn.Module):
 
 # %%
 h_n = Classifier(None).final_states(x[:3], lengths[:3])
-states, numbers = (
-    ["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"],
-    [f"h_n[{i}]" for i in range(4)],
-)
+states, numbers = (["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)])
 everything = torch.ones(3, 4, dtype=torch.bool)
-pv.draw.Aligned(
-    f"h_n, {tuple(h_n.shape)}: each box holds 16 numbers", [states] * 3, everything, columns=numbers
-)
+pv.draw.Aligned(f"h_n, {tuple(h_n.shape)}: each box holds 16 numbers", [states] * 3, everything, columns=numbers)
 
 # %% [markdown]
 # The first dimension runs over layers and directions, even with `batch_first=True`. We need the last two columns, side
@@ -188,13 +176,11 @@ def examples(count, seed):
 
 def accuracy(model, data):
     with torch.no_grad():
-        right = [
-            model(x, n).argmax(1) == y
-            for x, n, y in DataLoader(data, batch_size=64, collate_fn=collate)
-        ]
+        right = [model(x, n).argmax(1) == y for x, n, y in DataLoader(data, batch_size=64, collate_fn=collate)]
     return torch.cat(right).float().mean()
 
 
+# %%
 def train(model, data, epochs=20):
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     batches = list(DataLoader(data, batch_size=64, collate_fn=collate))
@@ -213,10 +199,7 @@ def train(model, data, epochs=20):
 
 # %%
 torch.set_num_threads(1)  # on tensors this small, more threads only wait for each other
-joins = {
-    "view": lambda h_n: h_n[-2:].view(h_n.shape[1], -1),
-    "cat": lambda h_n: torch.cat([h_n[-2], h_n[-1]], dim=1),
-}
+joins = {"view": lambda h_n: h_n[-2:].view(h_n.shape[1], -1), "cat": lambda h_n: torch.cat([h_n[-2], h_n[-1]], dim=1)}
 known, new, models = examples(256, seed=0), examples(512, seed=1), {}
 for name, join in joins.items():
     torch.manual_seed(0)
@@ -295,9 +278,7 @@ print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% tags=["claims"]
 square, wrong = torch.randn(2, 3, 3), torch.tensor([[0, 1, 2], [2, 1, 0]])
-assert not torch.isclose(
-    F.cross_entropy(square, wrong), F.cross_entropy(square.flatten(0, 1), wrong.flatten())
-)
+assert not torch.isclose(F.cross_entropy(square, wrong), F.cross_entropy(square.flatten(0, 1), wrong.flatten()))
 assert (round(97 / 3), round(97 / 3 + 200 / 3)) == (32, 99)  # all padding wrong, and all right
 
 # %%
@@ -322,11 +303,7 @@ spoilt = {
     "lengths are not whole": (x, [2.99, 5.0, 2.0, 4.0]),
 }
 for mistake, (batch, n) in spoilt.items():
-    print(
-        f"{mistake:24}",
-        *(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)),
-        sep="  ",
-    )
+    print(f"{mistake:24}", *(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)), sep="  ")
 
 # %% [markdown]
 # All five would have trained without a word. (`diagnose` compares the lengths with the places where the rows' repeated
@@ -444,9 +421,7 @@ keep = (torch.rand(4, 16) < 0.8) / 0.8
 output, h, c = scan(lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero)
 
 # %% tags=["claims"]
-cell.load_state_dict(
-    {name.removesuffix("_l0"): weight for name, weight in rnn.state_dict().items()}
-)
+cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in rnn.state_dict().items()})
 found = scan(lambda row, h, c: cell(row, (h, c)), packed_x, zero, zero)
 wanted, (wanted_h, wanted_c) = rnn(packed_x)
 for one, other in [(found[0].data, wanted.data), (found[1], wanted_h[0]), (found[2], wanted_c[0])]:
@@ -459,9 +434,7 @@ assert torch.allclose(sorted_h, wanted_h[0][longest_first], atol=1e-6)
 assert torch.allclose(sorted_c, wanted_c[0][longest_first], atol=1e-6)
 
 # %% tags=["claims"]
-_, dropped_h, dropped_c = scan(
-    lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero
-)
+_, dropped_h, dropped_c = scan(lambda row, h, c: cell(row, (h * keep[: len(row)], c)), packed_x, zero, zero)
 for place, b in enumerate(packed_x.sorted_indices.tolist()):
     h_b = c_b = zero[:1]
     for token in ids[b]:
@@ -480,9 +453,7 @@ h = c = torch.zeros(1, 4, 16)
 for start in range(0, int(lengths.max()), size):
     running = (lengths > start).nonzero().squeeze(1)
     left = (lengths[running] - start).clamp(max=size)
-    chunk = pack_padded_sequence(
-        embed(x[running, start : start + size]), left, batch_first=True, enforce_sorted=False
-    )
+    chunk = pack_padded_sequence(embed(x[running, start : start + size]), left, batch_first=True, enforce_sorted=False)
     output, (new_h, new_c) = rnn(chunk, (h[:, running], c[:, running]))
     output.data.square().mean().backward()  # put your loss and a step of the optimiser here
     h, c = h.index_copy(1, running, new_h.detach()), c.index_copy(1, running, new_c.detach())

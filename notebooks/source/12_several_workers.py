@@ -44,12 +44,10 @@ import packviz as pv
 from packviz import batches
 from packviz.lessons import ask, checks, sentences
 
+# %%
 torch.manual_seed(0)
 lengths = sorted(pv.lengths.log_normal(64, 128).tolist(), reverse=True)
-data, targets = (
-    [torch.randn(n, 16) for n in lengths],
-    [torch.full((n, 1), n / 128) for n in lengths],
-)
+data, targets = ([torch.randn(n, 16) for n in lengths], [torch.full((n, 1), n / 128) for n in lengths])
 gru, linear = torch.nn.GRU(16, 32), torch.nn.Linear(32, 1)
 weights = [*gru.parameters(), *linear.parameters()]
 
@@ -170,15 +168,8 @@ pv.draw.padding_waste(layouts)
 
 # %% tags=["claims"]
 padding = {order: sum(layout.n_padding for layout in shown) for order, shown in layouts.items()}
-share = {
-    order: padding[order] / sum(layout.n_cells for layout in shown)
-    for order, shown in layouts.items()
-}
-assert {order: round(100 * part) for order, part in share.items()} == {
-    "shuffled": 64,
-    "bucketed": 35,
-    "sorted": 14,
-}
+share = {order: padding[order] / sum(layout.n_cells for layout in shown) for order, shown in layouts.items()}
+assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
 
 # %% [markdown]
 # How much does a larger window help?
@@ -202,13 +193,7 @@ for window in (1, 2, 4, 8, 16):
     panel.window.value = window
     shares.append((panel.load.padding, batches.idle(panel.tokens)))
 assert shares == sorted(shares, reverse=True)
-assert [round(100 * padding / (padding + sum(sizes))) for padding, _ in shares] == [
-    64,
-    51,
-    35,
-    24,
-    14,
-]
+assert [round(100 * padding / (padding + sum(sizes))) for padding, _ in shares] == [64, 51, 35, 24, 14]
 panel.order.value = "sorted"
 assert shares[-1][0] == panel.load.padding  # a window over all batches sorts everything
 sampler = pv.BucketSampler(sizes, 32, window=4)

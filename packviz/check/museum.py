@@ -65,7 +65,7 @@ class _Rule:
             return False
         if self.unless and has(self.unless):
             return False
-        if self.unsure and "\n" in text.strip() and not has(_PACKING):
+        if self.unsure and "\n" in text.strip() and not has(PACKING):
             return False
         widths = match.groupdict()
         if not widths:
@@ -74,7 +74,7 @@ class _Rule:
         return less < int(widths["more"]) < 2 * less
 
 
-_PACKING = r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
+PACKING = r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -304,7 +304,7 @@ def explain(text: str | BaseException) -> Matches:
         raise TypeError(f"text is {kind_of(text)}; give the error text, or some words, as a string")
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # without colours
     matches = match(text)
-    if matches or _IS_ERROR.search(text):
+    if matches or IS_ERROR.search(text):
         return matches
     return _by_words(text)
 
@@ -323,7 +323,7 @@ def match(text: str) -> Matches:
     best = tuple(sure or unsure)[:3]
     if len(sure) == 1 or not best:
         return Matches(best)
-    return Matches(best, "Other mistakes produce this text, too.")
+    return Matches(best, SHARED)
 
 
 def text_of(error: BaseException) -> str:
@@ -332,13 +332,15 @@ def text_of(error: BaseException) -> str:
     return f"{traceback}{type(error).__name__}: {error}"
 
 
-_IS_ERROR = re.compile(
+IS_ERROR = re.compile(
     r"Traceback \(most|\[ONNXRuntimeError\]|\b\w+(Error|Exception)\b|\b(Error|Unsupported)\s*:"
     r"|^expected\b|must (be|have|match)\b|has no attribute|is not callable|doesn't match|is invalid"
     r"|out of (range|bounds)|to unpack",
     re.IGNORECASE,
 )
-_IDLE = " and are can does for from got how not the this two what why "
+SHARED = "Other mistakes produce this text, too."
+SOME_WORDS = "Only some words match."
+IDLE = " and are can does for from got how not the this two what why "
 
 
 def _by_words(text: str) -> Matches:
@@ -361,13 +363,13 @@ def _by_words(text: str) -> Matches:
     least = max(0.4 * sum(weights.values()), max(scores.values()) / 2)
     good = [entry for entry in ENTRIES if scores[entry] >= least > 0]
     good.sort(key=scores.__getitem__, reverse=True)
-    return Matches(tuple(good[:3]), "Only some words match." if good else "")
+    return Matches(tuple(good[:3]), SOME_WORDS if good else "")
 
 
 def _words(text: str) -> frozenset[str]:
     """Returns the words of a text that matter in a search, in lower case, without a final `s`."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
-    return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
+    return frozenset(word.rstrip("s") for word in words if f" {word} " not in IDLE)
 
 
 def named(name: str) -> Entry:

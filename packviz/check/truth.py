@@ -110,7 +110,9 @@ class TruthTable(Tabled):
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
-        summary = '<summary style="cursor:pointer">Guess first. Then click to see all cases.</summary>'
+        summary = (
+            '<summary style="cursor:pointer">Guess first. Then click to see all cases.</summary>'
+        )
         return f"<details>{summary}{super().to_html()}</details>"
 
 

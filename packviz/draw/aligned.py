@@ -12,8 +12,8 @@ from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import one_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import WIDTH, Cell, CellTable, array
-from packviz.draw.sheet import HATCHED, Sheet, row
+from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,8 +9,8 @@ import numpy as np
 from packviz.core.layout import frozen
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import WIDTH, Cell, CellTable, array
-from packviz.draw.sheet import HATCHED, Sheet, row
+from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 
 _ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
 

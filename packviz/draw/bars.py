@@ -18,7 +18,7 @@ from packviz.core.layout import IntArray
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import nice
-from packviz.draw.sheet import HATCHED, Sheet, width_of
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
 
 Key = Sequence[tuple[str, str]]
 """The fills to explain above the bars, each with its meaning, as `(fill, words)`."""
@@ -30,13 +30,13 @@ SOLID = palette.REAL
 FLOPS = ("computed if packed", "only if padded", "saved")
 """The meanings of bars that show FLOPs."""
 
-_WIDTH = 860.0  # px
 _GROUP = 26.0  # px: the height of a group's name
 _ROW = 28.0  # px: from one bar to the next
 _AXIS = 110.0  # px: the space for the axis, to the left of vertical bars
 _TALL = 120.0  # px: the height of the highest vertical bar
 _FEW = 24  # if there are more time steps than this, adjacent equal bars are drawn as one
 _THIN = 4.0  # px
+_LEAST = 120.0  # px: the longest bar is at least this long
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +116,7 @@ def rows(
     left = 24 + max(map(width_of, chain(*groups.values())), default=0.0)
     labels = max((width_of(bar.label) for bar in bars), default=0.0)
     longest = max((bar.end for bar in bars), default=0.0) or 1.0
-    scale = (_WIDTH - left - 30 - labels) / longest
+    scale = max(WIDTH - left - 40 - labels, _LEAST) / longest
     crossing = math.nan if line is None else left + line * scale
     y = top
     for name, group in groups.items():
@@ -146,7 +146,7 @@ def rows(
     sheet.place(over, 0, 0)
     muted = sheet.colours.muted
     foot = sheet.paragraph(4, y + 4, notes, size=11, ink=muted)
-    sheet.size(max(_WIDTH, sheet.width), foot)
+    sheet.size(max(WIDTH, sheet.width), foot)
     return sheet
 
 
@@ -208,7 +208,7 @@ def steps(
     sheet, y = _titled(title, theme, key)
     count = len(packed)
     most = int(max(padded))
-    wide = (_WIDTH - 130) / count
+    wide = (WIDTH - 130) / count
     scale = _TALL / max(most, 1)
     foot = y + 2 + _TALL
     edges: Sequence[int] = range(count + 1)
@@ -228,7 +228,7 @@ def steps(
             sheet.box(x, foot - low, width, low, SOLID, stroke=stroke)
         if high > low:
             sheet.box(x, foot - high, width, high - low, HATCHED, stroke=stroke)
-    sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
+    sheet.line([(_AXIS, foot), (WIDTH - 20, foot)])
     top = foot - most * scale
     sheet.note(_AXIS - 8, top + 4, text.short(most), "end")
     sheet.note(_AXIS - 8, foot + 4, "0", "end")
@@ -238,21 +238,15 @@ def steps(
     for t in range(0, count, nice(space / wide)):
         middle = _AXIS + (t + 0.5) * wide
         sheet.note(middle, foot + 18, names[t], "middle")
-    sheet.size(_WIDTH, foot + 28)
+    sheet.size(WIDTH, foot + 28)
     return sheet
 
 
 def _titled(title: str, theme: str, key: Key) -> tuple[Sheet, float]:
-    """Returns a sheet with a title and a key, and the y-coordinate below both.
-
-    The title and the key share a line if there is enough space.
-    """
+    """Returns a sheet with a title and, below it, a key, and the y-coordinate below both."""
     sheet = Sheet(theme, title)
     y = sheet.title(title) + 8
-    x = _WIDTH
-    for _, meaning in key:
-        x -= 36 + width_of(meaning)
-    if key and x < 20 + width_of(title):
+    if key:
+        sheet.key(4, y - 6, key)
         y += 20
-    sheet.key(max(x, 4), y - 26, key)
     return sheet, y

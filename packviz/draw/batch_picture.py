@@ -15,15 +15,12 @@ import numpy as np
 from packviz.core.layout import Layout
 from packviz.draw import palette, text
 from packviz.draw.grid import TOP, Cell, Grid, clip, one_in, real_cells, roomy, stride
-from packviz.draw.sheet import HATCHED, Sheet, width_of
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
 
 # All in px.
-_PANEL = 460  # two panels of this width fit side by side in a JupyterLab cell
 _TALL = 400  # the largest height of a panel of bars
-_WIDEST = 1180  # wider panels go below each other, and wider data continues on a second line
-_LINE = 940  # cells of data are as wide as fits in this width, or in that of the panels
-_SLOPE = 110  # the distance between the panels, where lines show the sort
-_LISTS = 270  # the distance between the panels if the lists of indices are there
+_SLOPE = 92  # the distance between the panels, where lines show the sort
+_LISTS = 250  # the distance between the panels if the lists of indices are there
 _LENGTH = 41  # the width of the column of lengths
 _BESIDE = 32  # from the lengths to the padded grid
 _NAME = 110  # longer names are cut
@@ -97,7 +94,7 @@ class Shown:
         widest = 0.0
         for b, t in np.ndindex(self.layout.batch_size, self.layout.max_len):
             label = text.cell_label(self.labels, b, t, self.names)
-            widest = max(widest, width_of(label, size))
+            widest = max(widest, width_of(label, size, mono=True))
         return widest
 
     def ticks(self, grid: Grid) -> list[int]:
@@ -141,8 +138,7 @@ def draw(shown: Shown, theme: str) -> Sheet:
     whole = shown.part == text.WHOLE
     y = 0.0
     grid, steps = _panels(shown, sheet)
-    title_end = steps.left + width_of(_STEPS_TITLE)
-    width = 20 + max(540, steps.right, title_end)
+    width = 20 + max(540, steps.right, _title_at(steps) + width_of(_STEPS_TITLE))
     data = _data(shown, grid, steps, width)
     if whole or shown.part == text.PADDED:
         _draw_padded(shown, grid)
@@ -185,37 +181,46 @@ def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
     columns = shown.layout.max_len
     rows = -(-shown.layout.batch_size // shown.stride)
     size = 12
+    tall = min(22.0, max(1.0, _TALL / rows))
+    if shown.few:
+        tall = 28.0
+    names = 0
+    left = 70.0
+    if not Grid(sheet, rows, columns, tall=tall).is_low:
+        names = shown.name_width
+        left = 16 + names + _LENGTH + _BESIDE
+    between = _LISTS if shown.indices and names else _SLOPE
+    # Two grids share a line if their cells can be so narrow, and none is so wide that one is cut.
+    room = (WIDTH - 20 - left - between - names) / 2 / columns
+    alone = (WIDTH - 24 - left) / columns
+    if shown.part != text.WHOLE:
+        room = alone
+    wide = min(24.0, room)
     if shown.few:
         least = 26.0
         if columns <= 10:
             least = 36.0
             size = 13
-        widest = min(100.0, max(26.0, 2 * _PANEL / columns))
         wide = max(least, 8 + shown.widest_label(size))
-        wide = min(wide, widest)
-        tall = 28.0
-    else:
-        wide = min(24.0, _PANEL / columns)
-        tall = min(22.0, max(1.0, _TALL / rows))
+        wide = min(wide, 100.0, max(room, min(26.0, alone)))
     grid = Grid(sheet, rows, columns, wide, tall, size=size)
-    names = 0
-    left = 70.0
-    if not grid.is_low:
-        names = shown.name_width
-        left = 16 + names + _LENGTH + _BESIDE
     last = shown.layout.batch_sizes.size
     width = columns * wide
     right = left + width
-    if shown.part == text.PACKED or right + width + _SLOPE > _WIDEST:
+    if shown.part == text.PACKED or right + width + _SLOPE > WIDTH:
         top = TOP
         if shown.part == text.WHOLE:
             top += grid.foot + 14
         grid = replace(grid, left=max(left, _MARGIN))
         return grid, replace(grid, top=top, columns=last)
-    between = _LISTS if shown.indices and not grid.is_low else _SLOPE
     beside = right + between + names
     beside = max(beside, 16 + width_of(shown.data_title))
     return replace(grid, left=left), replace(grid, left=beside, columns=last)
+
+
+def _title_at(steps: Grid) -> float:
+    """Returns the x-coordinate of the title of the packed steps."""
+    return min(steps.left, WIDTH - 20 - width_of(_STEPS_TITLE))
 
 
 def _data(shown: Shown, padded: Grid, steps: Grid, width: float) -> _Data:
@@ -226,8 +231,8 @@ def _data(shown: Shown, padded: Grid, steps: Grid, width: float) -> _Data:
     # Without gaps, a row with the same place in both orders is exactly below itself.
     gap = 0.0 if shown.flat else _GAP
     gaps = gap * (steps.columns - 1)
-    line = max(width, _LINE) - 4
-    longest = max(line, _WIDEST)
+    line = WIDTH - 4
+    longest = line
     wide = max((line - 4 - gaps) / real, 4 + shown.widest_label(12))
     wide = min(padded.wide, wide)
     if padded.left == steps.left or gaps + real * wide > longest:
@@ -260,7 +265,7 @@ def _draw_steps(shown: Shown, padded: Grid, grid: Grid) -> None:
     below = grid.foot + 16
     sizes = shown.layout.batch_sizes
     order = shown.layout.sorted_indices[:: shown.stride].tolist()
-    sheet.text(grid.left, grid.top - 30, _STEPS_TITLE, bold=True)
+    sheet.text(_title_at(grid), grid.top - 30, _STEPS_TITLE, bold=True)
     _draw_cells(shown, grid, order)
     if grid.left == padded.left:
         _draw_names(shown, grid, order)

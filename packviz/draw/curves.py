@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import roomy
-from packviz.draw.sheet import Point, Sheet, width_of
+from packviz.draw.sheet import WIDTH, Point, Sheet, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -53,7 +53,6 @@ _LEFT = 70.0  # px: the space to the left of a plot
 _RIGHT = 92.0
 _TOP = 40.0
 _BELOW = 36.0
-_WIDE = 300.0  # px: the width of a plot beside another one
 _TALL = 170.0  # px: the height of a plot
 
 
@@ -420,7 +419,7 @@ class Sweep(Drawing):
     notes: Sequence[str]
     text: str
     x: str = "time steps"
-    wide: float = 620.0
+    wide: float = WIDTH - _LEFT - _RIGHT
 
     def to_text(self) -> str:
         """Returns the content of the plots in words."""
@@ -452,8 +451,10 @@ class Sweep(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """Draws the plots, with a key to the dashes and the notes below them."""
         sheet = Sheet(theme, self.title)
-        sheet.title(self.title)
-        wide = _WIDE if self.columns > 1 else self.wide
+        y = sheet.title(self.title) - 2
+        wide = self.wide
+        if self.columns > 1:
+            wide = WIDTH / self.columns - _LEFT - _RIGHT
         each = _LEFT + wide + _RIGHT
         longest = 0.0
         for plot in self.plots:
@@ -461,7 +462,6 @@ class Sweep(Drawing):
             for name in names:
                 longest = max(longest, width_of(name, 11))
         wide -= max(longest + 26 - _RIGHT, 0.0)
-        y = 22.0
         for row in self.rows:
             for i, plot in enumerate(row):
                 left = i * each + _LEFT

@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from textwrap import wrap
 
 import numpy as np
 
 from packviz.core.layout import BoolArray, IntArray
 from packviz.draw import palette
-from packviz.draw.grid import LEFT, TALL, WIDTH, Cell, CellTable, joined, stride
-from packviz.draw.sheet import HATCHED, Sheet, row, width_of
+from packviz.draw.grid import LEFT, TALL, Cell, CellTable, joined, stride
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import FEW, share, short_share, table
 
 _CELL = 38.0  # px: the width of a cell with a number
+_BETWEEN = 6  # px: between two grids
 _LARGEST = 20.0  # px: the largest side of a cell in a large grid
 _MOST = 260  # px: the largest total height of the rows of a large grid
 
@@ -142,14 +142,13 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
     """
     sheet = Sheet(theme, title)
     words = "difference in % of the row's largest packed value:"
-    grids = row([each.sheet(theme) for each in differences], theme, 6, WIDTH)
-    y = sheet.paragraph(4, 4, wrap(title, 118))
+    grids = row([each.sheet(theme) for each in differences], theme, _BETWEEN, WIDTH)
+    y = sheet.title(title)
     sheet.place(grids, 0, y + 8)
     y = sheet.height + 4
     others = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
     x = sheet.key(4, y, others)
     sheet.text(x, y + 10, words)
-    x += width_of(words) + 8
-    sheet.key(x, y, zip(palette.SHADES, BANDS, strict=True))
-    sheet.size(WIDTH, y + 26)
+    sheet.key(4, y + 20, zip(palette.SHADES, BANDS, strict=True))
+    sheet.size(max(WIDTH, grids.width), y + 46)
     return sheet

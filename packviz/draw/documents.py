@@ -23,7 +23,7 @@ from packviz.core.validation import one_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import TALL, Cell, Grid, joined, one_in, stride
-from packviz.draw.sheet import HATCHED, Sheet, width_of
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
 
 NONE = "none"
 CAUSAL = "causal"
@@ -34,10 +34,9 @@ MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
 
 # All in px, but the first.
 _GRIDS = 4  # the most grids of scores
-_WIDTH = 900.0  # the width of the picture
 _LEFT = 64.0  # the space to the left of the rows
 _TALL = 260  # the largest height of all rows
-_SIDE = 194.0  # the side of a grid of scores
+_SIDE = 194.0  # the largest side of a grid of scores
 _STRIP = 18.0  # the strips of documents at the top and at the left of a grid
 _GAP = 14.0  # the space between two grids
 _THIN = 4.0  # scores that are smaller are drawn in runs
@@ -209,7 +208,8 @@ class Scores(Drawing):
         scores = f"{text.count(self.computed, 'score')} and needs {self.needed:,}"
         y = sheet.title(f"In {size}, attention computes {scores}")
         y = self._draw_rows(sheet, y + 10) + 56 + _STRIP
-        side = _SIDE
+        grids = min(rows, _GRIDS)
+        side = min(_SIDE, (WIDTH - 4) / grids - _STRIP - _GAP)
         x = _STRIP + 4
         if rows == 1:
             side *= 1.5
@@ -228,14 +228,14 @@ class Scores(Drawing):
             notes.append(one_in(step, rows, "rows"))
         y += side + 30
         y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
-        sheet.size(_WIDTH, y + 4)
+        sheet.size(WIDTH, y + 4)
         return sheet
 
     def _draw_rows(self, sheet: Sheet, y: float) -> float:
         """Draws the contents of each row, and returns the y-coordinate below the rows."""
         step = stride(len(self.rows), _TALL)
         rows = self.rows[::step]
-        wide = min(36.0, (_WIDTH - _LEFT - 8) / self.row_size)
+        wide = min(36.0, (WIDTH - _LEFT - 8) / self.row_size)
         tall = min(TALL, _TALL / len(rows))
         grid = Grid(sheet, len(rows), self.row_size, wide, tall, _LEFT, y)
         names = []
@@ -281,7 +281,7 @@ class Scores(Drawing):
             above = (x + start, y - _STRIP, own, thick)
             beside = (x - _STRIP, y + start, thick, own)
             for left, top, wide, tall in (above, beside):
-                fits = wide > width_of(name, 11) and tall > 11
+                fits = wide > width_of(name, 11, mono=True) and tall > 11
                 label = name if fits else ""
                 sheet.cell(left, top, wide, tall, fill, label, size=11)
             if own >= 12 and self.cross_document:
@@ -364,9 +364,9 @@ def _cells(piece: _Piece, grid: Grid) -> list[Cell]:
     b, first, size = piece
     fill = palette.sequence_colour(b)
     name = sequence_name(b)
-    if grid.is_low or size * grid.wide < 4 + width_of(name):
+    if grid.is_low or size * grid.wide < 4 + width_of(name, mono=True):
         return [Cell(fill, span=size)]
     labels = [f"{name}{t}" for t in range(first, first + size)]
-    if grid.wide < 8 + width_of(labels[-1]):
+    if grid.wide < 8 + width_of(labels[-1], mono=True):
         return [Cell(fill, name, size)]
     return [Cell(fill, label) for label in labels]

@@ -19,20 +19,21 @@ from plotly.subplots import make_subplots
 
 from packviz.core.util import HasText
 from packviz.draw import theme
-from packviz.draw.curves import COLOURS, DASHES, SYMBOLS
+from packviz.draw.curves import COLOURS, DASHES, SYMBOLS, spread_labels
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
-from packviz.draw.sheet import width_of
+from packviz.draw.sheet import WIDTH, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.curves import Curve, Sweep
+    from packviz.draw.sheet import Point
 
 CONFIG = {"displayModeBar": False, "responsive": False}
 """Options for plotly. The mode bar would cover the chart, and one of its buttons uploads the data
 to the cloud."""
 
-WIDTH = 860  # px, as for the SVG pictures
 _SIZE = 12  # px: the font size of most text
 _SMALL = 11  # px: the font size of notes and numbers
+_TALL = 200  # px: the height of a panel
 _ABOVE = 26  # px: the space for the title of a panel
 _BELOW = 50  # px: the space for the x axis of a panel
 _BESIDE = 80  # px: the space for the y axis of a panel
@@ -51,13 +52,23 @@ _AXIS = {
 }
 _TITLE = {
     "font": {"size": _SIZE, "weight": "bold"},
-    "subtitle": {"font": {"size": _SMALL}},
     "xanchor": "left",
     "x": 0,
     "yanchor": "top",
     "y": 1,
     "yref": "container",
     "pad": {"l": 4, "t": 5},
+}
+_NAME = {"xanchor": "left", "xshift": 6, "showarrow": False, "font": {"size": _SMALL}}
+_FOOTNOTE = {
+    "xref": "paper",
+    "yref": "paper",
+    "x": 0,
+    "xanchor": "left",
+    "yanchor": "bottom",
+    "align": "left",
+    "showarrow": False,
+    "font": {"size": _SMALL, "color": LIGHT.muted},
 }
 _LEGEND = {
     "traceorder": "normal",
@@ -179,7 +190,7 @@ def axes(
     y: str = "",
     panels: Sequence[str] = ("",),
     across: int = 0,
-    tall: float = 200,
+    tall: float = _TALL,
     below: Iterable[str] = (),
 ) -> Chart:
     """Returns an empty chart.
@@ -192,19 +203,17 @@ def axes(
         panels: the titles of the panels.
         across: the number of panels in each row. By default, all panels are in one row.
         tall: the height of a panel in px.
-        below: lines of text below the title.
+        below: lines of text below the chart.
     """
     across = across or len(panels)
     down = math.ceil(len(panels) / across)
-    columns = int((WIDTH - 8) / width_of("x", _SMALL))
-    notes: list[str] = []
-    for line in below:
-        notes += textwrap.wrap(line, columns)
+    notes = _wrapped(below)
     above = _ABOVE if any(panels) else 0
-    top = 36 + 17 * len(notes) + above
+    top = 36 + above
+    foot = 8 + 17 * len(notes)
     gap = _BELOW + above
     inner = tall * down + gap * (down - 1)
-    height = round(top + inner + _BELOW + _ABOVE)
+    height = round(top + inner + _BELOW + _ABOVE + foot)
     figure = make_subplots(
         down,
         across,
@@ -212,12 +221,24 @@ def axes(
         horizontal_spacing=_BESIDE / WIDTH,
         vertical_spacing=gap / inner if down > 1 else 0,
     )
-    figure.update_annotations(font_size=_SIZE, yshift=4)
-    figure.update_layout(template=TEMPLATE, margin_t=top, height=height, width=WIDTH)
-    figure.update_layout(title_text=title, title_subtitle_text="<br>".join(notes))
+    figure.update_annotations(font_size=_SIZE, font_weight="bold", yshift=4, xanchor="left")
+    for heading, axis in zip(figure.layout.annotations, figure.select_xaxes(), strict=False):
+        heading.x = axis.domain[0]
+    bottom = _BELOW + _ABOVE + foot
+    figure.update_layout(template=TEMPLATE, margin_t=top, margin_b=bottom, title_text=title)
+    figure.update_layout(height=height, width=WIDTH, legend_y=foot / height)
+    if notes:
+        # An annotation cannot refer to the foot of the whole chart, so it refers to the axes.
+        figure.add_annotation(text="<br>".join(notes), y=0, yshift=-bottom + 4, **_FOOTNOTE)
     figure.update_xaxes(title_text=x, showline=True)
     figure.update_yaxes(title_text=y, showgrid=True)
     return Chart(figure, words)
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    """Returns lines of notes that fit below a chart."""
+    columns = int((WIDTH - 24 - _BESIDE) / width_of("x", _SMALL))
+    return [part for line in lines for part in textwrap.wrap(line, columns)]
 
 
 def times_by_size(sweep: Sweep) -> Chart:
@@ -236,6 +257,11 @@ def times_by_size(sweep: Sweep) -> Chart:
     figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(rangemode="tozero")
     machines = [source.partition(":")[0] for source in sweep.sources]
+    # Names stand beside the last panel of a row, if it has all curves. A key tells machines apart.
+    last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)
+    named = {curve.name for panel in last for curve in sweep.plots[panel].curves}
+    drawn = {curve.name for plot in sweep.plots for curve in plot.curves}
+    is_direct = len(machines) < 2 and named == drawn
     for panel, plot in enumerate(sweep.plots):
         for (name, ends), dash in zip(plot.guides.items(), DASHES, strict=False):
             line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
@@ -250,7 +276,10 @@ def times_by_size(sweep: Sweep) -> Chart:
         first = units.index(plot.y)
         if first < panel:  # plots with the same unit share their y axis
             figure.update_yaxes(matches=f"y{first + 1 if first else ''}", **place)
-        if plot.log:
+        if not plot.log:
+            span = [0, sweep.up(plot).last]
+            figure.update_yaxes(range=span, **place)
+        else:
             # Without ticks of our own, plotly's labels 10, 9, 8, … would touch each other.
             up = sweep.up(plot)
             low = math.log10(up.first)
@@ -260,7 +289,41 @@ def times_by_size(sweep: Sweep) -> Chart:
             figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
         if plot.across.log:
             figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
+        if is_direct and panel in last:
+            _write_names(chart, sweep, panel)
+    if not is_direct:
+        return chart
+    layout = figure.layout
+    figure.update_layout(showlegend=False, height=layout.height - _ABOVE)
+    figure.update_layout(margin_b=layout.margin.b - _ABOVE)
+    footnotes = {"text": "<br>".join(_wrapped(below))}
+    figure.update_annotations(yshift=4 - layout.margin.b, selector=footnotes)
     return chart
+
+
+def _write_names(chart: Chart, sweep: Sweep, panel: int) -> None:
+    """Writes the names of a panel's curves beside their ends, where the margin leaves room."""
+    plot = sweep.plots[panel]
+    up = sweep.up(plot)
+    ends: dict[str, Point] = {}
+    for name, line in plot.guides.items():
+        ends[name] = line[1]
+    for curve in plot.curves:
+        ends[curve.name] = (curve.x[-1], curve.y[-1])
+    ends.pop("", None)
+    order = sorted(ends, key=lambda name: -ends[name][1])
+    heights = [(1 - up.share(ends[name][1])) * _TALL for name in order]
+    for name, height, moved in zip(order, heights, spread_labels(heights, _TALL), strict=True):
+        x, y = ends[name]
+        place = {
+            "x": math.log10(x) if plot.across.log else x,
+            "y": math.log10(y) if plot.log else y,
+            "yshift": height - moved,
+        }
+        chart.figure.add_annotation(text=name, **place, **_NAME, **chart.place(panel))
+    names = max((width_of(name, _SMALL) for name in ends), default=0.0)
+    margin = max(chart.figure.layout.margin.r or 0, names + 16)
+    chart.figure.update_layout(margin_r=round(margin))
 
 
 def _draw_curve(chart: Chart, panel: int, curve: Curve, name: str) -> None:

@@ -16,10 +16,7 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw import palette, text
-from packviz.draw.sheet import CHAR, HATCHED, Sheet, width_of
-
-WIDTH = 900.0
-"""The width of a JupyterLab cell in px. Pictures that do not fit in it go below each other."""
+from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, width_of
 
 LEFT = 42.0
 """The smallest space, in px, for names to the left of a grid."""
@@ -256,11 +253,15 @@ class CellTable:
         labels = [*self.heads]
         for cells in self.cells:
             labels += [cell.label for cell in cells]
-        widest = max(map(width_of, labels))
-        wide = self.wide or max(NARROWEST, 8 + widest)
+        widest = max(width_of(label, mono=True) for label in labels)
         left = max(LEFT, 18 + max(map(width_of, self.names)))
         rows = len(self.names)
         columns = len(self.heads)
+        beside = max((width_of(words) for _, words in self.numbers), default=0.0)
+        if self.numbers:
+            beside += 24 + _BAR
+        room = (WIDTH - 8 - left - beside) / columns
+        wide = self.wide or max(NARROWEST, min(8 + widest, max(4 + widest, room)))
         grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)
         sheet.title(self.title)
         grid.heads(self.heads, self.axis)
@@ -358,9 +359,9 @@ def clip(words: str, width: float, size: int = 12) -> str:
     """Shortens text that is wider than `width` px, and adds an ellipsis."""
     char = CHAR * size / 12
     space = int(width / char) * char
-    if width_of(words, size) <= space:
+    if width_of(words, size, mono=True) <= space:
         return words
-    while words and width_of(words, size) > space - char:
+    while words and width_of(words, size, mono=True) > space - char:
         words = words[:-1]
     return words + "…"
 

@@ -45,8 +45,11 @@ REAL = "#6C8EAD"
 FILLS = frozenset((*SEQUENCES, *RAMP, *SIGNED, *SHADES, REAL))
 """The fills that are the same in every theme."""
 
-FONT = "ui-monospace,Menlo,Consolas,monospace"
-"""The typeface of all pictures, usually at 12 px."""
+FONT = "Helvetica,Arial,sans-serif"
+"""The typeface of words, usually at 12 px."""
+
+MONO = "ui-monospace,Menlo,Consolas,monospace"
+"""The typeface of cells, of identifiers, and of words in columns."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ DARK = Theme(
     text="#f2f2f2",
     muted="#b8b8b8",
     line="#cfcfcf",
-    padding="#242424",
-    hatch="#707070",
+    padding="#343434",
+    hatch="#868686",
     accent="#ff7fa5",
     wrong="#ff8a80",
 )

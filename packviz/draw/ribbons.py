@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import WIDTH
-from packviz.draw.sheet import Sheet, row
+from packviz.draw.sheet import WIDTH, Sheet, row
 
 _WIDE = 44.0  # px: a state
 _TALL = 24.0  # px: a state

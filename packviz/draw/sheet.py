@@ -22,6 +22,11 @@ from packviz.draw import palette
 CHAR = 7.3
 """An upper bound, in px, for the width of a character in the 12 px monospace typeface."""
 
+WIDTH = 700.0
+"""The width, in px, that pictures fit in. A wider one would be shown with smaller letters."""
+
+_LETTER = 6.7  # px: an upper bound for the mean width of a character of words at 12 px
+
 HATCHED = "hatched"
 """The fill of padding and of wasted work: diagonal lines, which are visible without colour."""
 
@@ -29,6 +34,7 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 Parts = dict[str, list[str]]
 
+_COLUMNS = 98  # the characters of a bold line that fit in `WIDTH`
 _THIN = 4.0  # px
 _APART = 6 * math.sqrt(2)  # px along an axis, between diagonals that are 6 px apart
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -155,7 +161,8 @@ class Sheet:
             ink = palette.ink_on(fill)
         x += width / 2
         y += height / 2 + 4
-        self.text(x, y, label, anchor="middle", size=size, bold=bold, ink=ink, halo=halo)
+        look = {"size": size, "bold": bold, "ink": ink, "halo": halo}
+        self.text(x, y, label, anchor="middle", mono=True, **look)
 
     def line(
         self,
@@ -216,6 +223,7 @@ class Sheet:
         bold: bool = False,
         ink: str = "",
         halo: str = "",
+        mono: bool = False,
     ) -> None:
         """Writes a line of text.
 
@@ -229,18 +237,25 @@ class Sheet:
             bold: whether the letters are bold, as in titles and names.
             ink: the colour of the letters. Defaults to the theme's colour for text.
             halo: the colour around letters that are written over something else; may be empty.
+            mono: whether all letters have the same width, as in cells and columns. An identifier
+                such as `batch_sizes` always has such letters.
         """
         if not text:
             return
-        weight = "bold" if bold else ""
+        mono = mono or is_code(text)
         look = _attributes(
-            text_anchor=anchor, font_size=size, font_weight=weight, fill=ink, stroke=halo
+            text_anchor=anchor,
+            font_size=size,
+            font_weight="bold" if bold else "",
+            font_family=palette.MONO if mono else "",
+            fill=ink,
+            stroke=halo,
         )
         if halo:
             look += ' stroke-width="4" paint-order="stroke"'
         words = _escaped(text)
         self._words[look].append(f'x="{n(x)}" y="{n(y)}">{words}</text>')
-        right = x + _RIGHT_OF_ANCHOR[anchor] * width_of(text, size)
+        right = x + _RIGHT_OF_ANCHOR[anchor] * width_of(text, size, mono=mono)
         self.reach(right, y + 4)
 
     def note(self, x: float, y: float, text: str, anchor: str = "") -> None:
@@ -249,8 +264,11 @@ class Sheet:
 
     def title(self, text: str) -> float:
         """Writes the title at the top left, and returns the y-coordinate below it."""
-        self.text(4, 16, text, bold=True)
-        return 24.0
+        y = 16.0
+        for line in wrap(text, _COLUMNS):
+            self.text(4, y, line, bold=True)
+            y += 18
+        return y - 10
 
     def paragraph(
         self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = ""
@@ -260,8 +278,12 @@ class Sheet:
             words = line.lstrip(" ")
             indent = width_of(" ", size) * (len(line) - len(words))
             columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
-            self.text(x + indent, y + size, columns, size=size, ink=ink)
-            y += size + 5
+            mono = columns != words
+            left = x + indent
+            letters = int((WIDTH - left) / width_of("x", size, mono=mono))
+            for part in wrap(columns, letters) or [""]:
+                self.text(left, y + size, part, size=size, ink=ink, mono=mono)
+                y += size + 5
         return y
 
     def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
@@ -335,7 +357,8 @@ class Sheet:
         parts = [
             '<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img"',
             f' width="{width}" height="{height}" viewBox="0 0 {width} {height}"',
-            ' style="max-width:100%;height:auto" font-size="12"',
+            ' style="max-width:100%;height:auto;font-variant-numeric:tabular-nums"',
+            ' font-size="12"',
             f' font-family="{palette.FONT}" fill="{colours.text}" aria-label="{label}">',
         ]
         if self.theme == "live":
@@ -347,7 +370,7 @@ class Sheet:
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     """Places sheets one below the other, under a title."""
     whole = Sheet(theme, title)
-    y = whole.paragraph(4, 3, wrap(title, 110), size=13) + 7
+    y = whole.paragraph(4, 3, wrap(title, _COLUMNS), size=13) + 7
     for sheet in sheets:
         whole.place(sheet, 0, y)
         y += sheet.height + 8
@@ -365,21 +388,27 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
             y = height
         whole.place(sheet, x, y)
         x += sheet.width + gap
-        width = max(width, x)
+        width = max(width, x - gap)
         height = max(height, y + sheet.height)
     whole.size(width, height)
     return whole
 
 
-def width_of(text: str, size: float = 12) -> float:
-    """Returns an upper bound, in px, for the width of text.
+def is_code(text: str) -> bool:
+    """Returns whether text is an identifier with an underscore, such as `batch_sizes`."""
+    return "_" in text and text.isidentifier()
+
+
+def width_of(text: str, size: float = 12, mono: bool = False) -> float:
+    """Returns an upper bound, in px, for the width of text in words, or in letters of one width.
 
     A wide character, such as a Chinese one, counts as two.
     """
+    letter = CHAR if mono or is_code(text) else _LETTER
     columns = len(text)
     if not text.isascii():
         columns += sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return CHAR * size / 12 * columns
+    return letter * size / 12 * columns
 
 
 def n(value: float) -> str:

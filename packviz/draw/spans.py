@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from textwrap import wrap
 from typing import TypeAlias
 
 from packviz.draw.curves import MARKERS, Scale, log_ticks, mark
-from packviz.draw.sheet import Sheet, width_of
+from packviz.draw.sheet import WIDTH, Sheet, width_of
 
-_WIDTH = 860.0  # px
-_COLUMNS = 125  # of the notes
 _ROW = 26.0  # px: from one row to the next
 _DIAMOND = MARKERS["diamond"]
 _CIRCLE = MARKERS["circle"]
@@ -58,7 +55,7 @@ def rows(
     marks = log_ticks(min(values), max(values))
     scale = Scale(marks, min(marks[0], *values), max(marks[-1], *values), log=True)
     left = 24 + max(map(width_of, chain(*groups.values())), default=0.0)
-    wide = _WIDTH - left - 20 - max((width_of(label) for _, _, label, _ in spans), default=0.0)
+    wide = WIDTH - left - 20 - max((width_of(label) for _, _, label, _ in spans), default=0.0)
 
     def across(value: float) -> float:
         return left + wide * scale.share(value)
@@ -97,7 +94,6 @@ def rows(
         sheet.note(x, y + 14, f"{value:g}", "middle")
     sheet.note(left, y + 30, axis)
     sheet.place(above, 0, 0)
-    lines = chain.from_iterable(wrap(note, _COLUMNS) for note in notes)
-    foot = sheet.paragraph(4, y + 38, lines, size=11, ink=colours.muted)
-    sheet.size(max(_WIDTH, sheet.width), foot)
+    foot = sheet.paragraph(4, y + 38, notes, size=11, ink=colours.muted)
+    sheet.size(max(WIDTH, sheet.width), foot)
     return sheet

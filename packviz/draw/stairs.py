@@ -15,7 +15,7 @@ from packviz.draw import palette, text
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
-from packviz.draw.sheet import HATCHED, Sheet, row
+from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 
 # All in px.
 _LEFT = 70.0  # the space to the left of the grid
@@ -226,5 +226,5 @@ class TradeOff(Drawing):
 
 
 def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
-    """Draws a staircase and, to its right, its trade-off between wasted cells and calls."""
-    return row([stairs.sheet(theme), trade_off.sheet(theme)], theme)
+    """Draws a staircase and its trade-off between wasted cells and calls."""
+    return row([stairs.sheet(theme), trade_off.sheet(theme)], theme, space=WIDTH)

@@ -13,7 +13,7 @@ from packviz.core.layout import sequence_name
 from packviz.draw import palette
 from packviz.draw.curves import Axes, Scale, line_key, mark, ticks
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import HATCHED, Point, Sheet
+from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet
 from packviz.draw.text import FEW, difference, table
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,9 +25,8 @@ READ = "h_n off by"
 """The heading of the numbers to the right of a `Trajectory`."""
 
 _DOT = "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
-_WIDTH = 900.0  # px: the width of the picture
 _LEFT = 84.0  # px: the space to the left of the strips
-_WIDE = _WIDTH - _LEFT - 110.0  # px: the width of a strip
+_WIDE = WIDTH - _LEFT - 110.0  # px: the width of a strip
 _TALL = 46.0  # px: the height of a strip
 _GAP = 12.0  # px: from one strip to the next
 
@@ -120,7 +119,7 @@ class Trajectory(Drawing):
         if sequences > MOST:
             sheet.note(4, foot, f"The first {MOST} sequences are drawn.")
             foot += 18
-        sheet.size(_WIDTH, foot - 8)
+        sheet.size(WIDTH, foot - 8)
         return sheet
 
     def _up(self) -> Scale:

@@ -34,7 +34,11 @@ class Box:
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text and its width: a monospace glyph is 0.55 to 0.602 of its size wide."""
+    """A line of text and its width.
+
+    A monospace glyph is 0.55 to 0.602 of its size wide, and in Helvetica, the mean letter of words
+    is at most 0.556. A browser measures the stored pictures (tests/site).
+    """
 
     said: str
     x: float
@@ -42,11 +46,12 @@ class Text:
     size: float
     anchor: str
     fill: str
+    family: str
 
     @property
     def box(self):
         wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in self.said)
-        width = wide * self.size * 0.602
+        width = wide * self.size * (0.602 if "mono" in self.family else 0.556)
         left = self.x - {"": 0, "middle": width / 2, "end": width}[self.anchor]
         return Box(left, self.y - 0.73 * self.size, width, 0.9 * self.size)
 
@@ -82,7 +87,8 @@ class ParsedSvg:
         if element.tag == f"{SVG}text":
             x, y = corner[0] + float(here["x"]), corner[1] + float(here["y"])
             size, anchor = float(here.get("font-size", 12)), here.get("text-anchor", "")
-            self.texts.append(Text(element.text or "", x, y, size, anchor, here["fill"]))
+            look = size, anchor, here["fill"], here["font-family"]
+            self.texts.append(Text(element.text or "", x, y, *look))
         for left, top, sides in CLOSED.findall(element.get("d", "")):
             look = element.get("fill", ""), element.get("stroke", "")
             start = corner[0] + float(left), corner[1] + float(top)

@@ -139,7 +139,8 @@ def test_every_score_is_drawn_as_what_it_is(it):
     fills = {REAL: "#", LIGHT.wrong: "x", LIGHT.padding: "·"}
     top = max(text.y for text in drawing.texts if text.said == "row 0")
     boxes = [box for box in drawing.boxes if box.fill in fills and box.y > top + 30]
-    side, left = (194, 22) if len(it.rows) > 1 else (291, 64)
+    side = {1: 291, 2: 194, 3: 194}.get(len(it.rows), 142)
+    left = 22 if len(it.rows) > 1 else 64
     y = min(box.y for box in boxes if box.fill == REAL)
     for i, cells in enumerate(kinds(it)[:4]):
         each, x = side / it.row_size, left + i * (side + 32)

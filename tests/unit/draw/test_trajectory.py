@@ -38,7 +38,7 @@ def test_everything_is_within_the_picture(path, theme):
     assert (f"The first {MOST} sequences are drawn." in words) == (len(path.padded) > MOST)
     assert any("← from the last step" in line for line in words) == path.reverse
     off = ["=" if distance == 0 else difference(distance) for distance in path.off[:MOST]]
-    beside = [text.said for text in drawing.texts if text.x > 790 and READ not in text.said]
+    beside = [text.said for text in drawing.texts if text.x > 590 and READ not in text.said]
     assert sorted(beside) == sorted(off)
 
 
