@@ -80,8 +80,13 @@ LINE = 18  # px: the height of a further line of this title
 TITLE = 20  # px: the height of a picture's title
 _ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
 LONG = 8  # a cell without output is folded if it has more lines
-WORKING = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/measuring.md", "docs/upstream.md")
-WORKING += ("docs/visual-language.md",)
+WORKING = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/measuring.md",
+    "docs/upstream.md",
+    "docs/visual-language.md",
+)
 """The documents for contributors, which only the footer links to."""
 GROUPS = {
     "Understand": "00 01 02 03 04 05 06",

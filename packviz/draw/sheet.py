@@ -161,8 +161,7 @@ class Sheet:
             ink = palette.ink_on(fill)
         x += width / 2
         y += height / 2 + 4
-        look = {"size": size, "bold": bold, "ink": ink, "halo": halo}
-        self.text(x, y, label, anchor="middle", mono=True, **look)
+        self.text(x, y, label, anchor="middle", mono=True, size=size, bold=bold, ink=ink, halo=halo)
 
     def line(
         self,
