@@ -304,9 +304,10 @@ methods.chart(untuned)
 # %% [markdown]
 # (`print(methods.chart(untuned))` lists all points, with every method.)
 #
-# Where an arrow ends right of the line, torch's padded step is faster, and wrong. Most of these are LSTMs with nearly
-# equal lengths: there is no padding to save, and the fused kernel has no competition. What `auto` loses there is mostly
-# copies and Python; the extra input costs little. <!-- recorded -->
+# Where an arrow ends right of the line, torch's padded step is faster, and wrong (unless all lengths are equal). Where
+# there is any padding, most of these are LSTMs with nearly equal lengths: there is hardly anything to save, and the
+# fused kernel has no competition. What `auto` loses there is mostly copies and Python; the extra input costs little.
+# <!-- recorded -->
 #
 # The rule that chooses needs a single number: a call of the fused LSTM takes about as long as 200 cells. With it, `auto`
 # cuts an LSTM's batch into the cheapest staircase. torch has no such kernel on a CPU for training a GRU or a plain RNN,
@@ -326,8 +327,9 @@ for machine, timed in methods.STUDY.recordings().items():
         print(f"{machine:15} {mode:4} auto takes {packed:.2f} × torch packed, {padded:.2f} × torch padded")
 
 # %% [markdown]
-# Against torch's packed step, the gain is there for all three. Against the padded one, it is largest for the GRU and the
-# plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours. <!-- recorded -->
+# Against torch's packed step, the gain is there for all three. Against the padded one, it is largest for the GRU and
+# the plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours. <!--
+# recorded -->
 
 # %% tags=["claims"]
 from packviz.ops import choose
