@@ -110,7 +110,8 @@ class TruthTable(Tabled):
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
-        summary = '<summary style="cursor:pointer">Guess first. Then click to see all cases.</summary>'
+        words = "Guess first. Then click to see all cases."
+        summary = f'<summary style="cursor:pointer">{words}</summary>'
         return f"<details>{summary}{super().to_html()}</details>"
 
 
