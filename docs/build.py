@@ -417,31 +417,12 @@ def moving_batch(panel: panels.BatchPanel) -> str:
     return f'{here}<script type="module">{MOVING}</script>'
 
 
-def in_javascript(pattern: str) -> str:
-    """Returns a regular expression of Python's in JavaScript's syntax."""
-    return pattern.replace("(?P<", "(?<").replace(r"\A", "^").replace(r"\Z", "$")
-
-
 def museum_search(panel: panels.MuseumPanel) -> str:
     """Returns the search of the error museum, which needs no Python."""
     entries = []
     for entry in museum.ENTRIES:
-        rules = []
-        for rule in entry.rules:
-            fields = vars(rule)
-            for name in ("text", "near", "unless"):
-                fields = fields | {name: in_javascript(fields[name])}
-            rules.append(fields)
-        entries.append(
-            {
-                "name": entry.name,
-                "place": entry.place,
-                "card": entry.to_html().replace(".ipynb", ".html"),
-                "title": f"{entry.name} {entry.words}",
-                "body": f"{entry.why} {entry.fix} {entry.texts}",
-                "rules": rules,
-            }
-        )
+        card = entry.to_html().replace(".ipynb", ".html")
+        entries.append(vars(entry) | {"place": entry.place, "card": card, "texts": entry.texts})
     data = {
         "entries": entries,
         "packing": museum.PACKING,
@@ -449,7 +430,7 @@ def museum_search(panel: panels.MuseumPanel) -> str:
         "idle": museum.IDLE,
         "doubts": [museum.SHARED, museum.SOME_WORDS],
     }
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    text = json.dumps(data, ensure_ascii=False, default=vars).replace("<", "\\u003c")
     cards = "".join(entry.to_html() for entry in panel.matches).replace(".ipynb", ".html")
     parts = [
         "<label>Your error message, with its traceback, or a few words:",
@@ -534,17 +515,12 @@ def api(subpackage: str, title: str) -> str:
     for name, path in sorted(paths.items()):
         if path.partition(".")[0] != subpackage:
             continue
-        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
         value = getattr(pv, name)
-        entries = {f"packviz.{name}": value}
+        kind = "class" if isinstance(value, type) else "function"
+        entry = f"auto{kind}:: packviz.{name}"
         if isinstance(value, ModuleType):
-            lines += [f".. automodule:: packviz.{path}", "   :no-members:", ""]
-            entries = {f"packviz.{path}.{inner}": part for inner, part in vars(value).items()}
-        for entry, part in entries.items():
-            own = getattr(part, "__module__", "").startswith(f"packviz.{path}")
-            if own and "._" not in entry:
-                kind = "class" if isinstance(part, type) else "function"
-                lines += [f".. auto{kind}:: {entry}", ""]
+            entry = f"automodule:: packviz.{path}"
+        lines += ["", f"pv.{name}", "-" * (len(name) + 3), "", f".. {entry}"]
     return "\n".join(lines)
 
 
