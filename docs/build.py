@@ -88,13 +88,6 @@ LOST = """# This page does not exist
 
 Try the [front page](index.md), or search on the left.
 """
-GROUPS = {
-    "Understand": "00 01 02 03 04 05 06",
-    "Make it fast": "07 08 09 10 11",
-    "Beyond": "12 13 14",
-    "Museum and reference": "15",
-}
-"""The numbers of the notebooks in each group of the navigation."""
 PLOTLY = "application/vnd.plotly.v1+json"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _NEIGHBOURS = re.compile(r"\n(Next|Back): \[[^]]*\].*", re.S)
@@ -220,14 +213,14 @@ class Site:
         link = f"https://github.com/{self.repository}"
         parts = {
             "BINDER": binder,
-            "PANEL": raw(moving_batch(panels.BatchPanel())),
-            "NUMBERS": raw(numbers()),
             "REPOSITORY": f"[The repository]({link}) · " if self.repository else "",
+            **numbers(),
+            "PANEL": raw(moving_batch(panels.BatchPanel())),
         }
         index = read("docs/front.md")
         for name, part in parts.items():
             index = index.replace(name, part)
-        (self.out / "index.md").write_text(f"{index}\n{navigation()}", encoding="utf-8")
+        (self.out / "index.md").write_text(index, encoding="utf-8")
         (self.out / "404.md").write_text(LOST)
         for i, (subpackage, title) in enumerate(TITLES.items(), 1):
             page = f"{i}-{title.lower().replace(' ', '-')}.rst"
@@ -463,49 +456,23 @@ def control(widget: Any, frames: Frames) -> str:
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
 
 
-def navigation() -> str:
-    """Returns the four groups of pages, as lists that only the sidebar shows."""
-    parts = []
-    for caption, wanted in GROUPS.items():
-        pages = [f"notebooks/{number}_*" for number in wanted.split()]
-        if "15" in wanted:
-            pages += ["README", "docs/setup", "api/*"]
-        pages_lines = "\n".join(pages)
-        parts.append(f"```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n{pages_lines}\n```")
-    return "\n\n".join(parts) + "\n"
-
-
-def numbers() -> str:
-    """Returns the three numbers of the front page, which are computed here, with links."""
+def numbers() -> dict[str, str]:
+    """Returns the three numbers of the front page, which are computed here."""
     printed = io.StringIO()
     code = re.findall(r"```python\n(.*?)```", read("README.md"), re.S)[0]
     with contextlib.redirect_stdout(printed):
         exec(code, {})
-    moved = printed.getvalue().strip()
     sizes = [len(sentence) for sentence in lessons.sentences()]
     batches = [pv.Layout(sizes[i : i + 32]) for i in range(0, len(sizes), 32)]
     padding = sum(batch.n_padding for batch in batches) / sum(batch.n_cells for batch in batches)
     lstm = torch.nn.LSTM(16, 32)
-    equal, ragged = (
-        profile.count_rnn(lstm, batch).backward.bytes for batch in ([65] * 64, [65] * 63 + [64])
-    )
-    shown = {
-        moved: ("README", "is how far five steps of padding move the final state of a small LSTM"),
-        f"{padding:.0%}".replace("%", "\u00a0%"): (
-            "notebooks/01_why_pack",
-            "of the cells are padding if 512 sentences become batches of 32 as they come",
-        ),
-        f"{ragged / equal:,.0f}\u00a0×": (
-            "notebooks/09_why_training_is_slow",
-            "as many bytes are written in a packed LSTM’s backward pass on a CPU if one of 64 "
-            "sequences is one step shorter",
-        ),
+    equal = profile.count_rnn(lstm, [65] * 64).backward.bytes
+    ragged = profile.count_rnn(lstm, [65] * 63 + [64]).backward.bytes
+    return {
+        "MOVED": printed.getvalue().strip(),
+        "PADDING": f"{100 * padding:.0f}\u00a0%",
+        "BYTES": f"{ragged / equal:,.0f}\u00a0×",
     }
-    items = [
-        f'<a href="{page}.html"><b>{number}</b> {words}</a>'
-        for number, (page, words) in shown.items()
-    ]
-    return f'<div class="pv-numbers">{"".join(items)}</div>'
 
 
 def api(subpackage: str, title: str) -> str:
