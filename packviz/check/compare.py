@@ -572,12 +572,22 @@ def _copy(state: Any) -> Any:
 
 
 @contextmanager
+def keeping_modes(model: nn.Module) -> Iterator[None]:
+    """Gives each part of a model its own mode back, training or not."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
 def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
     """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
-    modes = [(module, module.training) for module in rnn.modules()]
     dropout = rnn.dropout
     own = rnn.batch_first
-    with torch.inference_mode(False), torch.set_grad_enabled(gradients):
+    with torch.inference_mode(False), torch.set_grad_enabled(gradients), keeping_modes(rnn):
         try:
             rnn.eval()
             rnn.dropout = 0.0
@@ -588,8 +598,6 @@ def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterato
         finally:
             rnn.dropout = dropout
             rnn.batch_first = own
-            for module, mode in modes:
-                module.training = mode
 
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
