@@ -169,8 +169,8 @@ def _compared(
     if not is_same:
         return Output(name, places, len(clean), None, ())
     differs = ~((clean - poisoned).abs() <= limit).all(1).cpu()
-    indices = owner[differs[: len(owner)]].unique().tolist()
-    sequences = tuple(map(sequence_name, indices))
+    indices = set(owner[differs[: len(owner)]].tolist())
+    sequences = tuple(map(sequence_name, sorted(indices)))
     return Output(name, places, len(clean), int(differs.sum()), sequences)
 
 
