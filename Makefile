@@ -60,7 +60,7 @@ site: .venv/.installed-site ## build the web site in build/site (with links to G
 	@echo "To see the site, open build/site/index.html, or run $(PY) -m http.server -d build/site"
 
 badge: ## print badges for Binder, Colab and the site, and set Colab's address: make badge REPO=owner/name
-	@python3 tools/badges.py $(REPO)
+	@sh tools/badges.sh "$(REPO)"
 
 clean: ## remove caches, test reports, build/, and the environments of test-torch, but not .venv
 	rm -rf .venv-torch-* artefacts build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -3,20 +3,35 @@
 #
 # **Which computations read the padding by mistake, and how do you prevent it?**
 #
-# After this notebook, you can
+# Two colleagues train the same model on the same 512 sentences, from the same seed. After six epochs, the first reports a
+# loss about half as high as the second. Same data, same weights at the start, same optimiser: their code differs in one
+# line. Whose model would you ship?
 #
-# - compute a loss and an accuracy over the real cells only,
-# - pool, normalise and attend without reading the padding,
-# - say which layers you can apply to `PackedSequence.data`.
+# After this page, you can compute a loss over the real cells only, and tell which layers read the padding.
 #
 # Time: 16 minutes.
 #
-# ## A loss that reads the padding
+# <details><summary>Where we are in the ten lines: <b>scores</b>, <b>mask</b> and <b>loss</b></summary>
 #
-# If a padded batch goes through a model, the loss compares padded predictions with padded targets. But predictions in
-# the padding mean nothing, so they should not count. A *mask* says which cells are real. You can make one in plain
-# torch, with `torch.arange(T) < torch.tensor(lengths)[:, None]`, or with `pv.real_mask`. Both masks are True at real
-# cells.
+# ```text
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+#   packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+#   packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+#   output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+# → scores = linear(output)                                                    # (4, 5, 3)
+# → mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+# → loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# ```
+#
+# </details>
+#
+# ## What does a mean divide by?
+#
+# A padded batch goes through a model, and comes out padded. What the model says in the padding means nothing. A *mask*
+# tells which cells are real:
 
 # %%
 import torch
@@ -54,6 +69,15 @@ assert torch.allclose(plain, real * 14 / 20)
 logits, labels = prediction[..., None] * torch.arange(3), torch.arange(5).expand(4, 5) % 3
 ignored = F.cross_entropy(logits.transpose(1, 2), labels.masked_fill(~mask, -100))
 assert torch.isclose(ignored, pv.masked_loss(F.cross_entropy, logits, labels, lengths, batch_first=True))
+square = torch.randn(4, 5, 5)
+swapped = F.cross_entropy(square, labels)  # (B, T, C) with T = C: no error, and a different number
+assert not torch.isclose(swapped, F.cross_entropy(square.flatten(0, 1), labels.flatten()))
+try:
+    F.cross_entropy(logits, labels)
+except (RuntimeError, ValueError):
+    pass
+else:
+    raise AssertionError("(B, T, C) is accepted although T and C differ")
 six = [9, 8, 6, 4, 3, 2]
 real_of_six = pv.real_mask(six)
 six_target = torch.where(real_of_six, torch.randn(6, 9), 0)
@@ -62,21 +86,100 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# The sum of the squared errors is the same in both cases, but a plain mean divides it by 20, the number of all cells,
-# instead of by 14. So here, the loss is only 14/20 of 0.25. The gradients are too small by the same factor, because the
-# padding adds no gradient. The factor differs from batch to batch. If the padding is predicted badly, a plain mean can
-# also be too high.
+# Both have the same sum of squared errors. A plain mean divides it by 20, the number of all cells, instead of by 14, so it
+# reports 14/20 of 0.25, and every gradient is too small by the same factor. The next batch has another factor.
 #
-# In plain torch, index with the mask: `F.mse_loss(prediction[mask], target[mask])`. `pv.masked_loss` does the same for
-# torch's element-wise loss functions and for `F.cross_entropy`, with logits `(B, T, C)` and targets `(B, T)`. (If you
-# set the targets in the padding to `ignore_index`, `F.cross_entropy` itself leaves these cells out of its mean.)
+# The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only the
+# real cells, and `pv.masked_loss` does the same. Indexing also flattens, which `F.cross_entropy` needs: it looks for the
+# classes in dimension 1, where `(B, T, C)` has the time. torch raises an error, unless T happens to equal C. Then it
+# computes a loss, and the loss is wrong.
 #
-# Instead of a function, you can pass one number per cell. For example, the accuracy of class labels `guess` is
-# `pv.masked_loss((guess == target).float(), lengths, batch_first=True)`.
+# A factor of 14/20 sounds like something a learning rate could absorb. Then why should the mask matter?
+#
+# ## Whose model would you ship?
+#
+# Back to the two colleagues. Their GRU reads the sentences of page 01 and predicts, after each word, whether a punctuation
+# mark comes next. Two thirds of the cells are padding, with a target of 0. One loss covers all cells, and the other only
+# the real ones.
+
+# %%
+from collections import Counter
+
+words = Counter(word for sentence in sentences() for word in sentence)
+ids = {word: i for i, (word, _) in enumerate(words.most_common(200), 1)}  # 0 is any other word, or padding
+
+
+def batch(some):
+    tokens = [torch.tensor([ids.get(word, 0) for word in sentence[:-1]]) for sentence in some]
+    marks = [torch.tensor([not word[0].isalnum() for word in sentence[1:]]).double() for sentence in some]
+    return pad_sequence(tokens, batch_first=True), pad_sequence(marks, batch_first=True), [len(s) - 1 for s in some]
+
+
+batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
+
+
+# %%
+def new_model():
+    torch.manual_seed(0)
+    layers = torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)
+    return torch.nn.ModuleList(layers).double()
+
+
+# %%
+def train(use_mask, epochs=6):
+    embedding, gru, linear = model = new_model()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = torch.zeros(2, epochs)  # in each epoch: the loss that was used, and the loss at the real words
+    for epoch in range(epochs):
+        for tokens, marks, n in batches:
+            output, _ = gru(embedding(tokens))  # padded: right at real steps, because it has one direction
+            logits, loss = linear(output).squeeze(2), F.binary_cross_entropy_with_logits
+            masked = pv.masked_loss(loss, logits, marks, n, batch_first=True)
+            used = masked if use_mask else loss(logits, marks)
+            optimiser.zero_grad()
+            used.backward()
+            optimiser.step()
+            losses[:, epoch] += torch.tensor([used.item(), masked.item()]) / len(batches)
+    return losses.tolist()
+
+
+# %%
+ask("masked training")
+
+# %%
+from packviz.draw.curves import Curve, Plot, Sweep
+
+with_mask, _ = train(use_mask=True)
+seen, at_real_words = train(use_mask=False)
+runs = {"with a mask": with_mask, "no mask: at the real words": at_real_words, "no mask: the loss you see": seen}
+curves = [Curve(name, i > 0, i == 2, range(1, 7), losses, hollow=i == 2) for i, (name, losses) in enumerate(runs.items())]
+words = [f"{name}, epochs 1 to 6: {', '.join(f'{loss:.2f}' for loss in losses)}" for name, losses in runs.items()]
+title = "Without a mask, the loss you see is half as high, and the model is worse"
+Sweep(title, [[Plot("", curves, y="loss")]], (), (), "\n".join([title, *words]), "epoch")
+
+# %% tags=["claims"]
+assert all(a < b for a, b in zip(seen, with_mask, strict=True))
+assert all(a > b for a, b in zip(at_real_words, with_mask, strict=True))
+assert 0.4 < seen[5] / with_mask[5] < 0.6
+assert at_real_words[5] > with_mask[2]
+real_cells = sum(sum(n) for _, _, n in batches) / sum(tokens.numel() for tokens, _, _ in batches)
+assert 0.3 < real_cells < 0.4
+assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
+
+# %% [markdown]
+# Ship the model whose loss is twice as high. Without a mask, the loss you see is a mean over cells of which most are
+# padding, and padding is easy. At the real words, that model is worse after six epochs than the other one after three.
+# Half of its training went nowhere.
+#
+# Why does it learn less? Two of three terms in each gradient ask it to say *no* in the padding, and they move the same
+# weights as the real ones. And because the loss you see depends on the share of padding, you cannot even compare it
+# between two batches.
+#
+# So the loss must not read the padding. Who else does?
 #
 # ## Which layers read the padding?
 #
-# Like losses, some layers read the padding.
+# Four operations follow. One of them needs no mask.
 
 # %%
 ask("reads the padding")
@@ -139,13 +242,46 @@ for b, length in enumerate(lengths):
 # %% [markdown]
 # Masks follow two opposite conventions. `MultiheadAttention` expects a `key_padding_mask` that is True at the cells to
 # **ignore**, so we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True at the cells to
-# **read**.
+# **read**. A *float* mask is added to the scores instead: −∞ hides a cell, and a mask of zeros and ones hides nothing.
 #
-# A `Linear` layer needs no mask, because it treats each cell alone.
+# A `Linear` layer needs no mask, because it treats each cell alone. So with a mask where one is needed, all is well? One
+# kind of padding gets through.
 #
-# ## Layers on packed data
+# ## Does a mask stop NaN?
 #
-# A packed batch contains no padding, so there is nothing to mask. Of torch's layers, only RNNs accept a
+# A sensor leaves NaN where it measured nothing. We compute the squared error everywhere, and let `torch.where` replace it
+# by 0 in the padding. Or we fill the padding first.
+
+# %%
+measured = target.masked_fill(~mask, float("nan"))
+w = torch.ones((), requires_grad=True)
+late = torch.where(mask, (w * measured - 1) ** 2, 0).sum()  # fills the result
+early = ((w * measured.masked_fill(~mask, 0) - 1) ** 2)[mask].sum()  # fills the input
+for name, loss in {"late": late, "early": early}.items():
+    (gradient,) = torch.autograd.grad(loss, w, retain_graph=True)
+    print(f"{name}:  loss {loss.item():.2f}, gradient {gradient.item():.2f}")
+
+# %% [markdown]
+# The two losses are equal. One has a gradient, and the other has NaN. `torch.where` sends a gradient of 0 back to the
+# padding, where the backward pass multiplies it by the NaN in the input, and 0 · NaN is NaN. `masked_fill` on the result
+# fails in the same way, and so does indexing it with the mask. **Fill the input.**
+#
+# A packed batch has no padding at all. Do we then need any of this?
+
+# %% tags=["claims"]
+assert torch.isclose(late, early)
+for result in (late, (w * measured).masked_fill(~mask, 0).sum(), (w * measured)[mask].sum()):
+    assert torch.autograd.grad(result, w, retain_graph=True)[0].isnan()
+moved = torch.where(mask[..., None], x, 7)
+keys = mask[:, None, :].expand(-1, 5, -1)
+for attn_mask in (keys, torch.where(keys, 0.0, -torch.inf), keys.float()):
+    before, after = (F.scaled_dot_product_attention(x_, x_, x_, attn_mask=attn_mask)[mask] for x_ in (x, moved))
+    assert torch.allclose(before, after, atol=1e-5) == (attn_mask.dtype == torch.bool or bool(attn_mask.isinf().any()))
+
+# %% [markdown]
+# ## Which layers can read packed data?
+#
+# There is nothing to mask. But of torch's layers, only RNNs accept a
 # `PackedSequence`. Other layers can take `packed.data`, a tensor with one row for each real cell. Put the result back
 # with `_replace(data=…)`, which keeps the order.
 
@@ -178,83 +314,12 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 #
 # Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by
 # sequence. If you mix the two, torch raises no error, because their shapes agree.
-#
-# ## Does the mask matter in training?
-#
-# A GRU reads the 512 sentences of notebook 01 and predicts, after each word, whether a punctuation mark comes next. We
-# train it twice: with the loss over all cells, and with the loss over the real ones. Two thirds of the cells are
-# padding, with a target of 0.
-
-# %%
-from collections import Counter
-
-words = Counter(word for sentence in sentences() for word in sentence)
-ids = {word: i for i, (word, _) in enumerate(words.most_common(200), 1)}  # 0 is any other word, or padding
-
-
-def batch(some):
-    tokens = [torch.tensor([ids.get(word, 0) for word in sentence[:-1]]) for sentence in some]
-    marks = [torch.tensor([not word[0].isalnum() for word in sentence[1:]]).double() for sentence in some]
-    return pad_sequence(tokens, batch_first=True), pad_sequence(marks, batch_first=True), [len(s) - 1 for s in some]
-
-
-batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
-
-
-# %%
-def new_model():
-    torch.manual_seed(0)
-    layers = torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)
-    return torch.nn.ModuleList(layers).double()
-
-
-# %%
-def train(use_mask, epochs=6):
-    embedding, gru, linear = model = new_model()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    losses = torch.zeros(2, epochs)  # in each epoch: the loss that was used, and the loss at the real words
-    for epoch in range(epochs):
-        for tokens, marks, n in batches:
-            output, _ = gru(embedding(tokens))  # padded: right at real steps, because it has one direction
-            logits, loss = linear(output).squeeze(2), F.binary_cross_entropy_with_logits
-            masked = pv.masked_loss(loss, logits, marks, n, batch_first=True)
-            used = masked if use_mask else loss(logits, marks)
-            optimiser.zero_grad()
-            used.backward()
-            optimiser.step()
-            losses[:, epoch] += torch.tensor([used.item(), masked.item()]) / len(batches)
-    return losses.tolist()
-
-
-# %%
-ask("masked training")
-
-# %%
-with_mask, _ = train(use_mask=True)
-reported, at_real_words = train(use_mask=False)
-curves = {"with mask": with_mask, "without: reported": reported, "without: at real words": at_real_words}
-print("loss after epoch         " + "".join(f"{epoch:7}" for epoch in range(1, 7)))
-for name, losses in curves.items():
-    print(f"{name:24}", *(f"{loss:6.2f}" for loss in losses))
-
-# %% tags=["claims"]
-assert all(a < b for a, b in zip(reported, with_mask, strict=True))
-assert all(a > b for a, b in zip(at_real_words, with_mask, strict=True))
-assert at_real_words[5] > with_mask[2]
-real_cells = sum(sum(n) for _, _, n in batches) / sum(tokens.numel() for tokens, _, _ in batches)
-assert 0.3 < real_cells < 0.4
-assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
 
 # %% [markdown]
-# Without a mask, the reported loss is far lower. But at real words, its loss after six epochs is higher than the loss
-# after three epochs with a mask. The reported loss is low because most cells are padding, which is easy to predict. It
-# also depends on the amount of padding, so you cannot compare it between different batches.
-#
 # ## What people get wrong
 #
 # - **`(loss * mask).mean()`** divides by the number of all cells. Divide the sum by `mask.sum()`.
-# - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN and 0 · ∞ are NaN. Use `masked_fill` or
-#   `torch.where`.
+# - **Multiplying by the mask** does not even remove NaN from the loss, because 0 · NaN is NaN.
 # - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation. Then change the
 #   padding, and check that the results at real cells stay the same.
 
@@ -278,9 +343,7 @@ checks.masked_mean(my_masked_mean)
 # %% [markdown]
 # ## You can now
 #
-# - compute a loss and an accuracy over real cells, with a mask or on packed data,
-# - say which layers read the padding unless you prevent it: pooling, BatchNorm and attention,
-# - use `packed.data` for layers that do not combine time steps.
+# keep the padding out of losses, means, BatchNorm and attention, and distrust a loss that is low for no reason.
 #
-# Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden states](03_hidden_states.ipynb) · [00 Start
-# here](00_start_here.ipynb)
+# Next: [05 Alignment](05_alignment.ipynb), where the padding is on the other side. Back: [03 Hidden
+# states](03_hidden_states.ipynb) · [00 Start here](00_start_here.ipynb)

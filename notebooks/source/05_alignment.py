@@ -3,15 +3,32 @@
 #
 # **How do you move padding and states without mixing up sequences?**
 #
-# After this notebook, you can
+# A language model has tokenized four texts, you have their lengths, and packing works without an error. The last words
+# of three texts never reach your RNN, and one text does not reach it at all. The lengths are right. So is the data. What
+# is wrong?
 #
-# - move the padding of a batch to the left or to the right, with lengths or a mask,
-# - say why code that looks for zeros cannot do this,
-# - pass the final states of an encoder to a decoder in the right order.
+# After this page, you can move the padding of a batch, and hand states from an encoder to a decoder in the right order.
 #
 # Time: 16 minutes.
 #
-# ## Padding on the left
+# <details><summary>Where we are in the ten lines: <b>x</b> and <b>h_n</b></summary>
+#
+# ```text
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+# → x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+#   packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+# → packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+#   output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+#   mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# ```
+#
+# </details>
+#
+# ## On which side is the padding?
 #
 # Tokenizers for text generation usually put the padding on the left, so that every text ends in the last column. But
 # `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left,
@@ -77,7 +94,8 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
 
 # %% [markdown]
-# Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8.
+# Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. Two dry days have become the future. When does
+# such a guess go well?
 #
 # In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences
 # does guessing from zeros work?
@@ -100,7 +118,9 @@ for zeros in ("none", "at the start", "at the end"):
 # it fails for sequences that begin with a zero. In the other direction, it fails for those that end with one. The
 # numbers alone do not show which zeros are data. You need the lengths or a mask.
 #
-# ## From encoder to decoder
+# With lengths, every cell is in its place. But there is something else in an RNN that can end up in the wrong row.
+#
+# ## Whose state does the decoder get?
 #
 # In translation with RNNs, an encoder reads the source, and a decoder starts from the encoder's final state and writes
 # the target. The longest source need not have the longest target. So if both batches are sorted by length, their orders
@@ -132,18 +152,22 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# For pairs b and c, the results differ. torch cannot notice the mistake, because the shapes agree. The version that
-# sorts by hand is wrong, because row 0 of the encoder's state and row 0 of the decoder's batch belong to different
-# pairs. The same goes for row 3:
+# For pairs b and c, the results differ, and not by rounding. torch cannot notice, because the shapes agree. Which of the two
+# versions is wrong? Follow the ribbons. Each one is a source and its own target:
 
 # %%
-print("rows 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
-print("rows 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
+states = [(f"h {'abcd'[i]}", i) for i in by_source]
+methods = {
+    "sorted by hand": [[0], [1], [2], [3]],
+    "in the decoder's order": [[by_source.index(i)] for i in by_target],
+}
+pv.draw.Ribbons("Sorted by hand, two targets start from another pair's state", states, methods, by_target)
 
 # %% [markdown]
 # If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
 # [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row
-# of the encoder's state that belongs to row k of the decoder's batch.
+# of the encoder's state that belongs to row k of the decoder's batch. (A bidirectional encoder returns two states, one per
+# direction. A decoder with one direction needs one, so join or add the two, usually through a linear layer.)
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
@@ -159,7 +183,7 @@ assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 # %% [markdown]
 # ## Past and future on one axis
 #
-# Forecasting models such as the *Temporal Fusion Transformer* join each series' past and future along the time axis.
+# One last seam, for forecasters. Models such as the *Temporal Fusion Transformer* join each series' past and future along the time axis.
 # Pad the past on the left and the future on the right, so that every past ends where its future begins:
 
 # %%
@@ -205,9 +229,7 @@ checks.right_padded(my_right_padded)
 # %% [markdown]
 # ## You can now
 #
-# - move the padding to either side with `pv.align` and pass a mask to be safe,
-# - say why zeros do not show where the padding is,
-# - pass states from an encoder to a decoder in your own order, with `enforce_sorted=False` on both sides.
+# say where the padding is without guessing, and whose state stands in which row.
 #
 # Next: [06 A model of your own](06_a_model_of_your_own.ipynb). Back: [04 Masks and losses](04_masks_and_losses.ipynb)
 # · [00 Start here](00_start_here.ipynb)

@@ -14,7 +14,7 @@
 #
 # <details><summary>Where we are in the ten lines: <b>lstm</b></summary>
 #
-# ```python
+# ```text
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -72,9 +72,9 @@ assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.pa
 # ## What does one cell cost?
 #
 # For each cell, an RNN multiplies the input by one matrix and the state by another. Multiplying k numbers by a (k, n)
-# matrix takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. `nn.RNN` needs one such pair
-# of products. An LSTM needs four, for the new content of its cell state and for three *gates*, which decide what to forget,
-# what to add and what to output. A GRU needs three.
+# matrix takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. `nn.RNN` needs one such
+# pair of products. An LSTM needs four, for the new content of its cell state and for three *gates*, which decide what
+# to forget, what to add and what to output. A GRU needs three.
 
 # %%
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
@@ -84,8 +84,8 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     print(f"pv.flops {count.padded:6,} padded, {count.packed:6,} packed")
 
 # %% [markdown]
-# A second direction doubles the count of a layer. A second layer reads the output of the first one, which has twice as many
-# features if there are two directions. (`proj_size` adds a product that shortens an LSTM's hidden state.)
+# A second direction doubles the count of a layer. A second layer reads the output of the first one, which has twice as
+# many features if there are two directions. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
 # In the panel, find lengths for which packing saves nothing and others for which it saves almost everything. Then
 # change `hidden_size` and the kind of RNN. Which of the saved shares change?
@@ -150,10 +150,10 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# Remember this zero when you read a table of FLOPs made with a counter. It has formulas for torch's matrix products, but on most CPUs, torch passes a padded LSTM to oneDNN, a
-# library that computes each layer in a *fused kernel*. (A *kernel* is a routine that torch runs in one call.) The
-# counter has no formula for this one or for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch oneDNN off, it
-# sees the products:
+# Remember this zero when you read a table of FLOPs made with a counter. It has formulas for torch's matrix products,
+# but on most CPUs, torch passes a padded LSTM to oneDNN, a library that computes each layer in a *fused kernel*. (A
+# *kernel* is a routine that torch runs in one call.) The counter has no formula for this one or for the RNNs of cuDNN,
+# NVIDIA's library for GPUs. If we switch oneDNN off, it sees the products:
 
 
 # %%
@@ -222,8 +222,8 @@ for n in (2, 4, 16, 256):
 #
 # **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. A
 # ratio is computed in each round, and we show the median. Half of the rounds lie between its *quartiles*. A method is
-# *clearly* faster if the rounds leave little doubt; otherwise, tables say `?` or *no clear difference*. The last line names
-# the machine and its *load*, the average number of busy threads.
+# *clearly* faster if the rounds leave little doubt; otherwise, tables say `?` or *no clear difference*. The last line
+# names the machine and its *load*, the average number of busy threads.
 
 # %%
 ask("half the flops")
@@ -246,9 +246,9 @@ for point in recorded.points:
 
 # %% [markdown]
 # Half the work, and several times the time. The FLOPs are not wrong. They leave out how *fast* they run, and everything
-# that is not a FLOP: copies, memory, kernel calls. The products of a packed batch have fewer rows, so they usually run less
-# efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes,
-# and 09 finds the cause.
+# that is not a FLOP: copies, memory, kernel calls. The products of a packed batch have fewer rows, so they usually run
+# less efficiently, and its backward pass on a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many
+# sizes, and 09 finds the cause.
 #
 # Two kinds of RNN at one size. Were we unlucky?
 #
@@ -264,10 +264,10 @@ from packviz.studies import methods
 methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
-# Most of these RNNs are GRUs and plain RNNs, and nearly all of their batches have a lot of padding. Now compare the two rows
-# of each batch: what the forward pass gains, training loses again, and usually more. So it is the backward pass that
-# spoils packing, at least with torch's own functions on a CPU. [Notebook 09](09_why_training_is_slow.ipynb) finds out why,
-# and [notebook 11](11_should_you_pack.ipynb) lets you test your own lengths and model.
+# Most of these RNNs are GRUs and plain RNNs, and nearly all of their batches have a lot of padding. Now compare the two
+# rows of each batch: what the forward pass gains, training loses again. So it is the backward pass that spoils packing,
+# at least with torch's own functions on a CPU. [Notebook 09](09_why_training_is_slow.ipynb) finds out why, and
+# [notebook 11](11_should_you_pack.ipynb) lets you test your own lengths and model.
 
 # %% tags=["claims"]
 results = methods.STUDY.load()

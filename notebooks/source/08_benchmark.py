@@ -3,8 +3,8 @@
 #
 # **How long do packing and padding take, forward and backward, on your machine?**
 #
-# Your colleague's laptop says that packing is free. Your server says that it is ten times slower. You run it once more, and
-# now it is six. Who is right, and what would convince either of you?
+# Your colleague's laptop says that packing is free. Your server says that it is ten times slower. You run it once more,
+# and now it is six. Who is right, and what would convince either of you?
 #
 # After this page, you can run a well-known benchmark on your own device, write a fair timing of your own, and read a
 # timing plot.
@@ -13,7 +13,7 @@
 #
 # <details><summary>Where we are in the ten lines: <b>packed</b> to <b>output</b>, and <b>backward</b></summary>
 #
-# ```python
+# ```text
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -98,7 +98,8 @@ forum.ratios(cpu, ["padded", "packed"])
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. ([Notebook
-# 07](07_counting_flops.ipynb) says how to read our timings. In tables, *no clear difference* marks a ratio that may be 1.)
+# 07](07_counting_flops.ipynb) says how to read our timings. In tables, *no clear difference* marks a ratio that
+# may be 1.)
 #
 # There is the answer to your colleague: both of you are right. In setup A, packing costs next to nothing, because torch
 # 2.13 runs packed data of equal lengths on the same fused kernel as padded data. In B, a packed training step does half
@@ -195,8 +196,8 @@ forum.chart({"yours": yours, **forum.recordings(names)}, "ratio", methods=names)
 assert not yours.left_out
 
 # %% [markdown]
-# For a few short sequences, the effect is small. Set `quick = False`, or use a terminal, where you can stop and resume the
-# benchmark:
+# For a few short sequences, the effect is small. Set `quick = False`, or use a terminal, where you can stop and resume
+# the benchmark:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json --plot mine.svg
@@ -207,10 +208,10 @@ assert not yours.left_out
 # <details><summary>No GPU? Borrow one from Colab</summary>
 #
 # The user on the forum measured on a GPU, and our recording is a CPU's. You can close the gap. Open this notebook on
-# Google Colab, choose a GPU under *Runtime → Change runtime type*, and run the first cell, which installs packviz from the
-# address in it (in a copy of the repository, `make badge REPO=owner/name` writes yours there, and prints a badge that opens
-# the page). Then set `device = "cuda"` above, and run all cells. The benchmark then times with CUDA events, so that no call
-# counts as done before the GPU has finished.
+# Google Colab, choose a GPU under *Runtime → Change runtime type*, and run the first cell, which installs packviz from
+# the address in it (in a copy of the repository, `make badge REPO=owner/name` writes yours there, and prints a badge
+# that opens the page). Then set `device = "cuda"` above, and run all cells. The benchmark then times with CUDA events,
+# so that no call counts as done before the GPU has finished.
 #
 # </details>
 #

@@ -3,7 +3,7 @@
 #
 # **Training on a packed batch can take many times as long as on a padded one. What takes so long?**
 #
-# Half of your batch is padding, so you pack it. The forward pass is about as fast as before. Then comes
+# Half of your batch is padding, so you pack it. The forward pass takes a little longer than before; fine. Then comes
 # `loss.backward()`, and you wait. Half the work now takes many times as long, and when the sequences get longer, it gets
 # worse faster than they do. A user asked PyTorch's forum whether this is normal. It is. But why?
 #
@@ -13,7 +13,7 @@
 #
 # <details><summary>Where we are in the ten lines: <b>loss.backward()</b></summary>
 #
-# ```python
+# ```text
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -101,8 +101,8 @@ panel.distinct.value = 3
 # Nobody wrote this backward pass. `pad_packed_sequence` has no derivative formula of its own (if your torch has one, it
 # is newer than this page, so trust the counts), and autograd derives one from the copies. For *one* slice, the node
 # `CopySlices` copies **all** of the padded gradient. Then `SliceBackward` fills a **whole** packed tensor with zeros, to
-# hold that slice, and adds it to the others. Move the slider to 6: the same six sequences, the same few gradients to
-# hand back, and look at the bars. With a single index, they would all be read at once.
+# hold that slice, and adds it to the others. Move the slider to 6: six sequences as before, about as many gradients
+# to hand back, and look at the bars. With a single index, they would all be read at once.
 #
 # Six lengths are few. What happens with more of them, and with longer sequences?
 
@@ -212,7 +212,7 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # Two environment variables tell glibc to keep the memory. They must be set before Python starts, so we start three
 # processes, which take the same packed training step:
 
-# %% tags=["live-timing", "nbval-ignore-output"]
+# %%
 program = """
 import time, torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -227,6 +227,8 @@ for _ in range(2):  # the second one counts
     pad_packed_sequence(lstm(packed)[0])[0].sum().backward()
 print((page_faults() or 0) - faults, time.perf_counter() - start)
 """
+
+# %% tags=["live-timing", "nbval-ignore-output"]
 trim = {"MALLOC_TRIM_THRESHOLD_": "2147483647"}
 measured = {}
 for name, variables in {"default": {}, "both": {"MALLOC_MMAP_MAX_": "0", **trim}, "only TRIM": trim}.items():
@@ -238,17 +240,27 @@ share = 1 - measured["both"][1] / measured["default"][1]
 print(f"Without page faults, a step takes {share:.0%} less time than by default.")
 
 # %% [markdown]
-# The third cause, and the only one that costs you no line of code to remove:
+# Your numbers are your machine's. These were recorded, with 512 and with 64 sequences; the last column has the settings:
+
+# %%
+print(forum.allocators())
+
+# %% tags=["claims"]
+tables = [line.split() for line in forum.allocators().splitlines()[1:]]
+assert any(row[:3] == ["512", "×", "512"] for row in tables)
+
+# %% [markdown]
+# Here is the third cause, and the only one that costs you no line of code to remove:
 #
 # ```sh
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# Set **both**. The second alone made things *worse* in our run, because freed memory then still goes back to the system
-# another way. The price is memory: what your step needed at its peak, glibc keeps. torch has a switch of its own,
-# `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It uses pages of 2 MB where Linux allows it (*transparent huge
-# pages*), and helps only if single tensors are much larger than that. Tensors under about 128 kB never leave glibc, so
-# small batches gain nothing. macOS and Windows have other allocators, and other costs.
+# Set **both**. The second alone can make things *worse* (compare the third line of your run), because freed memory then
+# still goes back to the system another way. The price is memory: what your step needed at its peak, glibc keeps. torch
+# has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It uses pages of 2 MB where Linux
+# allows it (*transparent huge pages*), and helps only if single tensors are much larger than that. Tensors under about
+# 128 kB never leave glibc, so small batches gain nothing. macOS and Windows have other allocators, and other costs.
 #
 # Fewer faults change the factor. They do not change the growth. How fast *does* it grow?
 #
@@ -313,11 +325,11 @@ for method, least, most in [("padded", 0.7, 1.4), ("packed", 1.6, 3), ("run", 0.
 # <details><summary>And on a GPU?</summary>
 #
 # The user on the forum had one, with torch 1.12. There, NVIDIA's cuDNN runs a packed RNN in one call, so the loop over
-# time steps should be absent. What remains is pad: for d distinct lengths, its backward pass has 7d − 3 kernels, which is
-# 3,581 for d = 512. We have not timed this. So our answer for the LSTM is one for CPUs, and the one for pad holds for
-# both. [#149194](https://github.com/pytorch/pytorch/issues/149194) has tables for a CPU and a GPU, forward and backward,
-# in which a backward pass takes up to 81 times as long when packed. [#1788](https://github.com/pytorch/pytorch/issues/1788)
-# (closed) named `narrow` years ago.
+# time steps should be absent. What remains is pad: for d distinct lengths, its backward pass has 7d − 3 kernels, which
+# is 3,581 for d = 512. We have not timed this. So our answer for the LSTM is one for CPUs, and the one for pad holds
+# for both. [#149194](https://github.com/pytorch/pytorch/issues/149194) has tables for a CPU and a GPU, forward and
+# backward, in which a backward pass takes up to 81 times as long when packed.
+# [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed) named `narrow` years ago.
 #
 # </details>
 
@@ -335,7 +347,7 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## What can you do?
 #
-# - **Set the two variables.** No code changes, and it helps whatever else you do.
+# - **Set the two variables**, if your tensors are large. No code changes.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
 # - **Replace both**, with `pv.run(rnn, x, lengths)`: one gather and one scatter instead of pad's copies, and an RNN
 #   without these slices. [Notebook 10](10_making_packing_pay.ipynb) builds it.

@@ -14,7 +14,7 @@
 #
 # <details><summary>Where we are in the ten lines: three lines, or one of their replacements</summary>
 #
-# ```python
+# ```text
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -90,10 +90,10 @@ for size in sorted({size for size, _, _ in times}):
 # has oneDNN's fused kernel, and a packed one does not.
 #
 # And here is a warning about our own table. It was measured on one processor, whose name and whose library for matrix
-# products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS. On
-# this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!-- recorded -->
-# So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the packed column
-# shrinks, and the padded one does not.
+# products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS.
+# On this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!-- recorded -->
+# So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the
+# packed column shrinks, and the padded one does not.
 #
 # So never trust *never*. Nor, as it happens, would it have been the right habit if it had been faster.
 
@@ -164,12 +164,12 @@ for machine, results in machines.items():
         display(rules.where_packing_pays(machine, results, "GRU"))
 
 # %% [markdown]
-# In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training, the
-# shaded corner shrinks, and with 256 time steps there is next to nothing left of it.
+# In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training,
+# the shaded corner shrinks, and with 256 time steps there is next to nothing left of it.
 #
-# That looks like a rule one could write down. Is one number enough? We let a rule pack if the number is over a *threshold*, and choose the best threshold
-# for each kind of RNN and pass. We fit the thresholds to all sizes but one and test them on the size **left out**, taking
-# each size in turn:
+# That looks like a rule one could write down. Is one number enough? We let a rule pack if the number is over a
+# *threshold*, and choose the best threshold for each kind of RNN and pass. We fit the thresholds to all sizes but one
+# and test them on the size **left out**, taking each size in turn:
 
 # %%
 fits = {
@@ -179,7 +179,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# Not really: on sizes that it has not seen, neither number chooses much better than *never pack*. And on those that it has?
+# Not really: on sizes that it has not seen, neither number chooses much better than *never pack*. And on those that it
+# has?
 
 # %%
 for name, fit in fits.items():
@@ -187,9 +188,9 @@ for name, fit in fits.items():
     print(f"{name:18} right in {fitted.accuracy:.1%} if fitted to these sizes, in {tested.accuracy:.1%} if not")
 
 # %% [markdown]
-# A rule looks better on the cases that made it. That holds for ours, too: where we say how good `auto` is, we show batches
-# for which its rule was not made, and even these come from one machine. Why may `pv.run` follow a rule at all? Because a
-# wrong guess costs it time, and never the result.
+# A rule looks better on the cases that made it. That holds for ours, too: where we say how good `auto` is, we show
+# batches for which its rule was not made, and even these come from one machine. Why may `pv.run` follow a rule at all?
+# Because a wrong guess costs it time, and never the result.
 #
 # If you want to know, measure. It takes five seconds.
 
@@ -205,8 +206,9 @@ for fit in fits.values():
 # %% [markdown]
 # ## What about your lengths?
 #
-# So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise` times all methods on batches with your lengths. Pass a list, or the path of a CSV or JSON file. If
-# the list below is empty, the 512 sentences of notebook 01 are used.
+# So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise`
+# times all methods on batches with your lengths. Pass a list, or the path of a CSV or JSON file. If the list below is
+# empty, the 512 sentences of notebook 01 are used.
 
 # %% tags=["parameters"]
 my_lengths = []

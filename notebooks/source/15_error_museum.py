@@ -3,18 +3,35 @@
 #
 # **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
 #
-# After this page, you can
+# It is late, the training run has died, and the last line of the traceback is about `lengths`. Or worse: nothing has
+# died, the loss goes down, and something is still wrong. Somebody has had your problem before. Their messages are here,
+# each with its cause, its cure, and the thread in which they asked.
 #
-# - find a mistake by its error message, or by a description,
-# - check a batch for mistakes that raise no error,
-# - repair each mistake.
+# After this page, you can name a mistake by its message or its symptom, repair it, and check a batch for mistakes that
+# have no message.
 #
 # Time: as long as you like. A search takes a minute, and an entry takes two.
 #
-# ## Search by error message
+# <details><summary>Where we are in the ten lines: <b>lengths, pack, LSTM, pad</b></summary>
+# <pre>
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+# → lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+# → packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+# → packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+# → output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+#   mask = torch.arange(5) &lt; lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+# </pre>
+# Most of the mistakes on this page are made in these four lines.
+# </details>
 #
-# Paste an error message with its traceback, because several mistakes give the same message, and the traceback tells
-# them apart. You can also describe the problem in a few words.
+# ## What does the error say?
+#
+# Paste it, with its traceback if you have one: several mistakes share a message, and the traceback tells them apart. No
+# error? Describe the problem in a few words.
 
 # %%
 from packviz.panels import MuseumPanel
@@ -25,7 +42,8 @@ search = MuseumPanel(
 search
 
 # %% [markdown]
-# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message:
+# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message. Of these three
+# texts, which one can it be sure of?
 
 # %%
 import packviz as pv
@@ -48,9 +66,9 @@ assert pv.explain("is h_n in my order?")[0].name == "Outputs and h_n are in your
 assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that does not take a PackedSequence"
 
 # %% [markdown]
-# ## The entries on this page
+# ## Or browse
 #
-# The search also knows some mistakes that have no entry here.
+# The search knows more mistakes than these. Begin on the left if you have no error at all.
 #
 # | wrong results without an error | errors | surprises that are not mistakes |
 # |---|---|---|
@@ -67,11 +85,10 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 # | | 20 [ONNX export without unpacking](#20.-ONNX-export-without-unpacking) | |
 
 # %% [markdown]
-# ## Check your own batch
+# ## And if there is no error?
 #
-# Many mistakes raise no error, but the data shows them. Use `pv.diagnose` to check a batch *before* you trust it. In
-# the batches of this page, sequence a is 10, 11, 12, …, sequence b is 20, 21, …, and so on. Here the third length is
-# too large:
+# Then ask the data. `pv.diagnose` checks a batch *before* you trust it. In the batches of this page, sequence a is 10, 11,
+# 12, …, sequence b is 20, 21, …, and so on. This one holds a length that is too large, and torch packs it all the same:
 
 # %%
 import torch
@@ -90,7 +107,7 @@ def make(lengths):
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
-# If packing raises an error, `pv.explain_errors` adds a note to it, with the cause and the fix:
+# And where packing does raise an error, `pv.explain_errors` adds the cause and the fix to it:
 
 # %%
 try:
@@ -107,13 +124,11 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ## Wrong results
 #
-# torch accepts each of these mistakes without an error, but does not compute what you meant. If another form of the
-# mistake raises an error, its message is listed as *also met*.
+# Nine mistakes that torch accepts, and then computes something else. They are the expensive ones: nothing stops you.
 #
-# Run the cells above once and then any entry. The code inside `with museum.entry(…)` makes a mistake. Below it, you
-# see torch's message, the cause, the fix, and where people have asked about it. If an entry makes several calls, each
-# is written `attempt(f, x)` instead of `f(x)`, and torch's messages follow in the order of the calls. Misplaced cells
-# have a red frame. The solutions notebook checks that every fix works.
+# Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake; below it are
+# torch's message, the cause, the fix, and where people have asked. (`attempt(f, x)` stands for `f(x)` if an entry makes
+# several calls. *Also met* lists other forms of the mistake.) Misplaced cells have a red frame.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
@@ -296,7 +311,7 @@ assert torch.equal(torch.stack([h, c]), h_n)
 # %% [markdown]
 # ## Errors
 #
-# Most messages below do not name the cause.
+# These stop you, which is kind. But most of the messages name a consequence, and not the cause.
 #
 # ### 10. Lengths greater than T
 #
@@ -510,7 +525,7 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 # %% [markdown]
 # ## Surprises
 #
-# Nothing is wrong here, but many people expect otherwise.
+# Here nothing is wrong, except with what most people expect.
 #
 # ### 21. batch_sizes are not lengths
 #

@@ -110,9 +110,8 @@ class TruthTable(Tabled):
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
-        summary = (
-            '<summary style="cursor:pointer">Guess first. Then click to see all cases.</summary>'
-        )
+        words = "Guess first. Then click to see all cases."
+        summary = f'<summary style="cursor:pointer">{words}</summary>'
         return f"<details>{summary}{super().to_html()}</details>"
 
 
@@ -148,8 +147,7 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
             x = torch.randn(3, 5, 3) * torch.tensor(layout.mask)[..., None]
             alone = []
             for b, n in enumerate(layout.lengths):
-                sequence = x[b : b + 1, :n]
-                alone.append(run(rnn, sequence, Layout([n]), None, packed=False))
+                alone.append(run(rnn, x[b : b + 1, :n], Layout([n]), None, packed=False))
             for method in ("padded", "packed"):
                 result = run(rnn, x, layout, None, packed=method == "packed")
                 right = _right(result, alone, layout, directions)
@@ -166,9 +164,8 @@ def _right(
     real = output[torch.tensor(layout.mask)]
     outputs = torch.cat([part.output[0] for part in alone])
     h_n = torch.cat([part.h_n for part in alone], dim=1)
-    at_ends = output[range(layout.batch_size), layout.lengths - 1]
     places = {
-        "output at len-1": at_ends,
+        "output at len-1": output[range(layout.batch_size), layout.lengths - 1],
         "output[:, -1]": output[:, -1],
         "output[:, 0]": output[:, 0],
     }

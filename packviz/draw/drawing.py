@@ -58,7 +58,7 @@ class Drawing(HasText):
 
     def _file(self, theme: str) -> str:
         """Returns the picture for a file. In some converters, its height on a page would be 0."""
-        return self.to_svg(theme).replace(' style="max-width:100%;height:auto"', "", 1)
+        return self.to_svg(theme).replace("height:auto", "", 1)
 
     def _png(self, theme: str) -> bytes:
         if theme == "live":

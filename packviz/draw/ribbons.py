@@ -26,7 +26,8 @@ class Ribbons(Drawing):
         states: the name of each state, and the index of the sequence that it belongs to, in the
             order in which the states lie in memory.
         methods: for each method, by name, the rows of its result: lists of the indices of states,
-            or a tensor of them. A state is framed if its row has the index of another sequence.
+            or a tensor of them. A state is framed if its row belongs to another sequence.
+        rows: the index of the sequence of each row. Defaults to the order of the sequences.
 
     Raises:
         ValueError: a row lists a state that does not exist.
@@ -35,6 +36,7 @@ class Ribbons(Drawing):
     title: str
     states: Sequence[tuple[str, int]]
     methods: Mapping[str, Sequence[Sequence[int]]]
+    rows: Sequence[int] = range(1 << 31)
 
     def __post_init__(self) -> None:
         """Refuses rows that do not fit the states."""
@@ -55,8 +57,8 @@ class Ribbons(Drawing):
                 names = []
                 for i in map(int, places):
                     name, owner = self.states[i]
-                    names.append(name if owner == r else f"!{name}")
-                words.append(f"row {sequence_name(r)}: {' '.join(names)}")
+                    names.append(name if owner == self.rows[r] else f"!{name}")
+                words.append(f"row {sequence_name(self.rows[r])}: {' '.join(names)}")
             lines.append(f"{method}: {', '.join(words)}")
         return "\n".join(lines)
 
@@ -77,7 +79,8 @@ class Ribbons(Drawing):
         framed = []
         y = _TOP
         for r, places in enumerate(rows):
-            sheet.text(right + _WIDE + 8, y + _TALL * len(places) / 2 + 4, sequence_name(r))
+            name = sequence_name(self.rows[r])
+            sheet.text(right + _WIDE + 8, y + _TALL * len(places) / 2 + 4, name)
             for i in map(int, places):
                 name, owner = self.states[i]
                 colour = palette.sequence_colour(owner)
@@ -86,7 +89,7 @@ class Ribbons(Drawing):
                 sheet.curve(left, (right, y + _TALL / 2), colour, width=5)
                 sheet.cell(0, start, _WIDE, _TALL, colour, name)
                 sheet.cell(right, y, _WIDE, _TALL, colour, name)
-                if owner != r:
+                if owner != self.rows[r]:
                     framed.append(y)
                 y += _TALL
             y += _GAP

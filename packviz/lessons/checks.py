@@ -132,6 +132,8 @@ def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
             )
             if taken[::2] == forward:
                 hint = "The reverse direction reads the first step last. Where is its final state?"
+            if taken[::2] == expected[1::2] and taken[1::2] == forward:
+                hint = "Both states are right. Put the forward half first."
             return _not_yet(f"lengths {lengths}", hint, show(lengths), places)
     right = "These are the final states of both directions in every case."
     return Verdict(True, f"{right} Here is the last case.", [places])
@@ -188,7 +190,7 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
     """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right."""
     from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
-    from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
+    from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
     full = "Row b has no padding."
     zero = "A zero can be data, so use the lengths."
@@ -202,7 +204,11 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         title = f"yours, lengths {lengths}"
         batch = Aligned.of(yours, lengths, title=title, batch_first=True, like=target)
         if not yours.equal(target):
-            return _not_yet(f"lengths {lengths}", f"Framed cells are wrong. {hint}", batch)
+            real = real_mask(lengths, x.shape[1])
+            hint = f"Framed cells are wrong. {hint}"
+            if yours[real].equal(target[real]):
+                hint = "The data is in its place. Now fill the padding with zeros."
+            return _not_yet(f"lengths {lengths}", hint, batch)
     right = "The padding is on the right, and zeros that are data have moved along."
     return Verdict(True, right, [batch])
 

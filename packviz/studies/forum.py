@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
@@ -45,7 +46,7 @@ from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.curves import Curve, Plot, Sweep
-from packviz.draw.quantities import plain
+from packviz.draw.quantities import milliseconds, plain
 from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
 from packviz.measure.machine import Data
@@ -79,6 +80,9 @@ over 20 seconds with glibc's default allocator.
 QUICK_STEPS = range(32, 129, 32)
 QUICK_BATCH = 64
 """The batch size; with `QUICK_STEPS`, small sizes, which take seconds on a CPU."""
+
+ALLOCATORS = ("allocator_default_cpu.json", "allocator_tuned_cpu.json", "benchmark_cpu.json")
+"""The recorded files that show what the allocator's settings change (see tools/record.py)."""
 
 MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
 
@@ -240,6 +244,24 @@ def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
         values = [f"{plain(y)} at {x}" for x, y in zip(curve.x, curve.y, strict=True)]
         lines.append(f"{curve.name}: {', '.join(values)}")
     return Sweep(title, [[plot]], (), notes, "\n".join([*lines, *notes]))
+
+
+def allocators(names: Sequence[str] = ALLOCATORS) -> str:
+    """Returns a table of training steps in setup B with different settings of the allocator.
+
+    A file that was not recorded is left out.
+    """
+    lines = [["batch", "padded", "packed", "page faults", "allocator"]]
+    for point, name in product(STUDY.others["allocator"], names):
+        with suppress(ValueError):
+            results = STUDY.load(name)
+            timing = results.timing(point)
+            faults = timing.faults.get("packed")
+            size = f"{point.batch_size} × {point.steps}"
+            times = [f"{milliseconds(timing.median(method))} ms" for method in METHODS[:2]]
+            count = "not recorded" if faults is None else f"{faults:,}"
+            lines.append([size, *times, count, results.provenance["allocator"]])
+    return "\n".join(table(lines, "<  >  >  >  <"))
 
 
 def _spreads(

@@ -378,7 +378,7 @@ PASTED = {  # texts as people paste them, without or after the name of the excep
     "Fail: [ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'node_Reshape_64' Status Message: reshape_helper.h:84 The input tensor cannot be reshaped to the requested shape. Input shape:{9,2,1,7}, requested shape:{5,-1,7}": (  # noqa: E501
         "A number of steps that an export fixes"
     ),
-    "InvalidArgument: [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: x for the following indices\n index: 0 Got: 9 Expected: 5": (  # noqa: E501
+    "InvalidArgument: [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: x for the following indices": (  # noqa: E501
         "A number of steps that an export fixes"
     ),
     "AssertionError: Guard failed: x.size()[1] == 5": "A number of steps that an export fixes",

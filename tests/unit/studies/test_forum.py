@@ -151,6 +151,19 @@ def test_both_setups_are_in_one_plot_with_names_at_the_ends():
     assert "packed, B: 30 at 4, 30 at 8" in sweep.to_text()
 
 
+def test_the_allocators_are_named_and_missing_files_left_out(tmp_path):
+    path = tmp_path / "tuned.json"
+    point = forum.STUDY.others["allocator"][0]
+    settings = {"progress": False, "processes": False, "rounds": 1}
+    forum.STUDY.record(path, [point], methods=["padded", "packed"], **settings)
+    head, line = forum.allocators([str(path), "allocator_nowhere_cpu.json"]).splitlines()
+    assert head.split()[:3] == ["batch", "padded", "packed"]
+    results = forum.STUDY.load(path)
+    assert line.startswith("64 × 128")
+    assert line.endswith(results.provenance["allocator"])
+    assert f"{results.timing(point).faults['packed']:,}" in line
+
+
 def test_titles_state_the_finding():
     results = results_of({"padded": 0.01, "packed": 0.3})
     titles = [forum.chart({"": results}, what, ["B"]).title for what in forum.QUANTITIES]
