@@ -13,7 +13,7 @@
 #
 # <details><summary>Where we are in the ten lines: <b>loss.backward()</b></summary>
 #
-# ```python
+# ```text
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -212,7 +212,7 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # Two environment variables tell glibc to keep the memory. They must be set before Python starts, so we start three
 # processes, which take the same packed training step:
 
-# %% tags=["live-timing", "nbval-ignore-output"]
+# %%
 program = """
 import time, torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -227,6 +227,8 @@ for _ in range(2):  # the second one counts
     pad_packed_sequence(lstm(packed)[0])[0].sum().backward()
 print((page_faults() or 0) - faults, time.perf_counter() - start)
 """
+
+# %% tags=["live-timing", "nbval-ignore-output"]
 trim = {"MALLOC_TRIM_THRESHOLD_": "2147483647"}
 measured = {}
 for name, variables in {"default": {}, "both": {"MALLOC_MMAP_MAX_": "0", **trim}, "only TRIM": trim}.items():

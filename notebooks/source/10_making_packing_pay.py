@@ -14,7 +14,7 @@
 #
 # <details><summary>Where we are in the ten lines: three lines that become one</summary>
 #
-# ```python
+# ```text
 #   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
 #   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
 #   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
@@ -254,6 +254,7 @@ def results(rnn, x, lengths, method=None):
     return output, *final, *torch.autograd.grad(loss, [x, *rnn.parameters()])
 
 
+# %%
 torch.manual_seed(0)
 lengths = [9, 2, 5, 5, 1, 7]  # in any order
 x = torch.randn(6, 9, 4)

@@ -93,13 +93,13 @@ class TruthTable(Tabled):
             rows.append([label, *pairs])
         notes = []
         for start, questions in _CONCLUSIONS.items():
-            right = [
+            sound = [
                 answer.name
                 for answer in padded
                 if not any(answer.right[question] is False for question in questions)
             ]
-            if right:
-                notes.append(f"{start}: {'; '.join(right)}.")
+            if sound:
+                notes.append(f"{start}: {'; '.join(sound)}.")
         notes.append(
             "A gather takes output at each len-1. That gives the last layer's hidden state, but no"
             " c or lower layer."

@@ -41,13 +41,9 @@ class Trajectory(Drawing):
         lengths: `(B,)` the lengths of the sequences.
         padded: `(B, T)` the numbers from the padded run.
         packed: `(B, T)` the numbers from the packed run. In the padding, each sequence's last
-            number is repeated. NaN stands for a missing number.
+            number is repeated.
         off: `(B,)` the distances between the final states of the padded and the packed run; may
             contain NaN.
-        reverse: whether the RNN runs from the last step to the first, so that its final state is
-            read at step 0.
-        distances: whether `padded` contains distances from the packed run, in which case `packed`
-            is 0 everywhere.
     """
 
     title: str
@@ -56,8 +52,6 @@ class Trajectory(Drawing):
     padded: FloatArray
     packed: FloatArray
     off: FloatArray
-    reverse: bool = False
-    distances: bool = True
 
     def to_text(self) -> str:
         """Returns the numbers with two significant digits.
@@ -75,11 +69,8 @@ class Trajectory(Drawing):
         times = [f"t={t}" for t in range(steps)]
         rows = [["", "", *times, f"  {READ}"]]
         for b, name in enumerate(names):
-            padded = self._cells(self.padded, b)
-            rows.append([name, "padded", *padded, off[b]])
-            if not self.distances:
-                packed = " ".join(self._cells(self.packed, b)).replace("NaN", "–")
-                rows.append([name, "packed", *packed.split(), ""])
+            rows.append([name, "padded", *self._cells(self.padded, b), off[b]])
+            rows.append([name, "packed", *self._cells(self.packed, b), ""])
         return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
 
     def _cells(self, run: FloatArray, b: int) -> list[str]:
@@ -96,10 +87,7 @@ class Trajectory(Drawing):
         """
         sheet = Sheet(theme, self.to_text())
         sheet.title(self.title)
-        direction = "from the first step to the last →"
-        if self.reverse:
-            direction = "← from the last step to the first"
-        sheet.note(4, 34, f"{self.what}; {direction}")
+        sheet.note(4, 34, f"{self.what}; from the first step to the last →")
         top = 62.0
         sheet.note(_LEFT + _WIDE + 16, top - 8, f"● {READ}")
         sequences, steps = self.padded.shape
@@ -111,11 +99,9 @@ class Trajectory(Drawing):
             top += _TALL + _GAP
         axes.draw_across(before="t =")
         foot = axes.foot + 42
-        if not self.distances:
-            x = line_key(sheet, 4, foot, "padded", width=4, size=12)
-            packed = "packed" if self.reverse else "packed, dotted: frozen after its end"
-            line_key(sheet, x, foot, packed, width=1.6, size=12)
-            foot += 18
+        x = line_key(sheet, 4, foot, "padded", width=4, size=12)
+        line_key(sheet, x, foot, "packed, dotted: frozen after its end", width=1.6, size=12)
+        foot += 18
         if sequences > MOST:
             sheet.note(4, foot, f"The first {MOST} sequences are drawn.")
             foot += 18
@@ -126,7 +112,7 @@ class Trajectory(Drawing):
         """Returns the vertical axis of all strips."""
         drawn = np.stack([self.padded, self.packed])[:, :MOST]
         finite = drawn[np.isfinite(drawn)].tolist() or [0.0]
-        low = 0.0 if self.distances else min(finite)
+        low = min(finite)
         high = max(finite)
         heights = ticks(low, high if high > low else low + 1)
         return Scale(heights, heights[0], heights[-1])
@@ -152,21 +138,18 @@ class Trajectory(Drawing):
         sheet.layer()
         padded = _points(axes, self.padded[b].tolist())
         sheet.line(padded, colour, width=3.4, outlined=True)
-        if not self.distances:
-            packed = _points(axes, self.packed[b].tolist())
-            sheet.line(packed[:length], colours.text, width=1.6)
-            sheet.line(packed[length - 1 :], colours.text, width=1.6, dash="2 3")
+        packed = _points(axes, self.packed[b].tolist())
+        sheet.line(packed[:length], colours.text, width=1.6)
+        sheet.line(packed[length - 1 :], colours.text, width=1.6, dash="2 3")
         sheet.layer()
-        read = padded[0 if self.reverse else -1]
+        read = padded[-1]
         if math.isfinite(read[1]):
             mark(sheet, read, _DOT, colour, colours.text)
         lost = np.flatnonzero(~np.isfinite(self.padded[b]))
         if lost.size:
-            anchor = "end" if self.reverse else ""
-            x = axes.x(lost[-1 if self.reverse else 0])
-            halo = colours.padding
+            x = axes.x(lost[0])
             y = axes.top + 16
-            sheet.text(x, y, "✗ NaN", anchor=anchor, bold=True, ink=colours.wrong, halo=halo)
+            sheet.text(x, y, "✗ NaN", bold=True, ink=colours.wrong, halo=colours.padding)
         off = self.off[b]
         if off == 0:
             sheet.text(axes.right + 16, baseline, "=", ink=colours.muted)

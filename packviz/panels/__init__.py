@@ -24,6 +24,5 @@ from packviz.panels.filling import RowPanel as RowPanel
 from packviz.panels.search import MuseumPanel as MuseumPanel
 from packviz.panels.staircase import StaircasePanel as StaircasePanel
 from packviz.panels.state import StatePanel as StatePanel
-from packviz.panels.states import StatesPanel as StatesPanel
 
 __all__ = sorted(name for name in dir() if name.endswith("Panel"))

@@ -79,4 +79,4 @@ class StatePanel(BatchPanel):
         real = torch.from_numpy(self.layout.mask.copy())
         x = self._data[:, : max(self.lengths)] * real[..., None]
         comparison = compare(self._lstm, x, self.lengths, gradients=False)
-        return trajectory(comparison, unit=0)
+        return trajectory(comparison)

@@ -8,8 +8,8 @@ from browser_checks import Walk, barriers, faint_texts, unanswering_quiz, unreac
 
 GOOD = """
 import ipywidgets as widgets
-from packviz.panels import StatesPanel
-StatesPanel([9, 1])
+from packviz.panels import AlignPanel
+AlignPanel([9, 1])
 """
 SPOILT = """
 slider = widgets.IntSlider(5)

@@ -12,7 +12,7 @@ from packviz.draw import palette
 
 AWAY = "from IPython.display import HTML\nHTML('<div style=\"height: 6000px\"></div>')"
 SHOWN = "import packviz as pv\npv.show([9, 1])"
-PANEL = "from packviz.panels import StatesPanel\nStatesPanel([9, 1])"
+PANEL = "from packviz.panels import AlignPanel\nAlignPanel([9, 1])"
 CELLS = [SHOWN, PANEL, AWAY, SHOWN, PANEL]
 
 

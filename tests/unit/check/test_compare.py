@@ -394,34 +394,16 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
     padded, packed = (
         case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True)
     )
-    zeros = padded.new_zeros(
-        2, len(case.lengths), padded.shape[-1]
-    )  # where nothing is given it begins with zeros
-    h_0 = (
-        zeros
-        if case.hx is None
-        else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
-    )
-    for d, direction in enumerate(("forward", "reverse")[:halves]):
-        path, one = trajectory(result, direction), trajectory(result, direction, 0)
-        assert path.lengths.tolist() == [*case.lengths]
-        assert not path.packed.any()
-        assert path.off.tolist() == path.padded[:, 0 if d else -1].tolist()
-        assert one.off.astype(bool).tolist() == result.h_n.differs[-1, d].tolist()
-        same(one.padded, padded[:, :, d, 0])
-        for b, n in enumerate(case.lengths):
-            same(one.packed[b, :n], packed[b, :n, d, 0])
-            kept = packed[b, :, d].clone()
-            kept[n:] = h_0[d, b] if d else packed[b, n - 1, d]
-            np.testing.assert_allclose(
-                path.padded[b], (padded[b, :, d] - kept).norm(dim=-1), atol=1e-6
-            )
-            same(one.packed[b, n:], [math.nan if d else kept[-1, 0]] * (len(kept) - n))
+    path = trajectory(result)
+    assert path.lengths.tolist() == [*case.lengths]
+    assert path.off.astype(bool).tolist() == result.h_n.differs[-1, 0].tolist()
+    same(path.padded, padded[:, :, 0, 0])
+    for b, n in enumerate(case.lengths):
+        same(path.packed[b, :n], packed[b, :n, 0, 0])
+        same(path.packed[b, n:], [packed[b, n - 1, 0, 0]] * (padded.shape[1] - n))
 
 
 def test_a_trajectory_that_is_not_there(worked_example):
-    with pytest.raises(ValueError, match="direction is 'reverse'; this module has 'forward'"):
-        trajectory(worked_example, "reverse")
     with pytest.raises(ValueError, match="unit is 3; the hidden state has units 0 … 2"):
         trajectory(worked_example, unit=3)
 

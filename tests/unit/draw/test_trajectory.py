@@ -18,15 +18,13 @@ HEIGHTS = st.one_of(st.floats(-2, 2).map(lambda v: round(v, 3)), st.just(math.na
 
 @st.composite
 def trajectories(draw):
-    reverse = draw(st.booleans())
-    distances = draw(st.booleans())
     count = draw(st.integers(1, 10))
     runs = arrays(float, (count, STEPS), elements=HEIGHTS)
-    padded = np.abs(draw(runs)) if distances else draw(runs)
-    packed = np.zeros_like(padded) if distances else draw(runs)
+    padded = draw(runs)
+    packed = draw(runs)
     lengths = draw(arrays(int, count, elements=st.integers(1, STEPS)))
-    off = np.abs(padded[:, 0 if reverse else -1])
-    return Trajectory("title", "the number", lengths, padded, packed, off, reverse, distances)
+    off = np.abs(padded[:, -1])
+    return Trajectory("title", "the number", lengths, padded, packed, off)
 
 
 @given(trajectories(), st.sampled_from(list(palette.THEMES)))
@@ -36,7 +34,6 @@ def test_everything_is_within_the_picture(path, theme):
     assert not drawing.outside()
     assert words.count("✗ NaN") == np.isnan(path.padded[:MOST]).any(axis=1).sum()
     assert (f"The first {MOST} sequences are drawn." in words) == (len(path.padded) > MOST)
-    assert any("← from the last step" in line for line in words) == path.reverse
     off = ["=" if distance == 0 else difference(distance) for distance in path.off[:MOST]]
     beside = [text.said for text in drawing.texts if text.x > 590 and READ not in text.said]
     assert sorted(beside) == sorted(off)
@@ -62,9 +59,5 @@ def test_in_words(path):
         cells = row[2:]
         assert [cell.strip("[]") for cell in cells] == list(map(difference, [*values, off]))
         assert [cell[0] == "[" for cell in cells[:-1]] == [t >= length for t in range(STEPS)]
-    if path.distances:
-        assert len(rows) == len(padded)
-    else:
-        packed = [[cell.strip("[]") for cell in row[2:]] for row in rows if row[1] == "packed"]
-        drawn = [["–" if math.isnan(v) else difference(v) for v in run] for run in path.packed]
-        assert packed == drawn
+    packed = [[cell.strip("[]") for cell in row[2:]] for row in rows if row[1] == "packed"]
+    assert packed == [list(map(difference, run)) for run in path.packed]

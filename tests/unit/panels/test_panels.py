@@ -20,7 +20,6 @@ from packviz.panels import (
     CostPanel,
     RowPanel,
     StaircasePanel,
-    StatesPanel,
 )
 from packviz.panels.panel import Companion, Panel, View, row, slider
 from packviz.panels.picker import KINDS, ONE_BY_ONE, TYPED
@@ -59,7 +58,7 @@ def test_a_large_picture_stays_light(make):
 
 
 WITH_LENGTHS = [
-    *(AlignPanel, BatchingPanel, CostPanel, StaircasePanel, StatesPanel),
+    *(AlignPanel, BatchingPanel, CostPanel, StaircasePanel),
     partial(RowPanel, kind=TYPED),
 ]
 
@@ -272,7 +271,7 @@ def test_any_panel(make):
 
 
 def test_the_lengths_of_a_panel_cannot_be_set():
-    for make in (AlignPanel, BatchingPanel, CostPanel, RowPanel, StatesPanel):
+    for make in (AlignPanel, BatchingPanel, CostPanel, RowPanel):
         panel = make([4, 2])
         with pytest.raises(AttributeError, match=f"lengths of a {make.__name__} cannot be set"):
             panel.lengths = [3, 2]
@@ -280,8 +279,6 @@ def test_the_lengths_of_a_panel_cannot_be_set():
 
 # The arguments of each panel, apart from lengths, with values of a wrong type or out of range.
 WRONG = [
-    *((StatesPanel, name, None) for name in ("padding", "cell", "layers", "seed")),
-    (StatesPanel, "bidirectional", 2),
     *((AlignPanel, name, 3) for name in ("source_side", "padding_side", "zeros")),
     *((CostPanel, name, "x") for name in ("mode", "input_size", "hidden_size")),
     *(
