@@ -72,13 +72,11 @@ class Bar:
         label: the text after the end of the bar; may be empty.
         whisker: the two ends of the whisker, such as the quartiles of a measured time; `None` for
             no whisker.
-        bold: whether the name of the bar is bold.
     """
 
     parts: Sequence[tuple[float, str]]
     label: str = ""
     whisker: tuple[float, float] | None = None
-    bold: bool = False
 
     @property
     def end(self) -> float:
@@ -123,7 +121,7 @@ def rows(
         over.text(4, y + 17, name, bold=True, halo=ground)
         y += _GROUP if name else 0
         for bar_name, bar in group.items():
-            sheet.text(left - 8, y + 14, bar_name, anchor="end", bold=bar.bold)
+            sheet.text(left - 8, y + 14, bar_name, anchor="end")
             x = left
             for length, fill in bar.parts:
                 if fill:

@@ -477,8 +477,8 @@ class Sweep(Drawing):
         sheet.size(max(self.columns * each, sheet.width), y + 8)
         return sheet
 
-    def chart(self) -> Chart | Sweep:
-        """Returns the plots as a plotly chart, or the sweep itself if it has no plots."""
+    def chart(self) -> Chart:
+        """Returns logarithmic plots with one unit as a plotly chart."""
         from packviz.draw.figures import times_by_size  # noqa: PLC0415
 
-        return times_by_size(self) if self.plots else self
+        return times_by_size(self)

@@ -242,16 +242,21 @@ def _wrapped(lines: Iterable[str]) -> list[str]:
 
 
 def times_by_size(sweep: Sweep) -> Chart:
-    """Draws the plots of a sweep as an interactive chart, with quartiles as whiskers."""
-    units = [plot.y for plot in sweep.plots]
-    shared = units[0] if len(set(units)) == 1 else ""
+    """Draws the plots of a sweep as an interactive chart, with quartiles as whiskers.
+
+    All plots are logarithmic and have the same unit, so they share their vertical axis.
+    """
+    first = sweep.plots[0]
+    up = sweep.up(first)
+    low = math.log10(up.first)
+    high = math.log10(up.last)
+    margin = 0.04 * (high - low)  # for half a marker
+    span = _rounded([low - margin, high + margin])
     titles = [plot.title for plot in sweep.plots]
-    if not shared:
-        titles = [f"{plot.title}, {plot.y}" for plot in sweep.plots]
     below = [*sweep.sources, *sweep.notes]
     words = sweep.to_text()
     chart = axes(
-        sweep.title, words, x=sweep.x, y=shared, panels=titles, across=sweep.columns, below=below
+        sweep.title, words, x=sweep.x, y=first.y, panels=titles, across=sweep.columns, below=below
     )
     figure = chart.figure
     figure.update_xaxes(rangemode="tozero")
@@ -273,20 +278,10 @@ def times_by_size(sweep: Sweep) -> Chart:
                 name += f", {machines[curve.source]}"
             _draw_curve(chart, panel, curve, name)
         place = chart.place(panel)
-        first = units.index(plot.y)
-        if first < panel:  # plots with the same unit share their y axis
-            figure.update_yaxes(matches=f"y{first + 1 if first else ''}", **place)
-        if not plot.log:
-            span = [0, sweep.up(plot).last]
-            figure.update_yaxes(range=span, **place)
-        else:
-            # Without ticks of our own, plotly's labels 10, 9, 8, … would touch each other.
-            up = sweep.up(plot)
-            low = math.log10(up.first)
-            high = math.log10(up.last)
-            margin = 0.04 * (high - low)  # for half a marker
-            span = _rounded([low - margin, high + margin])
-            figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
+        if panel:
+            figure.update_yaxes(matches="y", **place)
+        # Without ticks of our own, plotly's labels 10, 9, 8, … would touch each other.
+        figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
         if plot.across.log:
             figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
         if is_direct and panel in last:
@@ -317,7 +312,7 @@ def _write_names(chart: Chart, sweep: Sweep, panel: int) -> None:
         x, y = ends[name]
         place = {
             "x": math.log10(x) if plot.across.log else x,
-            "y": math.log10(y) if plot.log else y,
+            "y": math.log10(y),
             "yshift": height - moved,
         }
         chart.figure.add_annotation(text=name, **place, **_NAME, **chart.place(panel))

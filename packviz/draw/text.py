@@ -266,15 +266,15 @@ def short_share(value: float) -> str:
     return share(value)
 
 
-def numbers(values: IntArray, limit: int = 24) -> str:
+def numbers(values: IntArray) -> str:
     """Returns a list of numbers as Python writes it.
 
-    A list of more than `limit` numbers is shortened in the middle.
+    A list of more than 24 numbers is shortened in the middle.
     """
     listed = values.tolist()
-    if len(listed) <= limit:
+    if len(listed) <= 24:
         return str(listed)
-    head = str(listed[: limit - 4]).removesuffix("]")
+    head = str(listed[:20]).removesuffix("]")
     tail = str(listed[-3:]).removeprefix("[")
     return f"{head}, …, {tail} ({len(listed)} in all)"
 

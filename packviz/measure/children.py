@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from packviz.measure.timing import LocalCall
+from packviz.measure.timing import Sample, Sampler
 
-Make = Callable[[], Mapping[str, LocalCall]]
-"""A function that makes calls, by name. It can be pickled, so it is not a lambda."""
+Make = Callable[[], Mapping[str, Sampler]]
+"""A function that makes samples of calls, by name. It can be pickled, so it is not a lambda."""
 
 
 class ChildError(RuntimeError):
@@ -46,7 +46,7 @@ class Child:
         self._process.start()
         end.close()
 
-    def sample(self) -> tuple[float, int | None]:
+    def __call__(self) -> Sample:
         """Makes the call, and returns its seconds and page faults.
 
         Raises:
@@ -54,7 +54,7 @@ class Child:
         """
         try:
             self._connection.send("sample")
-            answer: tuple[float, int | None] | str = self._connection.recv()
+            answer: Sample | str = self._connection.recv()
         except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode
@@ -90,7 +90,7 @@ def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     gc.disable()  # collecting garbage would be timed
-    call: LocalCall | None = None
+    call: Sampler | None = None
     while True:
         try:
             connection.recv()
@@ -98,6 +98,6 @@ def _serve(connection: Connection, make: Make, name: str, threads: int) -> None:
             return
         try:
             call = call or make()[name]
-            connection.send(call.sample())
+            connection.send(call())
         except Exception as error:  # the parent decides what follows from it
             connection.send(f"{type(error).__name__}: {error}")

@@ -41,11 +41,12 @@ from packviz.measure.timing import (
     FEWEST_ROUNDS,
     RATIOS,
     Call,
-    LocalCall,
     Ratio,
+    Sampler,
     Timing,
     in_turn,
     peaks,
+    sample,
     stopwatch,
 )
 
@@ -283,10 +284,10 @@ def timed(
     if settings.get("processes") == ONE_PER_CALL:
         from packviz.measure.children import children  # noqa: PLC0415
 
-        with children(partial(_made_calls, make, device), [*calls]) as started:
+        with children(partial(_samplers, make, device), [*calls]) as started:
             timing = in_turn(started, rounds, warmup, budget=budget, fewest=fewest)
     else:
-        local = _local_calls(comparison, device)
+        local = _samplers(lambda: comparison, device)
         timed_calls = {name: local[name] for name in calls}
         timing = in_turn(timed_calls, rounds, warmup, budget=budget, fewest=fewest)
     now = provenance(device)
@@ -297,16 +298,13 @@ def timed(
     return dataclasses.replace(timing, provenance=place, memory=sizes, missing=missing)
 
 
-def _local_calls(comparison: Comparison, device: str) -> dict[str, LocalCall]:
+def _samplers(make: Make, device: str) -> dict[str, Sampler]:
+    comparison = make()
     clock = stopwatch(device)
-    calls = {}
+    samplers: dict[str, Sampler] = {}
     for name, call in comparison.calls.items():
-        calls[name] = LocalCall(call, clock, comparison.clear)
-    return calls
-
-
-def _made_calls(make: Make, device: str) -> dict[str, LocalCall]:
-    return _local_calls(make(), device)
+        samplers[name] = partial(sample, call, clock, comparison.clear)
+    return samplers
 
 
 def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]:

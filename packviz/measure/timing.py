@@ -28,8 +28,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
 Call = Callable[[], object]
 Stopwatch = Callable[[Call], float]
 """A function that makes a call, and returns the seconds that the call took."""
+Sample = tuple[float, int | None]
+"""The seconds and the page faults of a call. If the platform does not count page faults, they are
+`None`."""
+Sampler = Callable[[], Sample]
+"""A function that makes a call, in this process or in another one, and returns its `Sample`."""
 
 CONFIDENCE = 0.95
 """The lowest probability with which a confidence interval covers the true median."""
@@ -316,37 +322,19 @@ class Timing(HasText):
         return self.seconds[name]
 
 
-class Timed(Protocol):
-    """A call that can be timed, in this process (`LocalCall`) or in another one."""
+def sample(call: Call, clock: Stopwatch, before: Call) -> Sample:
+    """Makes a call, and returns its seconds and page faults.
 
-    def sample(self) -> tuple[float, int | None]:
-        """Makes the call, and returns its seconds and page faults."""
-
-
-@dataclass(frozen=True)
-class LocalCall:
-    """A call in this process.
-
-    Attributes:
+    Args:
         call: the function to time.
         clock: a stopwatch.
-        before: a function to run before each call, outside the measured time.
+        before: a function to run before the call, outside the measured time.
     """
-
-    call: Call
-    clock: Stopwatch
-    before: Call
-
-    def sample(self) -> tuple[float, int | None]:
-        """Makes the call, and returns its seconds and page faults.
-
-        If the platform does not count page faults, `None` takes their place.
-        """
-        self.before()
-        earlier = page_faults()
-        seconds = self.clock(self.call)
-        now = page_faults()
-        return seconds, None if now is None or earlier is None else now - earlier
+    before()
+    earlier = page_faults()
+    seconds = clock(call)
+    now = page_faults()
+    return seconds, None if now is None or earlier is None else now - earlier
 
 
 def measure(
@@ -401,7 +389,7 @@ def measure(
     clock = clock or stopwatch(device)
     prepare = before or (lambda: None)
     place = provenance(device, parameters)  # first, so that no times are lost if this fails
-    local = {name: LocalCall(call, clock, prepare) for name, call in calls.items()}
+    local = {name: partial(sample, call, clock, prepare) for name, call in calls.items()}
     timing = in_turn(
         local,
         rounds,
@@ -428,7 +416,7 @@ def peaks(calls: Mapping[str, Call], before: Call, device: str | torch.device) -
 
 
 def in_turn(
-    calls: Mapping[str, Timed],
+    calls: Mapping[str, Sampler],
     rounds: int,
     warmup: int,
     *,
@@ -437,7 +425,10 @@ def in_turn(
     budget: float = math.inf,
     fewest: int = FEWEST_ROUNDS,
 ) -> Timing:
-    """Times calls in rounds. The arguments are those of `measure`; the result has no provenance."""
+    """Times calls in rounds.
+
+    The other arguments are those of `measure`; the result has no provenance.
+    """
     names = list(calls)
     shuffle = random.Random(0).shuffle
     end = time.monotonic() + budget
@@ -451,7 +442,7 @@ def in_turn(
                 break
             shuffle(names)
             for name in names:
-                took, faulted = calls[name].sample()
+                took, faulted = calls[name]()
                 if done >= warmup:
                     seconds[name].append(took)
                     if faulted is not None:

@@ -213,14 +213,14 @@ def slider(
     )
 
 
-def tick(name: str, value: bool = False, description: str = "") -> widgets.Checkbox:
-    """Returns a checkbox. Its label is `description` or, if that is empty, `name`.
+def tick(name: str, value: bool = False) -> widgets.Checkbox:
+    """Returns a checkbox with its name as the label.
 
     Raises:
         ValueError: `value` is neither True nor False.
     """
     one_of(name, value, (True, False))
-    return widgets.Checkbox(value=bool(value), description=description or name, indent=False)
+    return widgets.Checkbox(value=bool(value), description=name, indent=False)
 
 
 def dropdown(

@@ -177,9 +177,10 @@ def chart(
     quantity: str,
     setups: Sequence[str] = ("A", "B"),
     methods: Sequence[str] = METHODS[:2],
-    title: str = "",
 ) -> Sweep:
     """Returns, for each setup, a plot of a quantity against the number of time steps.
+
+    The title is the finding of the first machine.
 
     Args:
         machines: the results by machine name. The first has solid lines, and the others have dashed
@@ -187,7 +188,6 @@ def chart(
         quantity: the quantity to draw, one of `QUANTITIES`.
         setups: the setups to draw.
         methods: the methods to draw. The first is the one that ratios refer to.
-        title: the title. Defaults to the finding of the first machine.
 
     Raises:
         ValueError: there is no such quantity.
@@ -219,8 +219,10 @@ def chart(
     below = [f"{MODEL}.", *captions(machines)]
     for results in machines.values():
         below += [f"✗ {line}" for line in results.left_out]
-        title = title or finding(results, quantity, setups[-1], methods)
-    title = title or "Nothing was recorded"
+    title = "Nothing was recorded"
+    if machines:
+        first = next(iter(machines.values()))
+        title = finding(first, quantity, setups[-1], methods)
     text = "\n".join([title, *lines, "", *below])
     whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
     below.append(f"Filled marks: training. Hollow marks: forward.{whiskers}")

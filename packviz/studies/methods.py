@@ -98,12 +98,12 @@ def untuned_points() -> list[Point]:
     return points
 
 
-def best(results: TimedPoints, point: Point, which: str = "training") -> str:
-    """Returns the fastest method that gives the right results.
+def best(results: TimedPoints, point: Point) -> str:
+    """Returns the fastest method in training that gives the right results.
 
     `auto` is left out, because it only chooses among the other methods.
     """
-    timing = results.timing(point, which)
+    timing = results.timing(point)
     exact = [name for name in timing.seconds if name not in (PADDED, AUTO)]
     return min(exact, key=timing.median)
 

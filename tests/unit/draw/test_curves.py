@@ -142,7 +142,7 @@ def test_everything_stays_inside():
 @pytest.mark.parametrize("sources", [("here",), ("yours: a", "theirs: b")])
 def test_the_chart_shows_the_same(sources):
     curves = [curve("padded", 0, 0), curve("packed", 1, 1, y=(3.0, 2.0, 2.5))]
-    chart = sweep(*curves[::-1], sources=sources, notes=("a note",)).chart()
+    chart = sweep(*curves[::-1], sources=sources, notes=("a note",), log=True).chart()
     lines = [trace for trace in chart.figure.data if trace.name]  # the others are outlines
     names = ["padded, yours", "packed, theirs"] if len(sources) > 1 else ["padded", "packed"]
     assert [trace.name for trace in lines] == names

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import re
 import signal
+from functools import partial
 
 import pytest
 import torch
@@ -12,11 +13,11 @@ import toys
 from packviz.measure import children
 from packviz.measure.children import Child, ChildError
 from packviz.measure.study import Comparison
-from packviz.measure.timing import LocalCall, stopwatch
+from packviz.measure.timing import sample, stopwatch
 
 
 def call_of(function):
-    return LocalCall(function, stopwatch("cpu"), lambda: None)
+    return partial(sample, function, stopwatch("cpu"), lambda: None)
 
 
 def random_numbers():
@@ -45,10 +46,10 @@ def make():
 
 def test_a_child_measures_time_and_page_faults():
     with children.children(make, ["allocate", "random_numbers"]) as calls:
-        seconds, faults = calls["allocate"].sample()
+        seconds, faults = calls["allocate"]()
         assert seconds > 0
         for _ in range(2):
-            few = calls["random_numbers"].sample()[1]
+            few = calls["random_numbers"]()[1]
         assert faults > 100 * (few + 1)
     assert not any(call._process.is_alive() for call in calls.values())
 
@@ -61,7 +62,7 @@ def test_children_have_the_threads_and_random_numbers_of_this_process(two_thread
             error = re.escape(f" {two_threads} {random_numbers().tolist()}")
             pattern = f"^in the process of 'fail': RuntimeError: (\\d+){error}$"
             with pytest.raises(ChildError, match=pattern) as caught:
-                calls["fail"].sample()
+                calls["fail"]()
             pids.add(int(re.match(pattern, str(caught.value))[1]))
     assert len(pids) == 1
     assert os.getpid() not in pids
@@ -70,14 +71,14 @@ def test_children_have_the_threads_and_random_numbers_of_this_process(two_thread
 def test_the_end_of_a_child_is_told():
     with children.children(make, ["die", "allocate"]) as calls:
         with pytest.raises(ChildError, match="the process of 'die' ended with exit status -9"):
-            calls["die"].sample()
-        assert calls["allocate"].sample()  # the others are still there
+            calls["die"]()
+        assert calls["allocate"]()  # the others are still there
 
 
 def interrupted(started):
     with children.children(make, ["allocate"]) as calls:
         started += calls.values()
-        started[0].sample()
+        started[0]()
         raise KeyboardInterrupt
 
 
