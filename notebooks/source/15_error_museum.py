@@ -78,7 +78,7 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 # | 4 [Fractional lengths](#4.-Fractional-lengths) | 13 [Tensors on two devices](#13.-Tensors-on-two-devices) | 24 [One-directional outputs do not need packing](#24.-One-directional-outputs-do-not-need-packing) |
 # | 5 [Too few lengths](#5.-Too-few-lengths) | 14 [An empty sequence](#14.-An-empty-sequence) | 25 [Outputs and h_n are in your order](#25.-Outputs-and-h_n-are-in-your-order) |
 # | 6 [Unpacked without total_length](#6.-Unpacked-without-total_length) | 15 [Initial state given batch first](#15.-Initial-state-given-batch-first) | 26 [Slower when packed](#26.-Slower-when-packed) |
-# | 7 [Order lost in a hand-built PackedSequence](#7.-Order-lost-in-a-hand-built-PackedSequence) | 16 [Workers pad to different widths](#16.-Workers-pad-to-different-widths) | |
+# | 7 [Order lost in a hand-built PackedSequence](#7.-Order-lost-in-a-hand-built-PackedSequence) | 16 [Replicas pad to different widths](#16.-Replicas-pad-to-different-widths) | |
 # | 8 [Too many rows in h_0](#8.-Too-many-rows-in-h_0) | 17 [A PackedSequence has no size or shape](#17.-A-PackedSequence-has-no-size-or-shape) | |
 # | 9 [GRU state unpacked into h and c](#9.-GRU-state-unpacked-into-h-and-c) | 18 [A layer that does not take a PackedSequence](#18.-A-layer-that-does-not-take-a-PackedSequence) | |
 # | | 19 [Compiling a packed RNN with fullgraph](#19.-Compiling-a-packed-RNN-with-fullgraph) | |
@@ -419,14 +419,14 @@ assert h_n.shape == (1, 3, 4)
 assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
 
 # %% [markdown]
-# ### 16. Workers pad to different widths
+# ### 16. Replicas pad to different widths
 #
-# The batch is split between two workers. Each packs and unpacks its share, and then the outputs are concatenated.
+# The batch is split between two replicas. Each packs and pads its share, and then the outputs are concatenated.
 
 # %%
 x, lengths = make([5, 4, 3, 2]), [5, 4, 3, 2]
 shares = [pack_padded_sequence(x[i : i + 2], lengths[i : i + 2], batch_first=True) for i in (0, 2)]
-with museum.entry("Workers pad to different widths") as attempt:
+with museum.entry("Replicas pad to different widths") as attempt:
     attempt(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
     attempt(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
 

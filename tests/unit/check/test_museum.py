@@ -40,7 +40,7 @@ TRACEBACKS = {  # of texts that many mistakes give, the line that says which it 
     "Too few lengths": "  in pack_padded_sequence",
     "GRU state unpacked into h and c": "    output, (h, c) = self.gru(x)",
     "Tensors on two devices": "    output, _ = self.lstm(x)",
-    "Workers pad to different widths": "  in DataParallel.forward, line 3, in gather(outputs)",
+    "Replicas pad to different widths": "  in DataParallel.forward, line 3, in gather(outputs)",
     "A PackedSequence has no size or shape": "    packed[:, -1]",
     "A PackedSequence unpacked into two names": "    x, lengths = pack_padded_sequence(x, lengths)",
     "Token id beyond the vocabulary": "  in embedding",
