@@ -22,11 +22,10 @@ import shutil
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from os.path import normpath
 from pathlib import Path
-from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
@@ -75,26 +74,20 @@ TITLES = {
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
 SVG = "{http://www.w3.org/2000/svg}"
+WORDS = (f"{SVG}text", f"{SVG}tspan", f"{SVG}g")
+ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
 LARGE = "13"  # px: the font size of the title of a stack
 LINE = 18  # px: the height of a further line of this title
 TITLE = 20  # px: the height of a picture's title
 _ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
-LONG = 8  # a cell without output is folded if it has more lines
-WORKING = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "docs/measuring.md",
-    "docs/upstream.md",
-    "docs/visual-language.md",
+_PLUMBING = re.compile(
+    r"\A((import|from) [^(\n]*(\([^)]*\)[^\n]*)?\n*)+\Z|recordings\(|STUDY\.|benchmarks?\."
 )
-"""The documents for contributors, which only the footer links to."""
-GROUPS = {
-    "Understand": "00 01 02 03 04 05 06",
-    "Make it fast": "07 08 09 10 11",
-    "Beyond": "12 13 14",
-    "Museum and reference": "15",
-}
-"""The numbers of the notebooks in each group of the navigation."""
+LONG = 8  # a cell without output is folded if it has more lines
+LOST = """# This page does not exist
+
+Try the [front page](index.md), or search on the left.
+"""
 PLOTLY = "application/vnd.plotly.v1+json"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
 _NEIGHBOURS = re.compile(r"\n(Next|Back): \[[^]]*\].*", re.S)
@@ -102,38 +95,39 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
 
 
-def live(svg: str) -> str:
-    """Returns a stored picture in colours that follow the page.
+def recolour(root: ElementTree.Element) -> None:
+    """Gives a stored picture colours that follow the page.
 
     White text stays white, because it is on a fill that stays the same. Only a ✗ follows the page,
     as its fill does.
     """
-    ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
-    root = ElementTree.fromstring(svg)
     for element in root.iter():
-        is_text = element.tag.rpartition("}")[2] in ("text", "tspan", "g")
-        fill = element.get("fill", "")
-        stays = is_text and fill == palette.LIGHT.ground and {*element.itertext()} != {"✗"}
-        if fill in _LIVE and not stays:
-            element.set("fill", _LIVE[fill])
-        if element.get("stroke") in _LIVE:
-            element.set("stroke", _LIVE[element.get("stroke", "")])
-    return ElementTree.tostring(root, encoding="unicode")
+        for name in ("fill", "stroke"):
+            colour = element.get(name, "")
+            is_white_text = (
+                name == "fill" and element.tag in WORDS and colour == palette.LIGHT.ground
+            )
+            stays = is_white_text and {*element.itertext()} != {"✗"}
+            if colour in _LIVE and not stays:
+                element.set(name, _LIVE[colour])
 
 
 def figure(svg: str) -> str:
-    """Returns a picture, with its title as a caption that wraps and that readers can select.
+    """Returns a stored picture in colours that follow the page.
 
-    A picture without a title gets the first line of its words as its caption, below it.
+    Its title becomes a caption that wraps and that readers can select. A picture without a title
+    gets the first line of its words as its caption, below it.
     """
     root = ElementTree.fromstring(svg)
+    recolour(root)
     groups = [root, *(part for part in root if not part.get("transform"))]
     words = [text for group in groups for text in group if text.tag == f"{SVG}text"]
     first = [text for text in words if text.get("y") == "16"]
     titles = [text for text in first if text.get("x") == "4"]
     if not titles:
         line = root.get("aria-label", "").partition("\n")[0]
-        return f'{svg}<figcaption class="pv-below">{escape(line)}</figcaption>'
+        drawn = ElementTree.tostring(root, "unicode")
+        return f'{drawn}<figcaption class="pv-below">{escape(line)}</figcaption>'
     (group,) = (group for group in groups if titles[0] in group)
     if group.get("font-size") == LARGE:  # the title of a stack may have several lines
         titles = [*group]
@@ -145,7 +139,7 @@ def figure(svg: str) -> str:
         root.set("viewBox", f"0 {top} {root.get('width')} {height:g}")
         root.set("height", f"{height:g}")
     caption = " ".join("".join(title.itertext()) for title in titles)
-    drawn = ElementTree.tostring(root, encoding="unicode")
+    drawn = ElementTree.tostring(root, "unicode")
     return f"<figcaption>{escape(caption)}</figcaption>{drawn}"
 
 
@@ -211,7 +205,7 @@ class Site:
                 text = re.sub(r"<picture>.*?</picture>\n\n.*?\n\n", "", text, flags=re.DOTALL)
             target = (self.out / page).with_suffix(".md")
             text = self.linked(text, Path(page).parent)
-            target.write_text(f"{self.about(page, text)}{text}\n", encoding="utf-8")
+            target.write_text(f"{text}\n", encoding="utf-8")
         binder = ""
         if self.repository:
             address = self.binder("00_start_here.ipynb")
@@ -219,39 +213,18 @@ class Site:
         link = f"https://github.com/{self.repository}"
         parts = {
             "BINDER": binder,
-            "PANEL": raw(moving_batch(panels.BatchPanel())),
-            "NUMBERS": raw(numbers()),
             "REPOSITORY": f"[The repository]({link}) · " if self.repository else "",
+            **numbers(),
+            "PANEL": raw(moving_batch(panels.BatchPanel())),
         }
         index = read("docs/front.md")
         for name, part in parts.items():
             index = index.replace(name, part)
-        index = f"{self.about('index.md', index)}{index}\n{navigation()}"
         (self.out / "index.md").write_text(index, encoding="utf-8")
-        lost = "---\norphan: true\n---\n# This page does not exist\n\n"
-        lost += "Try the [front page](index.md), or search on the left.\n"
-        (self.out / "404.md").write_text(lost)
+        (self.out / "404.md").write_text(LOST)
         for i, (subpackage, title) in enumerate(TITLES.items(), 1):
             page = f"{i}-{title.lower().replace(' ', '-')}.rst"
             (self.out / "api" / page).write_text(api(subpackage, title))
-
-    def about(self, page: str, text: str) -> str:
-        """Returns a page's metadata: its title, and its first sentences as its description."""
-        title = re.findall(r"^# (.*)", text, re.M)[0].replace("`", "")
-        plain = re.sub(r"``````.*?``````|```.*?```|<[^>]*>", "", text, flags=re.S)
-        plain = _LINK.sub(r"\1", plain)
-        paragraphs = [" ".join(part.split()) for part in plain.split("\n\n")]
-        start = next(part for part in paragraphs if part[:1].isalpha() or part[:2] == "**")
-        start = shorten(re.sub(r"[*`]", "", start), 200, placeholder=" …")
-        meta = {"description": start, "property=og:title": title}
-        meta |= {"property=og:description": start, "property=og:type": "article"}
-        if self.repository:
-            owner, _, name = self.repository.partition("/")
-            image = f"https://{owner.lower()}.github.io/{name}/_static/preview.png"
-            meta["property=og:image"] = image
-        lines = [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in meta.items()]
-        orphan = "orphan: true\n" if page in WORKING else ""
-        return "\n".join([f"---\n{orphan}myst:\n  html_meta:", *lines, "---\n"])
 
     def linked(self, text: str, folder: Path) -> str:
         """Makes links lead to pages of the site or to files in the repository.
@@ -301,8 +274,8 @@ class Site:
                 listing = f"```python\n{code}\n```"
                 if _ALIGNED.search(code):
                     listing = f"{raw('<div class=pv-aligned>')}\n\n{listing}\n\n{raw('</div>')}"
-                folds = is_plumbing(code, cell["metadata"].get("tags", ()), bool(cell["outputs"]))
-                yield folded(code, listing) if folds and not _is_exercise(cell) else listing
+                folds = is_plumbing(code, cell) and not _is_exercise(cell)
+                yield folded(code, listing) if folds else listing
             yield from (raw(self.quiz(name)) for name in asked)
             if _is_exercise(cell):
                 yield from self.solution(next(solutions))
@@ -346,7 +319,7 @@ class Site:
         """Returns a stored output as HTML."""
         data = output.get("data", {})
         if "image/svg+xml" in data:
-            return box("picture", figure(live("".join(data["image/svg+xml"]))))
+            return box("picture", figure("".join(data["image/svg+xml"])))
         if PLOTLY in data:
             return self.chart(data, key)
         if "text/html" in data:
@@ -375,15 +348,19 @@ class Site:
         if "Panel(" not in code:
             return html
         for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in panels.__all__:
-                call = ast.unparse(node)
-                if call.startswith(("BatchPanel(", "StatePanel(")):
-                    return moving_batch(eval(call, vars(panels)))
-                if call.startswith("MuseumPanel("):
-                    return museum_search(eval(call, vars(panels)))
-                if call.startswith(tuple(WALKS)):
-                    return self.panel(Frames(call), key)
-                return f'{html}<p class="pv-rest">{RECORDED}</p>'
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) not in panels.__all__:
+                continue
+            call = ast.unparse(node)
+            if call.startswith(tuple(WALKS)):
+                return self.panel(Frames(call), key)
+            for start, draw in (
+                ("BatchPanel", moving_batch),
+                ("StatePanel", moving_batch),
+                ("MuseumPanel", museum_search),
+            ):
+                if call.startswith(start):
+                    return draw(eval(call, vars(panels)))
+            return f'{html}<p class="pv-rest">{RECORDED}</p>'
         return html
 
     def panel(self, frames: Frames, key: str) -> str:
@@ -404,21 +381,15 @@ class Site:
         return f'<div class="pv-panel packviz" data-key="{key}">{"".join(parts)}</div>'
 
 
-def is_plumbing(code: str, tags: Sequence[str], has_output: bool) -> bool:
+def is_plumbing(code: str, cell: dict[str, Any]) -> bool:
     """Returns whether a reader needs only the result of a cell, and not its code.
 
-    This is so for imports, timings, training loops and recorded results, and for long cells that
-    only prepare later ones.
+    This is so for imports, timings and recorded results, and for long cells that only prepare
+    later ones.
     """
-    tree = ast.parse(code)
-    body = tree.body
-    lines = code.count("\n") + 1
-    imports = sum(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
-    loops = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.For)]
-    trains = any(".backward()" in loop for loop in loops)
-    recorded = re.search(r"recordings\(|STUDY\.|benchmarks?\.", code)
-    alone = not has_output and lines > LONG
-    return "live-timing" in tags or imports == len(body) or bool(trains or recorded) or alone
+    if "live-timing" in cell["metadata"].get("tags", ()) or _PLUMBING.search(code):
+        return True
+    return not cell["outputs"] and code.count("\n") >= LONG
 
 
 def folded(code: str, listing: str) -> str:
@@ -433,37 +404,18 @@ def moving_batch(panel: panels.BatchPanel) -> str:
     """Returns a batch that the page draws, and its picture for a page without scripts."""
     names = {"kind", "lengths", "longest", "draws", "weights", "x"} & {*panel.trait_names()}
     state = {name: getattr(panel, name) for name in sorted(names)}
-    still = figure(live(panel.still.to_svg()))
+    still = figure(panel.still.to_svg())
     data = escape(json.dumps(state))
     here = f'<div class="packviz" data-batch="{data}">{box("picture", still)}</div>'
     return f'{here}<script type="module">{MOVING}</script>'
-
-
-def in_javascript(pattern: str) -> str:
-    """Returns a regular expression of Python's in JavaScript's syntax."""
-    return pattern.replace("(?P<", "(?<").replace(r"\A", "^").replace(r"\Z", "$")
 
 
 def museum_search(panel: panels.MuseumPanel) -> str:
     """Returns the search of the error museum, which needs no Python."""
     entries = []
     for entry in museum.ENTRIES:
-        rules = []
-        for rule in entry.rules:
-            fields = vars(rule)
-            for name in ("text", "near", "unless"):
-                fields = fields | {name: in_javascript(fields[name])}
-            rules.append(fields)
-        entries.append(
-            {
-                "name": entry.name,
-                "place": entry.place,
-                "card": entry.to_html().replace(".ipynb", ".html"),
-                "title": f"{entry.name} {entry.words}",
-                "body": f"{entry.why} {entry.fix} {entry.texts}",
-                "rules": rules,
-            }
-        )
+        card = entry.to_html().replace(".ipynb", ".html")
+        entries.append(vars(entry) | {"place": entry.place, "card": card, "texts": entry.texts})
     data = {
         "entries": entries,
         "packing": museum.PACKING,
@@ -471,7 +423,7 @@ def museum_search(panel: panels.MuseumPanel) -> str:
         "idle": museum.IDLE,
         "doubts": [museum.SHARED, museum.SOME_WORDS],
     }
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    text = json.dumps(data, ensure_ascii=False, default=vars).replace("<", "\\u003c")
     cards = "".join(entry.to_html() for entry in panel.matches).replace(".ipynb", ".html")
     parts = [
         "<label>Your error message, with its traceback, or a few words:",
@@ -504,49 +456,23 @@ def control(widget: Any, frames: Frames) -> str:
     return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
 
 
-def navigation() -> str:
-    """Returns the four groups of pages, as lists that only the sidebar shows."""
-    parts = []
-    for caption, wanted in GROUPS.items():
-        pages = [f"notebooks/{number}_*" for number in wanted.split()]
-        if "15" in wanted:
-            pages += ["README", "docs/setup", "api/*"]
-        pages_lines = "\n".join(pages)
-        parts.append(f"```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n{pages_lines}\n```")
-    return "\n\n".join(parts) + "\n"
-
-
-def numbers() -> str:
-    """Returns the three numbers of the front page, which are computed here, with links."""
+def numbers() -> dict[str, str]:
+    """Returns the three numbers of the front page, which are computed here."""
     printed = io.StringIO()
     code = re.findall(r"```python\n(.*?)```", read("README.md"), re.S)[0]
     with contextlib.redirect_stdout(printed):
         exec(code, {})
-    moved = printed.getvalue().strip()
     sizes = [len(sentence) for sentence in lessons.sentences()]
     batches = [pv.Layout(sizes[i : i + 32]) for i in range(0, len(sizes), 32)]
     padding = sum(batch.n_padding for batch in batches) / sum(batch.n_cells for batch in batches)
     lstm = torch.nn.LSTM(16, 32)
-    equal, ragged = (
-        profile.count_rnn(lstm, batch).backward.bytes for batch in ([65] * 64, [65] * 63 + [64])
-    )
-    shown = {
-        moved: ("README", "is how far five steps of padding move the final state of a small LSTM"),
-        f"{padding:.0%}".replace("%", "\u00a0%"): (
-            "notebooks/01_why_pack",
-            "of the cells are padding if 512 sentences become batches of 32 as they come",
-        ),
-        f"{ragged / equal:,.0f}\u00a0×": (
-            "notebooks/09_why_training_is_slow",
-            "as many bytes are written in a packed LSTM’s backward pass on a CPU if one of 64 "
-            "sequences is one step shorter",
-        ),
+    equal = profile.count_rnn(lstm, [65] * 64).backward.bytes
+    ragged = profile.count_rnn(lstm, [65] * 63 + [64]).backward.bytes
+    return {
+        "MOVED": printed.getvalue().strip(),
+        "PADDING": f"{100 * padding:.0f}\u00a0%",
+        "BYTES": f"{ragged / equal:,.0f}\u00a0×",
     }
-    items = [
-        f'<a href="{page}.html"><b>{number}</b> {words}</a>'
-        for number, (page, words) in shown.items()
-    ]
-    return f'<div class="pv-numbers">{"".join(items)}</div>'
 
 
 def api(subpackage: str, title: str) -> str:
@@ -556,17 +482,12 @@ def api(subpackage: str, title: str) -> str:
     for name, path in sorted(paths.items()):
         if path.partition(".")[0] != subpackage:
             continue
-        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
         value = getattr(pv, name)
-        entries = {f"packviz.{name}": value}
+        kind = "class" if isinstance(value, type) else "function"
+        entry = f"auto{kind}:: packviz.{name}"
         if isinstance(value, ModuleType):
-            lines += [f".. automodule:: packviz.{path}", "   :no-members:", ""]
-            entries = {f"packviz.{path}.{inner}": part for inner, part in vars(value).items()}
-        for entry, part in entries.items():
-            own = getattr(part, "__module__", "").startswith(f"packviz.{path}")
-            if own and "._" not in entry:
-                kind = "class" if isinstance(part, type) else "function"
-                lines += [f".. auto{kind}:: {entry}", ""]
+            entry = f"automodule:: packviz.{path}"
+        lines += ["", f"pv.{name}", "-" * (len(name) + 3), "", f".. {entry}"]
     return "\n".join(lines)
 
 

@@ -27,6 +27,7 @@ html_context = {
     ]
 }
 html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
+suppress_warnings = ["toc.not_included"]  # the footer links to these pages
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
 html_use_index = html_domain_indices = False
 # GitHub Pages must not drop folders whose names begin with _.

@@ -1,6 +1,7 @@
 // The search of the error museum. It finds what `pv.explain` finds (packviz/check/museum.py), and a test compares them.
 const { entries, packing, error, idle, doubts } = JSON.parse(document.querySelector(".pv-museum script").textContent);
-const has = (pattern, text) => new RegExp(pattern, "i").exec(text);
+const inJavaScript = (pattern) => pattern.replaceAll("(?P<", "(?<").replaceAll("\\A", "^").replaceAll("\\Z", "$");
+const has = (pattern, text) => new RegExp(inJavaScript(pattern), "i").exec(text);
 
 function fits(rule, text) {
   const match = has(rule.text, text);
@@ -24,8 +25,8 @@ const wordsOf = (text) =>
   new Set((text.toLowerCase().match(/[a-z_]{3,}/g) ?? []).filter((word) => !idle.includes(` ${word} `)).map((word) => word.replace(/s+$/, "")));
 
 function byWords(text) {
-  const titles = entries.map((entry) => wordsOf(entry.title));
-  const bodies = entries.map((entry) => wordsOf(entry.body));
+  const titles = entries.map((entry) => wordsOf(`${entry.name} ${entry.words}`));
+  const bodies = entries.map((entry) => wordsOf(`${entry.why} ${entry.fix} ${entry.texts}`));
   const among = (sets, word) => sets.filter((set) => set.has(word)).length;
   const weights = new Map();
   for (const word of wordsOf(text)) {

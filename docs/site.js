@@ -4,9 +4,10 @@ const load = (name) =>
   new Promise((done, failed) => {
     document.head.append(Object.assign(document.createElement("script"), { src: here + name, onload: done, onerror: failed }));
   });
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => {
   const { theme } = document.body.dataset; // light, dark or auto
-  return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  return theme === "dark" || (theme !== "light" && prefersDark.matches);
 };
 
 // Code that a reader can skip is folded. One click shows all of a page.
@@ -121,7 +122,7 @@ const follow = () => {
   for (const chart of charts) if ("drawn" in chart.dataset) draw(chart);
 };
 new MutationObserver(follow).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", follow);
+prefersDark.addEventListener("change", follow);
 follow();
 
 // What Furo leaves out for a keyboard and a screen reader: code that scrolls by key, levels of captions.

@@ -374,25 +374,26 @@ class StatesComparison(Drawing, HasNumbers):
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
         padding = ~self.layout.mask
-        outputs = {f"outputs{half}: |padded − packed|": d for half, d in self._halves.items()}
-        gradients = {f"gradient to x, loss on {k}": d["x"] for k, d in self.gradients.items()}
-        over_time = []
-        for title, d in (outputs | gradients).items():
-            over_time.append(
-                differences.Differences(title, rows, steps, d.absolute, d.differs, d.scale, padding)
-            )
-        arrows = ["→", "←"] if len(outputs) > 1 else [""]
+
+        def over_time(title: str, d: Difference) -> differences.Differences:
+            values = (d.absolute, d.differs, d.scale)
+            return differences.Differences(title, rows, steps, *values, padding)
+
+        panels = []
+        for half, outputs in self._halves.items():
+            panels.append(over_time(f"outputs{half}: |padded − packed|", outputs))
+        arrows = ["→", "←"] if len(panels) > 1 else [""]
         columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
-        by_layer = []
-        for name, d in self._states.items():
-            values = d.absolute.reshape(len(columns), -1).T
-            differs = d.differs.reshape(len(columns), -1).T
-            by_layer.append(
-                differences.Differences(
-                    f"{name}, by layer", rows, columns, values, differs, d.scale
-                )
+        for name, state in self._states.items():
+            values = state.absolute.reshape(len(columns), -1).T
+            differs = state.differs.reshape(len(columns), -1).T
+            title = f"{name}, by layer"
+            panels.append(
+                differences.Differences(title, rows, columns, values, differs, state.scale)
             )
-        return over_time[: len(outputs)] + by_layer + over_time[len(outputs) :]
+        for loss, gradients in self.gradients.items():
+            panels.append(over_time(f"gradient to x, loss on {loss}", gradients["x"]))
+        return panels
 
 
 @overload
@@ -572,12 +573,22 @@ def _copy(state: Any) -> Any:
 
 
 @contextmanager
+def keeping_modes(model: nn.Module) -> Iterator[None]:
+    """Gives each part of a model its own mode back, training or not."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
 def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterator[None]:
     """Sets `batch_first`, turns gradients on or off and disables dropout. Undoes it afterwards."""
-    modes = [(module, module.training) for module in rnn.modules()]
     dropout = rnn.dropout
     own = rnn.batch_first
-    with torch.inference_mode(False), torch.set_grad_enabled(gradients):
+    with torch.inference_mode(False), torch.set_grad_enabled(gradients), keeping_modes(rnn):
         try:
             rnn.eval()
             rnn.dropout = 0.0
@@ -588,8 +599,6 @@ def _undisturbed(rnn: nn.RNNBase, batch_first: bool, gradients: bool) -> Iterato
         finally:
             rnn.dropout = dropout
             rnn.batch_first = own
-            for module, mode in modes:
-                module.training = mode
 
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:

@@ -38,6 +38,7 @@ from packviz.check.captures import (
     mapped,
     numbers,
 )
+from packviz.check.compare import keeping_modes
 from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
@@ -401,16 +402,14 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
     """Sets the model to eval mode without gradients, and restores its modes and buffers."""
-    modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
+    settings = _jit.optimized_execution(False)
     try:
-        model.eval()
-        with random_state, torch.no_grad(), _jit.optimized_execution(False):
+        with keeping_modes(model), random_state, torch.no_grad(), settings:
+            model.eval()
             yield
     finally:
-        for module, training in modes:
-            module.training = training
         for buffer, before in buffers:
             buffer.data.copy_(before)
 

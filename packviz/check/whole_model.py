@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
 import torch
 from torch import Tensor, nn
 
+from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers
 from packviz.core.padded import Padded
@@ -117,14 +117,17 @@ def compare_padding(
     mask = mask if shape.batch_first else mask.T
     clean = x.detach().clone()
     clean[~mask] = 0
-    with _in_eval_mode(model), torch.no_grad():
-        first = dict(_tensors(model(clean.clone())))
-        again = dict(_tensors(model(clean.clone())))
-        poisoned = dict(_tensors(model(_poisoned(clean, mask))))
+    poisoned = _poisoned(clean, mask)
+    runs = []
+    module = model if isinstance(model, nn.Module) else nn.Module()
+    with keeping_modes(module), torch.no_grad():
+        module.eval()
+        for batch in (clean, clean, poisoned):
+            runs.append(dict(_tensors(model(batch.clone()))))
     outputs = []
-    for name, value in first.items():
-        others = again.get(name, value), poisoned.get(name, value)
-        outputs.append(_compared(name, value, *others, mask, shape, tolerance))
+    for name, value in runs[0].items():
+        results = [run.get(name, value) for run in runs]
+        outputs.append(_compared(name, results, mask, shape, tolerance))
     return PaddingComparison(layout, tuple(outputs))
 
 
@@ -141,42 +144,34 @@ def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
 
 
 def _compared(
-    name: str,
-    value: Tensor,
-    again: Tensor,
-    poisoned: Tensor,
-    mask: Tensor,
-    shape: Padded,
-    tolerance: float | None,
+    name: str, results: Sequence[Tensor], mask: Tensor, shape: Padded, tolerance: float | None
 ) -> Output:
     """Compares one tensor of the three runs, cell by cell, row by row or as a whole."""
-    where = ["entries", "sequences", "real cells"]
-    axis = next((i for i, size in enumerate(value.shape) if size == shape.batch), None)
+    value = results[0]
+    if any(result.shape != value.shape for result in results):
+        return Output(name, "entries", value.numel(), value.numel(), ())
+    places = "entries"
+    rows = [result.double().reshape(-1, 1) for result in results]
+    owner = torch.empty(0, dtype=torch.int64)
     if value.shape[:2] == mask.shape:
-        place = where[2]
-        rows = [tensor[mask].flatten(1) for tensor in (value, again, poisoned)]
-        at = 0 if shape.batch_first else 1
-        owner = mask.nonzero()[:, at]
-    elif axis is not None:
-        place = where[1]
-        rows = [tensor.movedim(axis, 0).flatten(1) for tensor in (value, again, poisoned)]
+        places = "real cells"
+        rows = [result.double()[mask].flatten(1) for result in results]
+        owner = mask.nonzero()[:, 1 - shape.batch_first].cpu()
+    elif shape.batch in value.shape:
+        places = "sequences"
+        axis = value.shape.index(shape.batch)
+        rows = [result.double().movedim(axis, 0).flatten(1) for result in results]
         owner = torch.arange(shape.batch)
-    else:
-        place = where[0]
-        rows = [tensor.reshape(-1, 1) for tensor in (value, again, poisoned)]
-        owner = torch.empty(0, dtype=torch.int64)
-    if len({row.shape for row in rows}) > 1:
-        return Output(name, place, len(rows[0]), len(rows[0]), ())
-    clean, other, changed = (row.double() for row in rows)
+    clean, again, poisoned = rows
     allowed = share("tolerance", tolerance or of_states(value.dtype, value.device.type))
     limit = allowed * clean.abs().max() if clean.numel() else 0
-    finite = all(bool(row.isfinite().all()) for row in (clean, other))
-    if not finite or bool(((clean - other).abs() > limit).any()):
-        return Output(name, place, len(clean), None, ())
-    differs = ~((clean - changed).abs() <= limit).all(1)  # NaN differs
-    named = owner[differs.to(owner.device)].tolist() if len(owner) else []
-    sequences = tuple(sequence_name(b) for b in sorted(set(named)))
-    return Output(name, place, len(clean), int(differs.sum()), sequences)
+    is_same = ((clean - again).abs() <= limit).all()  # infinity and NaN differ from themselves
+    if not is_same:
+        return Output(name, places, len(clean), None, ())
+    differs = ~((clean - poisoned).abs() <= limit).all(1).cpu()
+    indices = set(owner[differs[: len(owner)]].tolist())
+    sequences = tuple(map(sequence_name, sorted(indices)))
+    return Output(name, places, len(clean), int(differs.sum()), sequences)
 
 
 def _tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -193,17 +188,3 @@ def _tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from _tensors(getattr(value, field.name), f"{name}.{field.name}")
-
-
-@contextmanager
-def _in_eval_mode(model: Model) -> Iterator[None]:
-    """Turns dropout and the like off, and restores each module's own mode."""
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    modes = [module.training for module in modules]
-    try:
-        for module in modules:
-            module.training = False
-        yield
-    finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode

@@ -29,6 +29,7 @@ _MODULES = {
     "log_log": "plots",
     "padding_waste": "plots",
 }
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> object:
@@ -41,4 +42,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*_MODULES]
+    return __all__

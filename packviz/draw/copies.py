@@ -14,11 +14,11 @@ from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
 
 _PADDED = 120.0  # px: the left edge of the padded gradients
-_PACKED = 330.0  # px: the left edge of the packed gradients
-_WIDE = 400.0  # px: the width of a packed gradient
-_WRITTEN = 820.0  # px: the right edge of the numbers
+_PACKED = 320.0  # px: the left edge of the packed gradients
+_WIDE = 310.0  # px: the width of a packed gradient
+_WRITTEN = 690.0  # px: the right edge of the numbers
 _BARS = 90.0  # px: the left edge of the bars
-_LONGEST = 650.0  # px
+_LONGEST = 540.0  # px
 
 
 @dataclass(frozen=True, repr=False)

@@ -461,7 +461,7 @@ class Sweep(Drawing):
             names = [*plot.guides, *(curve.name for curve in plot.curves)]
             for name in names:
                 longest = max(longest, width_of(name, 11))
-        wide -= max(longest + 26 - _RIGHT, 0.0)
+        wide -= max(longest + 30 - _RIGHT, 0.0)
         for row in self.rows:
             for i, plot in enumerate(row):
                 left = i * each + _LEFT

@@ -259,7 +259,7 @@ class CellTable:
         columns = len(self.heads)
         beside = max((width_of(words) for _, words in self.numbers), default=0.0)
         if self.numbers:
-            beside += 24 + _BAR
+            beside = max(beside + 24 + _BAR, width_of(self.margin) + 16)
         room = (WIDTH - 8 - left - beside) / columns
         wide = self.wide or max(NARROWEST, min(8 + widest, max(4 + widest, room)))
         grid = Grid(sheet, rows, columns, wide, self.tall, left, size=self.size)

@@ -92,7 +92,7 @@ def rows(
         stroke = colours.accent if is_one else colours.hatch
         sheet.line([(x, top - 2), (x, y)], stroke, width=1.5 if is_one else 0.5, dash="4 3")
         sheet.note(x, y + 14, f"{value:g}", "middle")
-    sheet.note(left, y + 30, axis)
+    sheet.note(WIDTH - 8, y + 30, axis, "end")
     sheet.place(above, 0, 0)
     foot = sheet.paragraph(4, y + 38, notes, size=11, ink=colours.muted)
     sheet.size(max(WIDTH, sheet.width), foot)

@@ -106,5 +106,5 @@ class Strips(Drawing):
         if isinstance(self.axis, str):
             heads = [str(i) for i in range(self.values.shape[1])]
             axis = self.axis
-        margin = f"distance from {self.names[0]} (norm)"
+        margin = f"distance from {self.names[0]}"
         return CellTable(self.title, self.names, heads, rows, axis, margin, numbers)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 
-from packviz.core.cuts import best_cuts, every_cut, predict
+from packviz.core.cuts import best_cuts, predict
 from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.lengths import spread
 from packviz.core.spec import Spec
@@ -35,12 +35,6 @@ Lengths = Sequence[int]
 
 def _not_yet(case: object, hint: str, *drawings: Drawing) -> Verdict:
     return Verdict(False, f"Not yet for {case}. {hint}", drawings)
-
-
-def _first(failures: Sequence[str], right: str, *drawings: Drawing) -> Verdict:
-    """Returns a verdict with the first failure or, if there is none, with the message `right`."""
-    messages = [*failures, right]
-    return Verdict(not failures, messages[0], drawings)
 
 
 def _short(values: Iterable[SupportsFloat]) -> list[str]:
@@ -233,16 +227,14 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
     if [isinstance(part, Tensor) for part in parts] != [True] * 3:
         wanted = "the padded sequences, their lengths, and the padded tags"
         return Verdict(False, f"Return three tensors: {wanted}.")
-    sequences = [[3, 0, 4], [5, 9, 0]]
     lengths = [3, 2]
-    tags = [[1, 0, 2], [2, 2, -100]]
     pad_sequences = "Pad the sequences with 0, and make the batch the first dimension."
     take_lengths = "Take the lengths before you pad. A 0 may be a token, so do not count zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
     targets: list[tuple[str, Sequence[object], str]] = [
-        ("sequences", sequences, pad_sequences),
+        ("sequences", [[3, 0, 4], [5, 9, 0]], pad_sequences),
         ("lengths", lengths, take_lengths),
-        ("tags", tags, pad_tags),
+        ("tags", [[1, 0, 2], [2, 2, -100]], pad_tags),
     ]
     for part, (name, target, hint) in zip(parts, targets, strict=True):
         rows = Comparison(name, part.tolist(), target)
@@ -262,22 +254,19 @@ def gru_flops(answer: Callable[[int, int, list[int]], float]) -> Verdict:
     The function takes the input size, the hidden size and the lengths.
     """
     answers = []
-    counts: list[FlopCount] = []
-    wrong = []
-    failures = []
+    targets = []
     for case in ((3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (16, 4, [3, 5, 2, 4])):
         input_size, hidden_size, lengths = case
         yours = answer(input_size, hidden_size, list(lengths))
         count = flops(Spec("GRU", input_size, hidden_size), lengths)
         answers.append(yours)
-        counts.append(count)
+        targets.append(count.packed)
         if yours != count.packed:
-            call = f"my_gru_flops{case} is {yours}, not {count.packed}."
-            failures.append(f"Not yet: {call} {_flops_hint(count, yours)}")
-            wrong.append(count)
-    rows = Comparison("the three cases", answers, [count.packed for count in counts])
-    right = "Your counts equal those of pv.flops in every case."
-    return _first(failures, right, rows, [*wrong, counts[0]][0])
+            call = f"my_gru_flops{case} is {yours}, not {count.packed}"
+            return Verdict(False, f"Not yet: {call}. {_flops_hint(count, yours)}", [count])
+    rows = Comparison("the three cases", answers, targets)
+    count = flops(Spec("GRU", 3, 7), [9, 8, 6, 4, 3, 2])
+    return Verdict(True, "Your counts equal those of pv.flops in every case.", [rows, count])
 
 
 def _flops_hint(count: FlopCount, yours: float) -> str:
@@ -320,24 +309,19 @@ def backward_bytes(answer: Callable[[list[int], int], float]) -> Verdict:
     batches.append(([*range(40, 20, -1)], 1))
     shown = []
     targets = []
-    failures = []
     for lengths, features in batches:
         yours = float(answer(list(lengths), features))
         target = _counted(tuple(lengths), features)
+        if not _is_near(yours, target):
+            batch = f"{len(lengths)} sequences of at most {max(lengths)} steps"
+            wrong = f"{size(yours)}, not {size(target)}"
+            case = f"{batch}, {len(set(lengths))} distinct lengths, {features} features"
+            return _not_yet(f"{case}: {wrong}", _bytes_hint(lengths, yours / (4 * features)))
+        shown.append(size(target))
         targets.append(size(target))
-        if _is_near(yours, target):
-            shown.append(size(target))
-            continue
-        shown.append(size(yours))
-        batch = f"{len(lengths)} sequences of at most {max(lengths)} steps"
-        case = f"{batch}, {len(set(lengths))} distinct lengths, {features} features"
-        wrong = f"{size(yours)}, not {size(target)}"
-        hint = _bytes_hint(lengths, yours / (4 * features))
-        failures.append(f"Not yet for {case}: {wrong}. {hint}")
     distinct = ", ".join(str(len(set(lengths))) for lengths, _ in batches)
     rows = Comparison(f"bytes written, by distinct lengths: {distinct}", shown, targets)
-    right = "Your numbers are within 10 % of the counted bytes in every case."
-    return _first(failures, right, rows)
+    return Verdict(True, "Your numbers are within 10 % of the counted bytes in every case.", [rows])
 
 
 @functools.cache
@@ -425,20 +409,18 @@ def fair_ratio(answer: Callable[..., float]) -> Verdict:
     names = []
     yours = []
     targets = []
-    failures = []
     for name, target, slow, hint in (_QUIET, _COLD, _TIRING, _BUSY):
         ratio = _measured(answer, target, slow)
         names.append(name)
         yours.append(ratio)
         targets.append(target)
+        title = f"b's time as a multiple of a's, on {', '.join(names)}"
+        rows = Comparison(title, _short(yours), _short(targets))
         if not abs(ratio / target - 1) <= _CLOSE:  # also if the ratio is NaN
-            truth = f"b takes {target:g} times as long as a"
-            wrong = f"your ratio is {ratio:.3g}, but {truth}"
-            failures.append(f"Not yet on {name}: {wrong}. {hint}")
-    title = f"b's time as a multiple of a's, on {', '.join(names)}"
-    rows = Comparison(title, _short(yours), _short(targets))
+            wrong = f"your ratio is {ratio:.3g}, but b takes {target:g} times as long as a"
+            return Verdict(False, f"Not yet on {name}: {wrong}. {hint}", [rows])
     right = f"Your ratio is within {_CLOSE:.0%} of the truth on every machine."
-    return _first(failures, right, rows)
+    return Verdict(True, right, [rows])
 
 
 def _measured(
@@ -476,37 +458,26 @@ def cheapest_staircase(lengths: Lengths, cuts: Sequence[int], call: int) -> Verd
     best_stairs = Stairs(n, best_cuts(n, call))
     yours = cost(stairs.cuts)
     best = cost(best_stairs.cuts)
-    # The best staircase with as many rectangles, or the best one if there are too few lengths.
-    alike = best_stairs
-    has_alike = stairs.calls < len(every_cut(n))
-    if has_alike:
-        alike = Stairs(n, best_cuts(n, call, stairs.calls))
-    title = f"rectangles, wasted cells, cost; target: the best with {alike.calls}"
-    target = [alike.calls, alike.wasted, cost(alike.cuts)]
+    title = f"rectangles, wasted cells, cost; target: the best with {best_stairs.calls}"
+    target = [best_stairs.calls, best_stairs.wasted, best]
     rows = Comparison(title, [stairs.calls, stairs.wasted, yours], target)
     cells = f"{stairs.cells} cells and {stairs.calls} × {call} for the calls"
     total = f"{cells} make {yours}."
     if yours == best:
         return Verdict(True, f"{total} No staircase costs less.", [stairs, rows])
     between = [cut for cut in stairs.cuts[1:] if cut not in n]
+    hint = (
+        "Look at the hatched cells: which cut, moved to the end of another sequence, reduces them?"
+    )
     if stairs.calls == 1:
         hint = f"That is the padded batch. If you cut it, {best} is possible."
-    elif has_alike and stairs.wasted == alike.wasted:
-        more = "fewer" if best_stairs.calls < stairs.calls else "more"
-        hint = (
-            f"No {stairs.calls} rectangles waste fewer cells. But {best} "
-            f"is possible, with {more} of them."
-        )
     elif between:
         hint = (
             f"No sequence ends at step {between[0]}. A cut right after the "
             "end of a sequence leaves out more."
         )
-    else:
-        hint = (
-            "Look at the hatched cells: which cut, moved to the end of "
-            "another sequence, reduces them?"
-        )
+    elif stairs.calls > best_stairs.calls:
+        hint = f"With fewer rectangles, {best} is possible."
     return Verdict(False, f"{total} {hint}", [stairs, rows])
 
 

@@ -499,12 +499,10 @@ def _is_on_side(cells: Tensor, n: Tensor, side: Side) -> bool:
     """
     if not (_is_readable(cells) and _is_readable(n)):
         return False
-    padding = ~_is_real(n, cells.shape[1])
-    other = padding.flip(1)
     if side == "left":
-        padding = other
-        other = ~_is_real(n, cells.shape[1])
-    return _is_constant(cells[padding]) and not _is_constant(cells[other])
+        cells = cells.flip(1)
+    padding = ~_is_real(n, cells.shape[1])
+    return _is_constant(cells[padding]) and not _is_constant(cells[padding.flip(1)])
 
 
 def _is_constant(cells: Tensor) -> bool:

@@ -403,8 +403,7 @@ class BatchPanel {
     const arriving = picture.draw(progress, cursor);
     this.drawEnds(progress);
     const sentence = cursor >= 0 ? explainStep(lengths, cursor) : explain(lengths, progress, arriving);
-    // A screen reader hears each sentence once.
-    if (parts.says.textContent !== sentence) parts.says.textContent = sentence;
+    this.say(sentence);
     const stage = Math.round(progress);
     [...parts.stages.children].forEach((name, i) => name.classList.toggle("now", i === stage));
     if (Number(parts.progress.value) !== progress) parts.progress.value = progress;
@@ -415,6 +414,12 @@ class BatchPanel {
     parts.play.disabled = progress >= PACKED && !this.direction;
     parts.back.disabled = progress <= 0 && !this.direction;
     this.root.dataset.progress = progress; // tests wait for it
+  }
+
+  /** Writes a sentence, which a screen reader hears once. */
+  say(sentence) {
+    const { says } = this.parts;
+    if (says.textContent !== sentence) says.textContent = sentence;
   }
 
   drawEnds(progress) {

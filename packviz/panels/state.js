@@ -2,6 +2,7 @@
 // ---- The state that won't stop: runs a small LSTM on the padded and on the packed batch (continues batch.js) ----
 
 const UNIT = 0; // of the hidden state, which is drawn
+const rounded = (state) => state.toFixed(2).replace("-", "−");
 
 /** Returns each row's hidden states after 0, 1, 2 … steps of the padded batch. */
 export function paddedStates(weights, x, lengths) {
@@ -79,7 +80,7 @@ class StatePicture extends Picture {
 
   /** Returns a row's final state, padded and packed. */
   ends(row) {
-    return [this.batch.steps, this.lengths[row]].map((t) => this.states[row][t].toFixed(2).replace("-", "−"));
+    return [this.batch.steps, this.lengths[row]].map((t) => rounded(this.states[row][t]));
   }
 }
 
@@ -115,12 +116,12 @@ KINDS.state = class extends BatchPanel {
     picture.draw(progress);
     this.drawEnds(progress);
     const moves = this.lengths.flatMap((length, row) => {
-      const [before, after] = picture.states[row].slice(t - 1).map((state) => state.toFixed(2).replace("-", "−"));
+      const [before, after] = picture.states[row].slice(t - 1).map(rounded);
       return length < t ? `${sequenceName(row)} from ${before} to ${after}` : [];
     });
     let sentence = t ? `Step ${t - 1}: ${moves.length ? `padding moves ${moves.join(", ")}. Packed, they stay` : "both runs read data"}.` : "Press play.";
     if (progress === this.last()) sentence += " Here, the padded run takes h_n.";
-    if (parts.says.textContent !== sentence) parts.says.textContent = sentence;
+    this.say(sentence);
     parts.progress.max = this.last();
     parts.progress.value = progress;
     parts.play.textContent = this.direction ? "❚❚ Pause" : "▶ Play";

@@ -138,8 +138,5 @@ def test_names(tmp_path):
         assert source_files(tmp_path, [name]) == [two]
     with pytest.raises(SourceError, match=r"no notebook is named 03; choose from 01_one, 02_two"):
         source_files(tmp_path, ["01", "03"])
-    write(tmp_path, SOURCE, "02_again")
-    with pytest.raises(SourceError, match="share a number"):
-        source_files(tmp_path)
     with pytest.raises(SourceError, match="no sources"):
         source_files(tmp_path / "elsewhere")

@@ -29,7 +29,6 @@ CLAIMS = "claims"
 CELL_OPTIONS = {"tags", "jupyter"}
 _JUPYTEXTS_OWN = {"lines_to_next_cell", "lines_to_end_of_cell_marker"}
 
-_NAME = re.compile(r"\d\d_[a-z0-9_]+")
 _NEARLY_A_MARKER = re.compile(r"#+\s*(end[\s_-]*)?solutions?\s*:?", re.IGNORECASE)
 _CODE = r"(?:^|\n)(?P<fence>```|~~~).*?(?:\n(?P=fence)|\Z)|(?P<ticks>`+)[^`].*?(?P=ticks)"
 _LINK = r"(?P<open>\]\(\s*<?|^\[[^\]\n]+\]:[ \t]*|\b(?:src|href)=[\"'])(?P<target>[^\s)\"'>]+)"
@@ -65,27 +64,19 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
             all are returned.
 
     Raises:
-        SourceError: There is no source, or none with one of these names; a file is not named
-            `NN_name.py`; or two files share a number.
+        SourceError: There is no source, or none with one of these names.
     """
-    sources = sorted((root / "notebooks" / "source").glob("*.py"))
+    sources = sorted((root / "notebooks" / "source").glob("[0-9][0-9]_*.py"))
     if not sources:
         raise SourceError(f"no sources in {root / 'notebooks' / 'source'}")
     known: dict[str, Path] = {}
     for path in sources:
-        if not _NAME.fullmatch(path.stem):
-            raise SourceError(f"{path.name}: a source must be named NN_name.py, in lower case")
-        other = known.setdefault(path.stem[:2], path)
-        if other != path:
-            raise SourceError(f"{path.name} and {other.name} share a number")
-        known[path.stem] = path
+        known |= {path.stem: path, path.stem[:2]: path}
     wanted = {Path(name).stem for name in names}
     if unknown := sorted(wanted - known.keys()):
         offer = ", ".join(path.stem for path in sources)
         raise SourceError(f"no notebook is named {', '.join(unknown)}; choose from {offer}")
-    if not wanted:
-        return sources
-    return sorted({known[name] for name in wanted})
+    return sorted({known[name] for name in wanted}) if wanted else sources
 
 
 def editions(source: Path) -> list[Edition]:

@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 
-ragged = st.lists(st.integers(1, 7), min_size=2, max_size=5).filter(lambda n: len(set(n)) > 1)
+# Three sequences or more, because a state of two directions has a dimension of size 2, too.
+ragged = st.lists(st.integers(1, 7), min_size=3, max_size=5).filter(lambda n: len(set(n)) > 1)
 
 
 class Tagger(nn.Module):

@@ -278,7 +278,7 @@ CHECKS = {
     staircase: (
         {
             "make 202. That is the padded batch. If you cut it, 129": (0, 16),
-            "make 135. No 4 rectangles waste fewer": (0, 2, 4, 9, 16),
+            "make 135. With fewer rectangles": (0, 2, 4, 9, 16),
             "make 135. No sequence ends at step 5": (0, 5, 9, 16),
             "make 135. Look at the hatched": (0, 3, 9, 16),
             "make 247. No sequence ends at step 1": range(17),
