@@ -33,7 +33,7 @@ html_use_index = html_domain_indices = False
 # GitHub Pages must not drop folders whose names begin with _.
 html_extra_path = [".nojekyll"]
 pygments_style = "a11y-high-contrast-light"
-pygments_dark_style = "a11y-high-contrast-dark"
+pygments_dark_style = "a11y-dark"
 default_role = "code"  # docstrings write `x` for code
 autoclass_content = "both"
 autodoc_type_aliases = dict.fromkeys(["IntArray", "BoolArray", "FloatArray"], "array")

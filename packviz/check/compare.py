@@ -437,7 +437,8 @@ def compare(
     whatever the padding contains. The model takes the batch alone; to pass it the lengths or a
     mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and
     call `model.eval()` first. An output is compared at real cells if it begins with the batch and
-    the time steps, by sequence if any dimension has the batch's size, and otherwise as a whole.
+    the time steps, by sequence if exactly one dimension has the batch's size, and otherwise as
+    single entries.
 
     `compare` disables dropout, because it would draw different numbers in the two runs, so their
     results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the

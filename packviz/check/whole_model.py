@@ -157,7 +157,7 @@ def _compared(
         places = "real cells"
         rows = [result.double()[mask].flatten(1) for result in results]
         owner = mask.nonzero()[:, 1 - shape.batch_first].cpu()
-    elif shape.batch in value.shape:
+    elif value.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
         places = "sequences"
         axis = value.shape.index(shape.batch)
         rows = [result.double().movedim(axis, 0).flatten(1) for result in results]

@@ -345,8 +345,6 @@ def measure(
     device: str | torch.device = "cpu",
     before: Call | None = None,
     clock: Stopwatch | None = None,
-    parameters: Data | None = None,
-    memory: bool = False,
     until_narrow: bool = False,
     to: str | None = None,
     budget: float = math.inf,
@@ -365,9 +363,6 @@ def measure(
         before: a function to run before each call, outside the measured time, for example to clear
             gradients.
         clock: a stopwatch to use in place of the device's own.
-        parameters: plain data to keep in the provenance.
-        memory: whether to measure peak memory as well, in one more call of each function at the
-            end. That call is not timed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 %
             (`Timing.is_narrow`). This is checked after `FEWEST_ROUNDS` rounds, and then whenever
             their number has grown by a quarter. The check depends only on the width of the
@@ -388,7 +383,7 @@ def measure(
         )
     clock = clock or stopwatch(device)
     prepare = before or (lambda: None)
-    place = provenance(device, parameters)  # first, so that no times are lost if this fails
+    place = provenance(device)  # first, so that no times are lost if this fails
     local = {name: partial(sample, call, clock, prepare) for name, call in calls.items()}
     timing = in_turn(
         local,
@@ -400,8 +395,7 @@ def measure(
         fewest=fewest,
     )
     place["load_average"] = load_average()
-    sizes = peaks(calls, prepare, device) if memory else {}
-    return replace(timing, provenance=place, memory=sizes)
+    return replace(timing, provenance=place)
 
 
 def peaks(calls: Mapping[str, Call], before: Call, device: str | torch.device) -> dict[str, int]:

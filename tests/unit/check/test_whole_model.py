@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import packviz as pv
 
 # Three sequences or more, because a state of two directions has a dimension of size 2, too.
-ragged = st.lists(st.integers(1, 7), min_size=3, max_size=5).filter(lambda n: len(set(n)) > 1)
+ragged = st.lists(st.integers(1, 7), min_size=2, max_size=5).filter(lambda n: len(set(n)) > 1)
 
 
 class Tagger(nn.Module):
@@ -22,7 +22,7 @@ class Tagger(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.packs = packs
-        self.rnn = nn.LSTM(3, 4, batch_first=True, bidirectional=both)
+        self.rnn = nn.LSTM(3, 6, batch_first=True, bidirectional=both)
         self.drop = nn.Dropout(0.5)
 
     def forward(self, x, lengths):
@@ -46,7 +46,8 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
     assert (state.differing > 0) is not packs
     if not packs:
         short = {name for name, n in zip("abcde", lengths, strict=False) if n < max(lengths)}
-        assert set(state.sequences) == short
+        is_clear = not (both and len(lengths) == 2)  # else h_n is (2, 2, 6)
+        assert set(state.sequences) == (short if is_clear else set())
     assert len(comparison.to_dict()["rows"]) == 2
     assert "state" in comparison.to_markdown()
 

@@ -4,7 +4,7 @@ import gc
 import json
 import threading
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -209,7 +209,8 @@ def test_peak_memory_elsewhere(monkeypatch):
 def test_memory_is_counted_outside_of_the_time():
     clock = FakeClock()
     calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
-    result = measure(calls, clock=clock, rounds=2, warmup=1, memory=True)
+    result = measure(calls, clock=clock, rounds=2, warmup=1)
+    result = replace(result, memory=timing.peaks(calls, lambda: None, "cpu"))
     assert result.memory == {"a": 0, "b": 5000}
     assert clock.log.count("a") == 4
     assert result.seconds["a"] == (1, 1)
@@ -389,7 +390,6 @@ def test_provenance_is_plain_data():
     assert json.loads(json.dumps(record)) == record
     assert (record["torch"], record["threads"]) == (torch.__version__, torch.get_num_threads())
     assert record["parameters"] == {"rounds": 3}
-    result = measure({"a": lambda: torch.ones(9).sum()}, rounds=2, parameters={"size": 9})
+    result = measure({"a": lambda: torch.ones(9).sum()}, rounds=2)
     assert min(result.seconds["a"]) > 0
-    assert result.provenance["parameters"] == {"size": 9}
     assert f"\nMeasured on {machine.caption(result.provenance, [2])}." in result.to_text()
