@@ -215,7 +215,7 @@ for weight in (10, 100, 30_000):
 # padding.
 #
 # The weights must also outweigh whatever else a gate receives: someone may set a forget bias of −40,000. So packviz uses
-# ±10³⁸, just below the largest number in float32, and packs if an LSTM's own weights come near to it.
+# ±10³⁸, just below the largest number in float32, and packs if an LSTM's own weights exceed 10¹⁵.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
