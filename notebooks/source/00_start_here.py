@@ -37,14 +37,15 @@ panel
 # Nobody wrote them. (A *cell* is one time step of one row: `b2` is the cell of row b at step 2, and steps count from 0.)
 # And when a grows by a word of its own, b and c gain one padding cell each. The longest row decides for all the others.
 #
-# *Packing* is the way out: press *Pack it*. Only real cells are left, and they are stored one time step after another, in
-# a tensor that PyTorch calls `data`. How many of them each step has is called `batch_sizes`.
+# *Packing* is the way out: press *Pack it*. Only real cells are left, in a tensor that PyTorch calls `data`, with a
+# list of numbers beside it, `batch_sizes`. Notebook 02 explains both.
 #
 # ## Does your installation work?
 #
-# If the picture moved, half of it does. (If not, choose *Run → Run All Cells*. On GitHub, nothing can move, because no
-# Python runs there. The README says how to install packviz.) For the other half, let torch pack a batch, and compare its
-# `batch_sizes` with those of packviz. A `pv.Layout` holds the lengths of a batch, and all that follows from them.
+# If the picture moved, half of your installation works. (If not, choose *Run → Run All Cells*. On GitHub, nothing can move, because
+# GitHub only shows the stored outputs. The README says how to install packviz.) For the other half, let torch pack a
+# batch, and compare its `batch_sizes` with those of packviz. A `pv.Layout` holds the lengths of a batch, and all that
+# follows from them.
 
 # %%
 import torch
@@ -113,8 +114,8 @@ checks.half_padding(my_lengths)
 #
 # If a model with an RNN trains too slowly, go through these steps in order:
 #
-# 1. **Save the outputs, the loss and the gradients of one batch**, with dropout set to 0. If your model packs, they must
-#    stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which an RNN on a GPU refuses the
+# 1. **Save the outputs, the loss and the gradients of one batch**, with dropout set to 0. If your model packs, they
+#    must stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which cuDNN's RNN refuses the
 #    backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your model
 #    does not pack, its results may change, because the final states of padded rows [were

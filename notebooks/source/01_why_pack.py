@@ -136,9 +136,9 @@ for name, tensor in made.items():
 # Lines 1 to 4 make the rectangle. Line 5 takes the padding out, so the LSTM in line 6 reads 14 cells and not 20, and line
 # 7 puts the padding back. Then each word is scored, and the mask keeps the padding out of the loss.
 #
-# Line 6 returns two things. `packed_output` holds the state after every step. `h_n` holds each sequence's *final state*,
-# a summary of all that was read. (`c_n` is the last value of a second state that an LSTM keeps for itself.) This model
-# tags words, so it has no use for `h_n`. A classifier of whole reviews reads nothing else.
+# Line 6 returns two things. `packed_output` holds the state after every step. `h_n` holds each sequence's *final
+# state*, a summary of all that was read. (`c_n` is the last value of a second state that an LSTM keeps for itself.)
+# This model tags words, so it has no use for `h_n`. A classifier of whole reviews often reads nothing else.
 #
 # Now cross out lines 5 and 7, and give `embedded` to the LSTM directly. Everything runs. Every shape is the same. What
 # has changed?
@@ -189,15 +189,15 @@ states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="Five final states of the same two words")
 
 # %% [markdown]
-# We expected zeros to be harmless, and we were wrong. Beside a, the review gets *one* step of zeros, and its final state
-# moves by 39 % of its own length. Beside b, it gets three, and its state moves by 69 %. An LSTM cannot recognise
-# padding. It reads the zeros as a word, adds its biases, lets go of some of what it knew, and goes on.
+# We expected zeros to be harmless, and we were wrong. Beside a, the review gets *one* step of zeros, and its final
+# state moves by 39 % of its norm. Beside b, it gets three, and its state moves by 69 %. An LSTM cannot recognise
+# padding. It reads the zeros as a word, adds its biases, forgets some of what it knew, and goes on.
 #
 # Rows of a batch are computed independently; that much is true. But `h_n` is the state after the last step *of the
-# batch*, so the longest sequence decides when everybody stops. In the packed batch, row c simply ends. Its state is the
-# one of c alone.
+# batch*, so the longest sequence decides when everybody stops. In the packed batch, row c simply ends. Its final state
+# is that of c alone.
 #
-# Is a difference like this enough to change an answer?
+# Is a difference like this enough to change an answer? We borrow `linear`, and let it score whole reviews.
 
 # %%
 labels = ["negative", "neutral", "positive"]
@@ -223,9 +223,8 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding makes every result wrong."** If the padding comes after the data, and the RNN reads from the first step to
-#   the last, its outputs *at the real steps* are right. What comes after them is not: `h_n`, `c_n`, and the last time step
-#   of `output`. [Notebook 03](03_hidden_states.ipynb) goes through all the cases.
+# - **"Padding makes every result wrong."** Not every one. [Notebook 03](03_hidden_states.ipynb) finds out which, and
+#   goes through all the cases.
 # - **"Packing is for speed."** It saves computations, and fewer computations do not always take less time. On a CPU,
 #   torch often takes *longer* to train on a packed batch. Notebooks 07 to 10 find out why, and what to do about it.
 

@@ -75,9 +75,9 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# The numbers begin with the number of sequences, and fall whenever sequences end. The lengths can be read off, too: the
-# sequence in packed row r has as many steps as there are batch sizes greater than r. But who would store a batch this
-# way? It looks like a riddle, where one sequence after another would look like a list.
+# The first number counts all sequences, and the numbers fall whenever sequences end. The lengths can be read off, too:
+# the sequence in packed row r has as many steps as there are batch sizes greater than r. But who would store a batch
+# this way? One sequence after another would look like a list. This looks like a riddle.
 
 # %% tags=["claims"]
 packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
@@ -95,7 +95,7 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 #
 # The RNN. Each state depends on the one before, so an RNN computes step t of all sequences at once, and only then step
 # t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
-# sequences that have ended are not in it. Five lines are a complete RNN:
+# sequences that have ended are not in it. A loop of five lines computes an RNN's final states:
 
 # %%
 torch.manual_seed(0)
@@ -134,7 +134,7 @@ trajectory(comparison, unit=0)
 pv.show([3, 5, 2, 4], flat=True)
 
 # %% [markdown]
-# Follow the curves of `b1`, `d1`, `a1` and `c1`. (The bottom row is what a transformer needs, as [notebook
+# Follow the curves of `b1`, `d1`, `a1` and `c1`. (The bottom row is the order that varlen attention reads, as [notebook
 # 14](14_beyond_rnns.ipynb) shows.) One thing should worry you, though. The batch has been sorted. Does the RNN give the
 # results back in the wrong order?
 
@@ -170,12 +170,14 @@ packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
 pv.show(packed, indices=True)
 
 # %% [markdown]
-# torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, says which of your
-# sequences is in each packed row. `unsorted_indices`, on the left, says in which packed row each of yours has gone. With
-# them it sorts your initial state, and puts `h_n` and the padded output back into your order. You will rarely touch them.
+# torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, says which of
+# your sequences is in each packed row. `unsorted_indices`, on the left, says which packed row each of yours went to.
+# With them it sorts your initial state, and puts `h_n` and the padded output back into your order. You will rarely
+# touch them.
 #
-# Sequences of equal length may change places: torch's sort keeps their order only in batches of up to 16. (`pv.show` and
-# `pv.Layout` always keep it if you give them lengths. For torch's order, give them the packed sequence.)
+# Sequences of equal length may change places: torch does not promise to keep their order (torch 2.13 does so on a CPU
+# in batches of up to 16). (`pv.show` and `pv.Layout` always keep it if you give them lengths. For torch's order, give
+# them the packed sequence.)
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -220,8 +222,9 @@ assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 # %% [markdown]
 # ## Do you get back what you packed?
 #
-# `pad_packed_sequence` returns two tensors, the padded batch *and* the lengths. We pack the token ids of "Hello, sailor" and
-# "Example", and tags whose padding is −100, which losses ignore. Both are one step wider than they need to be.
+# `pad_packed_sequence` returns two tensors, the padded batch *and* the lengths. We pack the token ids of "Hello,
+# sailor" and "Example", and tags whose padding is −100, which `cross_entropy` ignores by default. Both are one step
+# wider than they need to be.
 
 # %%
 tokens = torch.tensor([[101, 7592, 1010, 11803, 102, 0], [101, 2742, 102, 0, 0, 0]])
@@ -234,7 +237,7 @@ print("tokens:     ", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple
 print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist())
 
 # %% [markdown]
-# Three losses, and no error:
+# Three things are lost, without an error:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.
@@ -270,9 +273,9 @@ assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3,
 # - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. `lengths.cpu()` of a
 #   tensor on a GPU waits until the GPU has caught up, so keep them on the CPU from the start.
 # - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
-# - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. What comes later does,
-#   with an unrelated message.
-# - *What if all lengths are equal?* Then packing drops nothing, and only changes the order of the cells.
+# - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. The RNN or
+#   `pad_packed_sequence` does, with an unrelated message.
+# - *What if all lengths are equal?* Then, if they are also the tensor's width, packing drops nothing.
 #
 # </details>
 #

@@ -48,8 +48,8 @@ panel
 
 # %% [markdown]
 # The black line stops where the data stops. The coloured one runs on through the hatch. Zeros are input like any other
-# to an LSTM: its biases and its gates still act, so each step of padding moves the state a little further. Then the batch
-# ends, and wherever each line happens to be is called `h_n`.
+# to an LSTM: its biases and its gates still act, so each step of padding moves the state again. Then the batch ends,
+# and wherever each line happens to be is called `h_n`.
 #
 # Now pull *b* longer, and keep your eye on *c*. Nobody touched c. Yet its padded state moves with every step, because the
 # longest row decides how much padding c has to read. That is how one row reaches another. What else has moved?
@@ -78,9 +78,9 @@ for name, h_n in [("padded", padded_h_n), ("packed", packed_h_n)]:
     print(f"{name}: first number of h_n", *(f"{row} {value:5.2f}" for row, value in zip("abcd", h_n[0, :, 0])))
 
 # %% [markdown]
-# This is not rounding. The number of c has more than doubled, and those of a and d have changed *sign*. If a classifier
-# says *positive* above zero, a and d have just changed sides. What of the other results? `pv.compare` checks them all,
-# for any RNN and any batch.
+# This is not rounding. c's number has more than doubled, and those of a and d have changed *sign*. If a classifier says
+# *positive* above zero, a and d have just changed sides. What of the other results? `pv.compare` checks them all, for
+# any RNN and any batch.
 
 # %%
 comparison = pv.compare(lstm, x, lengths)
@@ -132,9 +132,10 @@ gradients = torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
 print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} of {len(gradients)}")
 
 # %% [markdown]
-# Not one. The loss looks healthy, and after one optimiser step every weight of this LSTM is NaN. The gradient at a padding
-# step is zero, but the backward pass multiplies it by what the step has read, and 0 · NaN is NaN. A mask on the output
-# comes too late. Fill the *input*, or pack, and the backward pass meets no NaN.
+# Not one. The loss looks healthy, and after one optimiser step every weight of this LSTM is NaN. The gradient at a
+# padding step is zero, but the backward pass multiplies it by what the step has read, and 0 · NaN is NaN. A mask on the
+# output comes too late. Fill the input of the *first* layer, and the backward pass meets no NaN. Packing helps only if
+# no layer before it has read the NaN.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -176,8 +177,9 @@ comparison
 
 # %% [markdown]
 # The reverse direction meets the padding **first**, and carries its state from there into the real steps of a, c and d.
-# The forward half is untouched. There is no error, no NaN, and no row of zeros to notice: half of every output is simply
-# wrong. This direction ends at step 0, so `h_n` under `0←` (layer 0, reverse) is wrong by the same amounts.
+# The forward half is untouched. There is no error, no NaN, and no row of zeros to notice: half of every output in these
+# rows is simply wrong. This direction ends at step 0, so `h_n` under `0←` (layer 0, reverse) is wrong by the same
+# amounts.
 #
 # Now stack a second layer on top, which reads both halves of the first. Is the forward half still right?
 

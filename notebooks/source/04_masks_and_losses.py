@@ -86,8 +86,9 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# Both have the same sum of squared errors. A plain mean divides it by 20, the number of all cells, instead of by 14, so it
-# reports 14/20 of 0.25, and every gradient is too small by the same factor. The next batch has another factor.
+# Both losses have the same sum of squared errors. A plain mean divides it by 20, the number of all cells, instead of by
+# 14, so it reports 14/20 of 0.25, and here every gradient is too small by the same factor. The next batch has another
+# factor.
 #
 # The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only the
 # real cells, and `pv.masked_loss` does the same. Indexing also flattens, which `F.cross_entropy` needs: it looks for the
@@ -167,13 +168,13 @@ assert 0.3 < real_cells < 0.4
 assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
 
 # %% [markdown]
-# Ship the model whose loss is twice as high. Without a mask, the loss you see is a mean over cells of which most are
-# padding, and padding is easy. At the real words, that model is worse after six epochs than the other one after three.
-# Half of its training went nowhere.
+# Ship the model whose loss is twice as high. Without a mask, the loss you see is a mean over cells, and most of them
+# are padding, and padding is easy. At the real words of these sentences, that model is worse after six epochs than the
+# other one after three. Half of its training went nowhere.
 #
-# Why does it learn less? Two of three terms in each gradient ask it to say *no* in the padding, and they move the same
-# weights as the real ones. And because the loss you see depends on the share of padding, you cannot even compare it
-# between two batches.
+# Why does it learn less? About two in three terms of a gradient ask it to say *no* in the padding, and they move the
+# same weights as the real ones. And because the loss you see depends on the share of padding, you cannot even compare
+# it between two batches.
 #
 # So the loss must not read the padding. Who else does?
 #
@@ -318,7 +319,8 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 # %% [markdown]
 # ## What people get wrong
 #
-# - **`(loss * mask).mean()`** divides by the number of all cells. Divide the sum by `mask.sum()`.
+# - **`(loss * mask).mean()`** divides by the number of all cells. Divide the sum by `mask.sum()` if there is one loss
+#   per cell.
 # - **Multiplying by the mask** does not even remove NaN from the loss, because 0 · NaN is NaN.
 # - **A mask called *padding mask*** may be True at padding or at real cells. Read the documentation. Then change the
 #   padding, and check that the results at real cells stay the same.
@@ -345,5 +347,5 @@ checks.masked_mean(my_masked_mean)
 #
 # keep the padding out of losses, means, BatchNorm and attention, and distrust a loss that is low for no reason.
 #
-# Next: [05 Alignment](05_alignment.ipynb), where the padding is on the other side. Back: [03 Hidden
+# Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden
 # states](03_hidden_states.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -4,8 +4,8 @@
 # **How do you move padding and states without mixing up sequences?**
 #
 # A language model has tokenized four texts, you have their lengths, and packing works without an error. The last words
-# of three texts never reach your RNN, and one text does not reach it at all. The lengths are right. So is the data. What
-# is wrong?
+# of three texts never reach your RNN, and one of the three does not reach it at all. The lengths are right. So is the
+# data. What is wrong?
 #
 # After this page, you can move the padding of a batch, and hand states from an encoder to a decoder in the right order.
 #
@@ -30,7 +30,7 @@
 #
 # ## On which side is the padding?
 #
-# Tokenizers for text generation usually put the padding on the left, so that every text ends in the last column. But
+# For text generation, the padding is usually put on the left, so that every text ends in the last column. But
 # `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left,
 # it packs the padding and cuts off the end of the text. Here, the sequences a, b, c and d are padded on the left and
 # then packed:
@@ -77,8 +77,8 @@ assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True),
 # `padding_side`. A second, identical call breaks this assumption. It would take the last cells of each row, which now
 # include padding, so row a, 3 1 4 0 0, would become 4 0 0 0 0, and row c only zeros. On the CPU, `align` looks at the
 # values: if one value fills the right side and not the left, it moves nothing and warns you. On a GPU it does not look,
-# because that would wait. There, name the side in `source_side`, or pass a mask instead of lengths, such as the
-# `attention_mask` of a tokenizer.
+# because the CPU would have to wait. There, name the side in `source_side`, or pass a mask instead of lengths, such as
+# the `attention_mask` of a tokenizer.
 #
 # ## Why not look for zeros?
 #
@@ -94,8 +94,8 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
 
 # %% [markdown]
-# Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. Two dry days have become the future. When does
-# such a guess go well?
+# Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. The two dry days from its start now stand at
+# its end. When does such a guess go well?
 #
 # In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences
 # does guessing from zeros work?
@@ -115,7 +115,7 @@ for zeros in ("none", "at the start", "at the end"):
 
 # %% [markdown]
 # To move the padding to the right, code that looks for zeros shifts each row until it begins with a nonzero number, so
-# it fails for sequences that begin with a zero. In the other direction, it fails for those that end with one. The
+# it fails for sequences that begin with a zero. In the other direction, it fails for those that end with a zero. The
 # numbers alone do not show which zeros are data. You need the lengths or a mask.
 #
 # With lengths, every cell is in its place. But there is something else in an RNN that can end up in the wrong row.
@@ -207,7 +207,7 @@ assert real[:, 3:5].all()
 # - **"The padding is wherever there are zeros."** Zeros can be data. Use the lengths or a mask from your data loader.
 # - **"Left-aligned means padded on the left."** Some people call a batch *left-aligned* if its data is on the left and
 #   its padding on the right. We always say where the padding is.
-# - **"Aligning twice does no harm."** With lengths alone, it destroys data.
+# - **"Aligning twice does no harm."** With lengths alone, it can destroy data.
 #
 # ## Exercise
 #

@@ -4,9 +4,9 @@
 # **How do ten lines become a model that trains, and how do you check it?**
 #
 # The loss has fallen to almost nothing, and every training example is classified correctly. On new examples, the same
-# model guesses like a coin. "Overfitting", says everybody, and you try dropout, and then more data. Nothing helps,
-# because the model has been learning from other people's sentences. Every shape is right, and no line raises an error.
-# Which line is it?
+# model does no better than a coin. "Overfitting", says everybody, and you try dropout, and then more data. Nothing
+# helps, because the model has been learning from other people's sentences. Every shape is right, and no line raises an
+# error. Which line is it?
 #
 # After this page, you can write a collate function, a classifier and a tagger for sequences of different lengths, train
 # them, and find the line that nobody warned you about.
@@ -82,7 +82,7 @@ ask("a token with the id of the padding")
 
 # %% [markdown]
 # So give the padding an id of its own. (`padding_idx=0` sets vector 0 to zero only when the layer is made. An
-# initialisation of your own and `from_pretrained` replace it, and from then on the padding is not zero, yet still
+# initialisation of your own and `from_pretrained` may replace it, and from then on the padding is not zero, yet still
 # untrained.)
 #
 # The batch is ready. Which of its numbers should a classifier read?
@@ -242,8 +242,8 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Write this check for every model of sequences of different lengths, and call `model.eval()` first if it has dropout. What
-# it cannot see is a wrong *loss*.
+# Write this check for every model of sequences of different lengths, and call `model.eval()` first if it has dropout.
+# It cannot see a wrong *loss*, for example.
 #
 # ## What if every word has a label?
 #
@@ -288,7 +288,7 @@ ask("accuracy over the padding")
 # From 32 % to 99 %, depending on what the model says where nobody listens. The right number is
 # `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
-# We have met three mistakes that only a comparison reveals. Which ones show in the batch itself?
+# We have met three mistakes that only a comparison reveals. Which mistakes do show in the batch itself?
 #
 # ## Which mistakes can you see in a batch?
 #
@@ -346,7 +346,7 @@ checks.collate(my_collate)
 # grow the ten lines into a classifier or a tagger, and find the mistakes that raise no error: run each sequence alone,
 # mask what you count, and call `pv.diagnose`.
 #
-# Our models are right now. Are they fast? First we have to count what there is to do.
+# Our models are now correct. Are they fast? First we have to count what there is to do.
 #
 # Next: [07 Counting FLOPs](07_counting_flops.ipynb). Back: [05 Alignment](05_alignment.ipynb) · [00 Start
 # here](00_start_here.ipynb)

@@ -33,7 +33,7 @@
 #
 # To run a model without Python, or to make it faster, torch turns it into a *graph* of operators. It gets the graph by
 # running the model once, on an example. So some numbers of the example may be in the graph for good, and for sequences
-# we have to ask three times: is it right for other **lengths**, for another number of **time steps** T, and for another
+# we ask three questions: is it right for other **lengths**, for another number of **time steps** T, and for another
 # number of **sequences** B? Here is the tagger, as plain as it can be. It reads the padding, too.
 
 # %%
@@ -118,7 +118,7 @@ fooled = pv.check_static(models.ConditionalTagger(), (x, equal))
 fooled
 
 # %% [markdown]
-# No error, no missing file, and wrong tags. The example had equal lengths, so the trace recorded the branch that does not
+# No error, a file, and wrong outputs. The example had equal lengths, so the trace recorded the branch that does not
 # pack. Every later batch takes that branch. A reviewer sees nothing, either: the graph runs, and for batches like the
 # example it is right. Only *other lengths* give it away. (The line below the table is where Python read a value of the
 # lengths. torch prints a `TracerWarning` there, among others.)
@@ -133,9 +133,10 @@ assert "if lengths.min() == lengths.max():" in fooled.answers["trace"]["lengths"
 # ## Would the other tools have noticed?
 #
 # They differ in what they do with a value they have not seen. `torch.jit.trace` takes one run for the whole program:
-# quick, deprecated, and trusting. `torch.export` sees shapes but no values, so it fails where packing asks for a length.
-# `torch.compile` compiles what it can and leaves the rest to Python; with `fullgraph=True`, it raises an error instead.
-# ONNX, a file format, has an exporter of each temperament: the *legacy* one traces, and the new one uses `torch.export`.
+# quick, deprecated, and trusting. `torch.export` sees shapes but no values, so it fails where packing asks for a
+# length. `torch.compile` compiles a part and leaves the rest to Python; with `fullgraph=True`, it raises an error
+# instead. ONNX, a file format, has an exporter of each temperament: the *legacy* one traces, and the new one uses
+# `torch.export`.
 
 # %%
 ask("what is compiled")
@@ -152,13 +153,14 @@ table = compilers.survey(*names)
 table
 
 # %% [markdown]
-# - *Packed, padded again* is the code of every tutorial. The exporters that see no values cannot take it at all.
+# - *Packed, padded again* is what most tutorials do, with `total_length` added. The exporters that see no values cannot
+#   take it at all.
 # - Without `total_length`, the legacy exporter pads to the width of `x` and torch to the longest length. The two disagree
 #   **without an error**. (It also ignores `padding_value`:
 #   [pytorch#28423](https://github.com/pytorch/pytorch/issues/28423).)
-# - `torch.compile` is right for all six. But at the first packing call or `nn.LSTM` in a `forward`, it stops, and Python
-#   runs the rest of this `forward`: 2 of 5 operators are compiled. Layers in a submodule of their own are compiled all
-#   the same, and the island uses that.
+# - `torch.compile` is right for all six. But at the first packing call or `nn.LSTM` in a `forward`, it stops, and
+#   Python runs the rest of this `forward`: 2 of 5 operators are compiled. After the island, `torch.compile` starts
+#   again. Layers in a submodule of their own are compiled all the same.
 #
 # The last row has no cross, no error and no *fixed*. What does it do?
 
@@ -205,9 +207,9 @@ free = pv.check_static(model, (x, lengths), ("export", "compile", "onnx"))
 free
 
 # %% [markdown]
-# Nine ticks, and in the ONNX file it is not even a custom operator: ONNX has an LSTM, a GRU and an RNN with an input for
-# lengths, and ours become these (with torch 2.8 or newer). So the service needs nothing of packviz. A program saved with
-# `torch.export.save` does: `import packviz` before you load it.
+# Nine ticks, and in the ONNX file it is not even a custom operator: ONNX has an LSTM, a GRU and an RNN with an input
+# for lengths, and ours become these (with torch 2.8 or newer, and without `proj_size`). So the service needs nothing of
+# packviz. A program saved with `torch.export.save` does: `import packviz` before you load it.
 #
 # It can be exported, and it can be compiled as one graph. Is it any faster for that?
 
@@ -257,9 +259,9 @@ assert 0.85 < times["padded"] / times["compiled, padded"] < 1.15
 ask("a size that varies")
 
 # %% [markdown]
-# In the guide, such a tensor may go only into an RNN or into `pad_packed_sequence`, where the compiler can put a padded
-# tensor in its place. `pv.check_static` runs a model with two lists of lengths, and marks with `!` where another size
-# differs. Here are the six models of the guide. It rejects two. Which?
+# In the guide, a `PackedSequence` may go only into an RNN or into `pad_packed_sequence`, where the compiler can put a
+# padded tensor in its place. `pv.check_static` runs a model with two lists of lengths, and marks with `!` where another
+# size differs. Here are the six models of the guide. It rejects two. Which?
 
 # %%
 sizes = {"FixedLength": pv.check_static(models.FixedLength(), [x]).size}
@@ -269,13 +271,15 @@ for name, place in sizes.items():
     print(f"{name:12}", f"! {place}" if place else "✓ all sizes are fixed")
 
 # %% [markdown]
-# With fixed sizes, packing saves no time, because the packed batch costs what the padded one does. It still gives you
-# the right final states.
+# With fixed sizes, the compiler computes the padding of a packed batch, too, so packing cannot save any work. It still
+# gives you the right final states. (*Sorted* and *Unsorted* pad to the longest sequence, so even their output varies if
+# the longest does. Pass `total_length`.)
 #
 # <details><summary>The last model wants a maximum over time. How does it get one?</summary>
 #
-# By padding first, as the guide says, and that is a trap: the padding is 0, so if all outputs are negative, the maximum
-# is 0. Fill the padding with −∞ before you take the maximum, as `MaxOfPadded` in `packviz.check.models` does.
+# By padding first, as the guide says, and that is a trap: the padding is 0, so if all outputs are negative and one cell
+# is padding, the maximum is 0. Fill the padding with −∞ before you take the maximum, as `MaxOfPadded` in
+# `packviz.check.models` does.
 # </details>
 
 # %% tags=["claims"]

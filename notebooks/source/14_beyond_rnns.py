@@ -93,9 +93,9 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "The numbers show how far a row is from its document alone", rows)
 
 # %% [markdown]
-# A convolution is wrong beside the boundaries, an RNN from the first boundary on, and attention everywhere. Linear layers,
-# LayerNorm, embeddings and a loss treat each row alone. So attention is the one to worry about: it reads padding, and it
-# reads neighbours. Padding first.
+# A convolution is wrong beside the boundaries, an RNN from the first boundary on, and attention everywhere. Linear
+# layers, LayerNorm, embeddings and a loss treat each row alone. So attention without a mask is the one to worry about:
+# it reads padding, and it reads neighbours. Padding first.
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
@@ -114,9 +114,9 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # ## How much attention does padding get?
 #
 # In attention, each token, as a *query*, has a *score* with every token, as a *key*. A softmax turns its scores into
-# weights, which add up to 100 %. If all scores are equal, 2 of 5 cells are padding in b, and get 40 % of the weight. In
-# c, they get 60 %. A *mask* leaves padding out. Say that we have one as numbers, 1 at padding and 0 elsewhere, and pass
-# it.
+# weights, which add up to 100 %. In b, 2 of 5 cells are padding. If all scores are equal, they get 40 % of the weight.
+# In c, they get 60 %. A *mask* leaves padding out. Suppose that ours holds numbers, 1 at padding and 0 elsewhere, and
+# pass it.
 
 # %%
 ask("a mask of numbers")
@@ -130,8 +130,9 @@ weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask 
 pv.draw.Attention(2, weights, "The weights of each query of c add up to 100 %")
 
 # %% [markdown]
-# Worse than no mask at all. A mask of numbers is *added* to the scores, so a 1 at padding multiplies its weight by e ≈
-# 2.7, before the weights are scaled to 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of numbers hold 0 and −∞.)
+# Worse than no mask at all. In torch, a mask of floating-point numbers is *added* to the scores, so a 1 at padding
+# multiplies its weight by e ≈ 2.7, before the weights are scaled to 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of
+# numbers hold 0 and −∞.)
 #
 # True and False are safer, if you know what True means. We ask the functions: pass `real` as the mask, and change the
 # padding. If outputs at real tokens change, they have read the padding, so True means *leave out*.
@@ -169,9 +170,9 @@ assert torch.equal(*causal)
 # The same argument name, `attn_mask`, has opposite meanings in two functions of one library. (In Hugging Face's
 # `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
-# In a *causal* model, a token reads only itself and the tokens before it, so padding at the end needs no mask, but padding
-# at the start does. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
-# `nn.MultiheadAttention`, but 0 from `scaled_dot_product_attention`.
+# In a *causal* model, a token reads only itself and the tokens before it, so padding at the end needs no mask, but
+# padding at the start does. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
+# `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
 # Now the neighbours, for whose sake the last document's predictions changed.
 #
@@ -204,9 +205,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # plain rotary positions (RoPE) and a document mask, only differences count, so restarting them changes the rounding and
 # nothing else. (Rounding grows with the offset. And RoPE that adapts to the row's length does need the restart.)
 #
-# **Labels.** Each token predicts the next one. For a document's last token, the next one belongs to a stranger. Give it no
-# label. (If it is an end-of-text token, this is a matter of taste: the next document's first token as its label teaches the
-# model how documents begin.)
+# **Labels.** Each token predicts the next one. For a document's last token, the next one belongs to a stranger. Give it
+# no label. (Hugging Face's models shift the labels themselves, so there the −100 belongs at each document's *first*
+# token. For an end-of-text token, giving no label is a matter of taste: the next document's first token as its label
+# teaches the model how documents begin.)
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -265,8 +267,9 @@ ask("most work")
 pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
-# No padding, and a third more work. B padded rows of T tokens have B · T² scores, and one row of N tokens has N². So one
-# row has fewer scores only if N < T · √B. It gets worse with size: let us take the 512 sentences of notebook 01.
+# No padding, and a third more scores. (Linear layers do less work in one row.) B padded rows of T tokens have B · T²
+# scores, and one row of N tokens has N². So one row has fewer scores only if N < T · √B. It gets worse with the number
+# of documents: let us take the 512 sentences of notebook 01.
 
 # %%
 from packviz.lessons import sentences
@@ -276,8 +279,8 @@ padded, one_row = pv.draw.Scores(sizes, strategy="padded"), pv.draw.Scores(sizes
 print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneeded {one_row.needed:12,}")
 
 # %% [markdown]
-# 31 times the work of the padded batch, and 380 times what is needed. Masking does not help. A mask that you pass as a
-# tensor only *hides* scores: they are computed all the same.
+# 31 times the scores of the padded batch, and 380 times those that are needed. Masking does not help. A mask that you
+# pass as a tensor only *hides* scores: they are computed all the same.
 
 # %% tags=["claims"]
 assert round(one_row.computed / padded.computed) == 31
@@ -326,20 +329,22 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_do
 # %% [markdown]
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
-# None of this ran here. It needs a GPU, or libraries that we do not install.
+# Nothing in this list ran here, except FlexAttention without `torch.compile`. It needs a GPU, or libraries that we do
+# not install.
 #
 # - **FlexAttention** saves time only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask
 #   depends on `ids`, so call `create_block_mask` for every batch, and compile it too. Keep the row's size fixed: a new size
 #   can mean a new compilation.
-# - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no mask:
-#   `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In torch 2.13,
-#   `window_size=(-1, 0)` makes it causal, and it raises an error on a CPU.
-# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row a batch, and passes
-#   `cu_seqlens` explicitly. Inferring documents from positions that restart is fragile.
+# - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no
+#   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
+#   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
+# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch, and
+#   passes `cu_seqlens` explicitly. Inferring documents from positions that restart is fragile.
 # - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) cuts no document that fits into a row, and `"wrapped"` does. Use
 #   it with a padding-free kernel, or the documents mix.
-# - **State-space models and linear attention** carry a state, as an RNN does. Mamba's kernels take `seq_idx`, the document
-#   ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at each first token.
+# - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
+#   document ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at
+#   each first token.
 # - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but torch 2.13's `nn.LSTM` does not take them,
 #   and their development has stopped.
 #
@@ -367,8 +372,8 @@ assert cross_document == sorted(cross_document)
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
-# Long documents are harder to fit. Here are 512 log-normal lengths, half of them at most 62 and the longest 256, in rows
-# of 256. No strategy can need fewer rows than the tokens divided by 256:
+# Long documents are harder to fit. Here are 512 log-normal lengths, half of them at most 62 and the longest 256, in
+# rows of 256. No strategy can do with fewer rows than the tokens divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()
@@ -384,8 +389,8 @@ assert math.ceil(sum(longer) / 256) == len(pv.draw.Scores(longer, 256, "cut wher
 assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 
 # %% [markdown]
-# Longest first comes within one row of the bound. To save that one row, we would have to cut 162 of 512 documents, whose
-# ends are then read without their beginnings. Next-fit, which never looks back, needs 47 rows more.
+# Longest first comes within one row of the bound. The only strategy here that saves that one row cuts 162 of 512
+# documents, whose ends are then read without their beginnings. Next-fit, which never looks back, needs 47 rows more.
 #
 # ## What people get wrong
 #

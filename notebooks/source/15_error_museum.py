@@ -4,8 +4,8 @@
 # **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
 #
 # It is late, the training run has died, and the last line of the traceback is about `lengths`. Or worse: nothing has
-# died, the loss goes down, and something is still wrong. Somebody has had your problem before. Their messages are here,
-# each with its cause, its cure, and the thread in which they asked.
+# died, the loss goes down, and something is still wrong. Somebody has probably had your problem before. Their messages
+# are here, each with its cause, its cure, and, for most, a thread in which somebody asked.
 #
 # After this page, you can name a mistake by its message or its symptom, repair it, and check a batch for mistakes that
 # have no message.
@@ -311,7 +311,7 @@ assert torch.equal(torch.stack([h, c]), h_n)
 # %% [markdown]
 # ## Errors
 #
-# These stop you, which is kind. But most of the messages name a consequence, and not the cause.
+# These stop you, which is kind. But many of the messages name a consequence, and not the cause.
 #
 # ### 10. Lengths greater than T
 #
@@ -706,6 +706,6 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds somet
 #
 # - find a mistake by its error message, in the search field or with `pv.explain`,
 # - check a batch with `pv.diagnose` before you train, and explain errors with `pv.explain_errors`,
-# - repair each mistake, in most cases with a single argument.
+# - repair each mistake.
 #
 # Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)
