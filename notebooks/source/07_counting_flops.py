@@ -4,8 +4,8 @@
 # **How much work does packing save, and why is that not the same as time?**
 #
 # "40 % of our batch is padding, so packing will make training 40 % faster." You have read this sentence, or written it.
-# The first half can be counted, to the last multiplication. The second half can be measured. Before you put both into
-# one sentence, let us do that.
+# The first half can be counted, to the last multiplication. The second half can be measured. So before we put both into
+# one sentence, let us count, and then measure.
 #
 # After this page, you can count an RNN's work from the lengths alone, check the count with PyTorch's own counter, and say
 # what such a count can tell you.
@@ -120,8 +120,8 @@ assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 
 # %% [markdown]
 # In the forward pass, the saved share is the share of padding, whatever the RNN. In the backward pass, the sizes
-# matter, too. An initial state of zeros needs no gradient, so each of these six sequences needs one product less,
-# padded or packed. That is a larger share of 32 cells than of 54.
+# matter, too. An initial state of zeros needs no gradient, so six products fall away, padded or packed. That is a
+# larger share of 32 cells than of 54.
 #
 # The 512 sentences of notebook 01 make a batch with a lot of padding. Most of them end early, so the later steps of the
 # packed batch cost little, while each step of the padded one costs the same:

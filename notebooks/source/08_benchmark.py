@@ -126,9 +126,10 @@ forum.chart(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines show two kinds of growth. With slope 1, twice the length takes twice the time; with slope 2, four times
-# the time. On this CPU, padded training stays near slope 1. Packed training in B is at slope 2, or steeper. [Notebook
-# 09](09_why_training_is_slow.ipynb) finds the causes, and one of them is in the caption: the *allocator*, which hands out
-# memory. (The padded run, by the way, reads its final states after the padding. It is fast and wrong.)
+# the time. On this CPU, padded training stays near slope 1. Packed training in B is near slope 2. [Notebook
+# 09](09_why_training_is_slow.ipynb) finds the causes, and one of them is in the caption: the *allocator*, which hands
+# out memory. (The padded run, by the way, reads its final states after the padding. Its final states are wrong, but
+# this model does not use them.)
 #
 # Is there nothing that packing gains?
 #

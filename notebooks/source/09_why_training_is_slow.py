@@ -4,8 +4,8 @@
 # **Training on a packed batch can take many times as long as on a padded one. What takes so long?**
 #
 # Half of your batch is padding, so you pack it. The forward pass takes a little longer than before; fine. Then comes
-# `loss.backward()`, and you wait. Half the work now takes many times as long, and when the sequences get longer, it gets
-# worse faster than they do. A user asked PyTorch's forum whether this is normal. It is. But why?
+# `loss.backward()`, and you wait. Half the work now takes many times as long, and when the sequences get longer, it
+# gets worse faster than they do. A user asked PyTorch's forum whether this is normal. On a CPU, it is. But why?
 #
 # After this page, you can say which operations write how much in a backward pass, how that grows, and what to change.
 #
@@ -68,12 +68,12 @@ assert sums[0] < sums[-1]
 assert sums[-1] > 0.8  # at the longest
 
 # %% [markdown]
-# Two of the three, and between them they leave almost nothing for the rest. One of them is a surprise. The LSTM at least
+# Two of the three. At 256 steps, they leave almost nothing for the rest. One of them is a surprise. The LSTM at least
 # computes something. But pad? It copies numbers from one place to another. How can a copy take so long?
 #
 # Times depend on the machine, so from here on we **count**. In the forward pass, autograd records *nodes*. In the
-# backward pass, each node calls *operators*, torch's elementary functions, which run *kernels*, routines that make a
-# single pass over their data. We count nodes, kernels, and the bytes that kernels write.
+# backward pass, each node calls *operators*, torch's elementary functions, which run *kernels*, routines that torch
+# runs in one call. We count nodes, kernels, and the bytes that kernels write.
 #
 # ## How can a copy be slow?
 
@@ -83,7 +83,7 @@ ask("nodes after pad")
 # %% [markdown]
 # To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. That
 # is the forward pass, and it is cheap. Now go backwards. Each row below is one of these copies, and its slice is
-# coloured. Hatched is what gets written as well.
+# coloured. The hatched cells get written as well.
 
 # %%
 panel = BackwardPanel(3)
@@ -196,8 +196,9 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. Either all lengths are equal, or the RNN goes step by step. That is why bucketing cannot rescue it: a
-# bucket would have to be perfectly even.
+# gradual here. Either all lengths are equal, or the RNN goes step by step. So bucketing cannot rescue the fused kernel:
+# a bucket would have to be perfectly even. (It still helps in another way, because a batch of short sequences has fewer
+# steps.)
 #
 # Hundreds of megabytes for one small step. They do not stay; each tensor is freed as soon as it has been added. But each
 # needs a place in memory first. Who hands it out, and what does *that* cost?
@@ -205,9 +206,9 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # ## Who pays for the memory?
 #
 # On Linux, torch asks glibc for memory, and glibc asks the system. The system hands it out in *pages* of 4 kB, usually.
-# When a program first touches a page, it is interrupted: a *page fault*. The system looks for a free page, fills it with
-# zeros, and lets the program go on. By default, glibc returns large tensors to the system as soon as they are freed, so
-# the next tensor of the same size begins with fresh pages, and faults on every one of them.
+# When a program first touches a page, it is interrupted: a *page fault*. The system looks for a free page, fills it
+# with zeros, and lets the program go on. By default, glibc often returns large tensors to the system as soon as they
+# are freed, so the next tensor of the same size begins with fresh pages, and faults on every one of them.
 #
 # Two environment variables tell glibc to keep the memory. They must be set before Python starts, so we start three
 # processes, which take the same packed training step:
@@ -240,7 +241,7 @@ share = 1 - measured["both"][1] / measured["default"][1]
 print(f"Without page faults, a step takes {share:.0%} less time than by default.")
 
 # %% [markdown]
-# Your numbers are your machine's. These were recorded, with 512 and with 64 sequences; the last column has the settings:
+# Your numbers are your machine's. This is what has been recorded; the last column has the settings:
 
 # %%
 print(forum.allocators())
@@ -260,7 +261,8 @@ assert any(row[:3] == ["512", "×", "512"] for row in tables)
 # still goes back to the system another way. The price is memory: what your step needed at its peak, glibc keeps. torch
 # has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It uses pages of 2 MB where Linux
 # allows it (*transparent huge pages*), and helps only if single tensors are much larger than that. Tensors under about
-# 128 kB never leave glibc, so small batches gain nothing. macOS and Windows have other allocators, and other costs.
+# 128 kB usually stay with glibc, so small batches gain little. macOS and Windows have other allocators, and other
+# costs.
 #
 # Fewer faults change the factor. They do not change the growth. How fast *does* it grow?
 #
@@ -310,7 +312,7 @@ for method, least, most in [("padded", 0.7, 1.4), ("packed", 1.6, 3), ("run", 0.
     assert least < profile.exponent([p.steps for p in points], times) < most
 
 # %% [markdown]
-# Twice the length costs a padded step about twice the time, and a packed one about four times or more. (With the default
+# Twice the length costs a padded step about twice the time, and a packed one about four times. (With the default
 # allocator, page faults can make it steeper than the bytes.)
 #
 # <details><summary>What it is not: three suspects with an alibi</summary>

@@ -135,9 +135,9 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
 # About as many nodes, but none of them fills a tensor of all cells for a single step. For a GRU or a plain RNN, that is
 # nearly the end of the story.
 #
-# Not for an LSTM. A padded LSTM has oneDNN's fused kernel, and against one call that does everything, any loop over time
-# steps looks slow. Padding is wasteful and has one call. Packing wastes nothing and has hundreds. Is there something
-# between one and hundreds?
+# Not for an LSTM. A padded LSTM has oneDNN's fused kernel, and against one call that does everything, a loop over time
+# steps usually looks slow. Padding is wasteful and has one call. Packing wastes nothing and has hundreds. Is there
+# something between one and hundreds?
 #
 # ## What lies between padding and packing?
 #
@@ -152,9 +152,9 @@ ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
-# Hatched cells are padding that is computed all the same. More cuts leave less of it, and every cut is one more call. So
-# all depends on a price: how many cells could be computed in the time of a call? Move the slider *rectangles* from end
-# to end. Then make a call dearer. Where does the lowest point go?
+# Hatched cells are padding that is computed all the same. More cuts leave less of it, and every cut is one more call.
+# So all depends on a price: how many cells could be computed in the time of a call? Move the slider *rectangles* from
+# end to end. Then make a call more expensive. Where does the lowest point go?
 
 # %%
 from packviz.panels import StaircasePanel
@@ -170,8 +170,8 @@ panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# The dearer a call, the fewer cuts pay off. (In a larger RNN, a cell costs more, and a call much the same, so a call is
-# worth fewer cells.)
+# The more expensive a call, the fewer cuts pay off. (In a larger RNN, a cell costs more, and a call much the same, so a
+# call is worth fewer cells.)
 #
 # There is a catch, and we have walked past it. Inside a rectangle, some sequences end early, and the kernel runs on
 # through their padding. That is exactly what made the padded LSTM's final states wrong.
@@ -214,8 +214,9 @@ for weight in (10, 100, 30_000):
 # largest number, so i is *exactly* 0. Rounding, for once, works for us. And where i is 0, so is the gradient of the
 # padding.
 #
-# The weights must also outweigh whatever else a gate receives: someone may set a forget bias of −40,000. So packviz uses
-# ±10³⁸, just below the largest number in float32, and packs if an LSTM's own weights exceed 10¹⁵.
+# The weights must also outweigh whatever else a gate receives: someone may set a forget bias of −40,000. So packviz
+# uses ±10³⁸, just below the largest number in float32, and packs if the norm of one of an LSTM's own weights exceeds
+# 10¹⁵.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -284,7 +285,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # ## How fast is it?
 #
 # Here is notebook 08's model again, in training. *drop-in* keeps torch's RNN and takes pack and pad from packviz, and
-# *run* is `pv.run`. The line at 1 is a padded step, whose final states are wrong.
+# *run* is `pv.run`. The line at 1 is a padded step, whose final states are wrong in B (this model does not use them).
 
 # %%
 full = forum.STUDY.load()
@@ -292,8 +293,8 @@ forum.ratios(full)
 
 # %% [markdown]
 # In setup A there is nothing to gain, and next to nothing is lost. In B, the drop-in's curve still climbs with torch's,
-# because the packed RNN still writes its slices. Only *run* stays down, and it goes below 1: exact, and faster than the
-# step that is wrong.
+# because the packed RNN still writes its slices. Only *run* stays down, and it goes below 1: exact in its final states,
+# too, and faster than the padded step.
 #
 # That was one model. In the next chart, each arrow leads from torch's packed step to `auto`, on batches for which its
 # rule was not made.
@@ -314,7 +315,7 @@ methods.chart(untuned)
 # cuts an LSTM's batch into the cheapest staircase. torch has no such kernel on a CPU for training a GRU or a plain RNN,
 # so a rectangle gains little there, and `auto` takes `split`. `pv.plan(rnn, lengths)` explains the choice.
 #
-# And with more threads? This is the median over the batches with padding:
+# This is the median over the batches with padding, for each number of threads that was recorded:
 
 # %%
 from statistics import median
@@ -329,8 +330,7 @@ for machine, timed in methods.STUDY.recordings().items():
 
 # %% [markdown]
 # Against torch's packed step, the gain is there for all three. Against the padded one, it is largest for the GRU and
-# the plain RNN. For an LSTM it is small, and a second thread helps the fused kernel more than it helps ours. <!--
-# recorded -->
+# the plain RNN. For an LSTM it is small. <!-- recorded -->
 
 # %% tags=["claims"]
 from packviz.ops import choose

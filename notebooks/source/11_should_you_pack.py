@@ -59,8 +59,8 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number in a row is the average time, as a multiple of the time of the better choice. The careful rule is
-# hardly better than a coin, and the lazy habit, *never pack*, beats it by far. So the colleague was right?
+# The last number in a row is the average time, as a multiple of the time of the better choice. The careful rule does no
+# better than a coin, and the lazy habit, *never pack*, beats it by far. So the colleague was right?
 #
 # Look at what we asked. Half of these batches have equal or nearly equal lengths, where packing can save next to
 # nothing, and most of the RNNs are small. So take only *ragged* batches, whose lengths differ a lot, and one size of RNN
@@ -86,16 +86,16 @@ for size in sorted({size for size, _, _ in times}):
 
 # %% [markdown]
 # The columns tell different stories. Larger RNNs gain more than the smallest, because they spend more of their time on
-# matrix products, which packing reduces. A large GRU gains even in training. An LSTM does not, at any size: a padded LSTM
-# has oneDNN's fused kernel, and a packed one does not.
+# matrix products, which packing reduces. A large GRU gains even in training. An LSTM gains nothing in training, at any
+# size: a padded LSTM has oneDNN's fused kernel, and a packed one does not.
 #
 # And here is a warning about our own table. It was measured on one processor, whose name and whose library for matrix
 # products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS.
-# On this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!-- recorded -->
-# So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the
-# packed column shrinks, and the padded one does not.
+# On this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!--
+# recorded --> So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the
+# packed times shrink, and those of the padded LSTM do not.
 #
-# So never trust *never*. Nor, as it happens, would it have been the right habit if it had been faster.
+# So never trust *never*. And even where it is faster, it may be wrong.
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(packs, cpu) for packs in habits.values())

@@ -4,9 +4,9 @@
 # **How do several processes share a batch of sequences of different lengths, and still compute the right gradient?**
 #
 # The batch does not fit into memory. So you take it in two halves, add up their gradients, and make one optimiser step:
-# *gradient accumulation*. A colleague has two GPUs and gives each of them one half. Both of you trust that two halves make
-# a whole. Both losses fall. And both of you train another model than the one you wrote down, because somebody's words
-# have become more important than everybody else's. Whose?
+# *gradient accumulation*. A colleague has two GPUs and gives each of them one half. Both of you trust that two halves
+# make a whole. Both losses fall. And neither of you trains the model you wrote down, because somebody's words have
+# become more important than everybody else's. Whose?
 #
 # After this page, you can share a batch of different lengths among several steps or several processes, so that every
 # token counts the same and nobody waits long.
@@ -90,10 +90,10 @@ again = [gradient(token_losses(slice(i, i + 16)).mean()) for i in range(0, 64, 1
 assert (sum(again) / 4 - right).norm() / right.norm() > errors["mean of means"]
 
 # %% [markdown]
-# This is no noise, and no rounding. The gradient points elsewhere, in every step, and it is what you write without
-# thinking: `(loss / steps).backward()`, in which `loss` is a mean. Hugging Face's trainer was once
-# [reported](https://github.com/huggingface/transformers/issues/34191) to do the same. With four parts, the error is even
-# larger. With equal lengths, it is zero, so a test on equal lengths never shows it.
+# This is neither noise nor rounding. If you cut a sorted batch, the gradient points elsewhere, in every step, and it is
+# what you write without thinking: `(loss / steps).backward()`, in which `loss` is a mean. Hugging Face's trainer was
+# once [reported](https://github.com/huggingface/transformers/issues/34191) to do the same. With four parts, the error
+# is even larger. With equal lengths, it is zero, so a test on equal lengths never shows it.
 #
 # The cure is one number that you have to know before the first backward pass: the tokens of *all* parts together. Each
 # part adds its sum of losses, divided by that total.
@@ -121,8 +121,8 @@ found.chart()
 
 # %% [markdown]
 # The same mistake, in another model on random data, and this time more than half of the gradient. With nearly equal
-# shards it becomes small, and harder to notice. A token-weighted loss removes it however you deal. For that, each
-# process needs the total of all:
+# shards it becomes small, and harder to notice. A token-weighted loss removes it, however you deal the sequences. For
+# that, each process needs the total of all:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
@@ -202,8 +202,8 @@ assert sorted(i for batch in first for i in batch) == list(range(len(sizes)))
 assert first != second
 
 # %% [markdown]
-# In training, `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in every
-# epoch. A batch of similar lengths is easy to share: whoever gets what, the shards are alike.
+# In training, `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in
+# every epoch. A batch of similar lengths is easy to share: whoever gets what, the shards are more alike.
 #
 # <details><summary>Three more mistakes with several processes</summary>
 #
