@@ -143,7 +143,8 @@ forum.chart(machines, "memory").chart()
 # %% [markdown]
 # On this CPU, packed training in B needs far less memory than padded training. No padding is kept for the backward
 # pass, and if lengths differ, torch runs a packed LSTM step by step, which keeps less for each cell than the fused
-# kernel. So a batch that is too large when padded may fit when packed.
+# kernel. So a batch that is too large when padded may fit when packed. (This counts torch's tensors. How much memory
+# the process holds depends on the allocator, too.)
 
 # %% tags=["claims"]
 short, long = (cpu.timing(forum.point("B", steps)) for steps in (128, 512))  # four times the length

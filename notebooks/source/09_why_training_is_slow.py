@@ -349,6 +349,8 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## What can you do?
 #
+# - **Do not pack at all**, if your RNN has one direction, and your loss reads real steps only. Notebook 03 shows that the
+#   outputs there are right. Cut the batch to its longest sequence, and mask the loss.
 # - **Set the two variables**, if your tensors are large. No code changes.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
 # - **Replace both**, with `pv.run(rnn, x, lengths)`: one gather and one scatter instead of pad's copies, and an RNN

@@ -86,8 +86,9 @@ for size in sorted({size for size, _, _ in times}):
 
 # %% [markdown]
 # The columns tell different stories. Larger RNNs gain more than the smallest, because they spend more of their time on
-# matrix products, which packing reduces. A large GRU gains even in training. An LSTM gains nothing in training, at any
-# size: a padded LSTM has oneDNN's fused kernel, and a packed one does not.
+# matrix products, which packing reduces. A large GRU gains even in training. (Notebook 07 found no such case
+# among its smaller RNNs.) An LSTM gains nothing in training, at any size: a padded LSTM has oneDNN's fused kernel, and a
+# packed one does not.
 #
 # And here is a warning about our own table. It was measured on one processor, whose name and whose library for matrix
 # products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS.
