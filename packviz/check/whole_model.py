@@ -132,14 +132,29 @@ def compare_padding(
 
 
 def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
-    """Fills the padding with values from real cells, so that they are valid ids, too."""
+    """Fills the padding with other values than zeros: random numbers, or ids from real cells.
+
+    Raises:
+        ValueError: all ids are 0.
+    """
     generator = torch.Generator().manual_seed(0)
     real = clean[mask]
-    rows = torch.randint(len(real), (int((~mask).sum()),), generator=generator)
+    padding = int((~mask).sum())
     poisoned = clean.clone()
-    poisoned[~mask] = real[rows.to(real.device)]
+    if not padding:
+        return poisoned
     if clean.is_floating_point():
-        poisoned[~mask] *= -3  # larger, and not equal to any real cell
+        noise = torch.randn(padding, *real.shape[1:], generator=generator)
+        largest = real[real.isfinite()].abs().max() if real.isfinite().any() else real.new_ones(())
+        poisoned[~mask] = noise.to(real) * largest.clamp(min=1)
+        return poisoned
+    others = real[real.reshape(len(real), -1).any(1)]
+    if not len(others):
+        raise ValueError(
+            "x contains only 0, so no other value is known for its padding; give other ids"
+        )
+    rows = torch.randint(len(others), (padding,), generator=generator)
+    poisoned[~mask] = others[rows.to(others.device)]
     return poisoned
 
 
@@ -155,15 +170,17 @@ def _compared(
     owner = torch.empty(0, dtype=torch.int64)
     if value.shape[:2] == mask.shape:
         places = "real cells"
-        rows = [result.double()[mask].flatten(1) for result in results]
+        rows = [result.double()[mask].reshape(len(result[mask]), -1) for result in results]
         owner = mask.nonzero()[:, 1 - shape.batch_first].cpu()
     elif value.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
         places = "sequences"
         axis = value.shape.index(shape.batch)
-        rows = [result.double().movedim(axis, 0).flatten(1) for result in results]
+        rows = [result.double().movedim(axis, 0).reshape(shape.batch, -1) for result in results]
         owner = torch.arange(shape.batch)
     clean, again, poisoned = rows
-    allowed = share("tolerance", tolerance or of_states(value.dtype, value.device.type))
+    if tolerance is None:
+        tolerance = of_states(value.dtype, value.device.type)
+    allowed = share("tolerance", tolerance)
     limit = allowed * clean.abs().max() if clean.numel() else 0
     is_same = ((clean - again).abs() <= limit).all()  # infinity and NaN differ from themselves
     if not is_same:

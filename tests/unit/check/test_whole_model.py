@@ -81,6 +81,8 @@ class Answer:
         (lambda x: x / 0, [5, 2], None),
         (lambda x: x, [5, 5], None),
         (lambda x: x.argmax(), [5, 2], None),
+        (lambda x: x.sum(2), [5, 2], True),  # (B, T)
+        (lambda x: x.sum((1, 2)), [5, 2], False),  # (B,)
         (lambda x: (x[:, :2], x[0]), [5, 2], True),
     ],
 )
@@ -93,3 +95,22 @@ def test_verdicts(model, lengths, verdict):
 def test_a_state_is_refused():
     with pytest.raises(TypeError, match="a whole model takes the batch alone"):
         pv.compare(nn.Linear(3, 3), torch.randn(2, 5, 3), [5, 2], torch.zeros(1))
+
+
+def test_zeros_everywhere_hide_nothing():
+    last = pv.compare(lambda x: x.sum(1), torch.zeros(2, 5, 3), [5, 2], batch_first=True)
+    assert last.agrees is False
+    ids = torch.zeros(2, 5, dtype=torch.long)
+    assert pv.compare(lambda x: x.float(), ids, [5, 5], batch_first=True).agrees is None
+    with pytest.raises(ValueError, match="x contains only 0"):
+        pv.compare(
+            lambda x: x.float(), torch.zeros(2, 5, dtype=torch.long), [5, 2], batch_first=True
+        )
+
+
+def test_a_tolerance_of_zero_is_taken_at_its_word():
+    x = torch.randn(2, 5, 3)
+    comparison = pv.compare(
+        lambda x: x[:, :2] + 1e-7 * x.sum(1, keepdim=True), x, [5, 2], batch_first=True, tolerance=0
+    )
+    assert comparison.agrees is False
