@@ -145,9 +145,12 @@ def _backward(
     for direction, own in enumerate(layer.holding(weights)):
         d_cells = x.new_zeros(grid.n_cells, layer.output_size)
         if d_out is not None:
-            d_own = d_out.view(-1, layer.directions, layer.output_size)[:, direction]
-            d_cells = d_own.index_select(0, grid.source(task.target, direction))
-            d_cells.index_fill_(0, grid.waste, 0)
+            whole = d_out.view(task.target.shape(layer.directions * layer.output_size))
+            d_own = whole.chunk(layer.directions, 2)[direction]
+            d_cells = grid.cells(d_own, task.target, direction).reshape(d_cells.shape)
+            is_view = grid.is_view(task.target, range(direction, direction + 1))
+            fill = d_cells.index_fill if is_view else d_cells.index_fill_
+            d_cells = fill(0, grid.waste, 0)
         if d_h_n is not None:
             d_cells.index_add_(0, grid.last, d_h_n[direction])
         d_ended = None if c is None else torch.zeros_like(c[direction])

@@ -21,7 +21,7 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from packviz.core.cuts import every_cut, rectangles
 from packviz.core.layout import IntArray
@@ -84,8 +84,6 @@ class Grid:
         rank: `(B,)` the position of each of the caller's sequences in `order`, or `None`.
         waste: the indices of the padding among all cells.
         last: `(B,)` the index of the last real cell of each sequence of the staircase.
-        padding: a function that takes the shape of a padded batch, and returns the rows that the
-            waste fills.
         source: a function that takes the shape of a padded batch and a direction, and returns the
             row of the batch for each cell. Direction 1 begins at the end of each sequence.
         target: a function that takes the shape of a padded batch and a range of directions, and
@@ -121,7 +119,6 @@ class Grid:
         if (order[:-1] > order[1:]).any():
             self.order, self.rank = placed(device, order, np.argsort(order))
         self.waste, self.last = placed(device, waste, last)
-        self.padding = functools.lru_cache(MOST_SHAPES)(self._padding)
         self.source = functools.lru_cache(MOST_SHAPES)(self._source)
         self.target = functools.lru_cache(MOST_SHAPES)(self._target)
 
@@ -148,11 +145,13 @@ class Grid:
         return len(self.sizes) == 1 and which == range(1) and shape.steps == self.sizes[0][0]
 
     def cells(self, x: Tensor, shape: Padded, direction: int) -> Tensor:
-        """Returns the cells of a padded batch, `(n_cells, …)`, with any values at padding."""
-        if not self.is_view(shape, range(direction, direction + 1)):
-            return x.reshape(-1, x.shape[2]).index_select(0, self.source(shape, direction))
-        in_order = x.transpose(0, 1) if shape.batch_first else x
-        return in_order.reshape(-1, x.shape[2])
+        """Returns the cells of a padded batch, `(n_cells, …)`, with any values at padding.
+
+        If they are a padded batch, too, they are a view, `(T, B, …)`.
+        """
+        if self.is_view(shape, range(direction, direction + 1)):
+            return x.transpose(0, 1) if shape.batch_first else x
+        return x.reshape(-1, x.shape[2]).index_select(0, self.source(shape, direction))
 
     def joined(self, parts: Sequence[Tensor], shape: Padded, which: range, value: float) -> Tensor:
         """Returns the parts of some directions' cells in one tensor, for `padded`."""
@@ -167,15 +166,15 @@ class Grid:
 
         It overwrites the padding of the cells, unless `is_kept`.
         """
-        features = cells.shape[1]
         if self.is_view(shape, which):
             out = cells
             if is_kept or shape.batch_first:
-                rows = cells.view(shape.steps, shape.batch, features)
+                rows = cells.view(shape.steps, shape.batch, -1)
                 rows = rows.transpose(0, 1) if shape.batch_first else rows
-                out = cells.new_empty(cells.shape)
+                out = cells.new_empty(cells.shape)  # a view could not be changed in place
                 out.view(rows.shape).copy_(rows)
-            return out.index_fill_(0, self.padding(shape), value)
+            padding = shape.rows(self.waste % shape.batch, self.waste // shape.batch)
+            return out.index_fill_(0, padding, value)
         # A gather is faster than a scatter, because it writes in order and fills the padding in the
         # same pass.
         return cells.index_select(0, self.target(shape, which))
@@ -185,10 +184,6 @@ class Grid:
         if direction:
             step = np.where(self._is_real, self._last_step - step, step)
         rows: IntArray = shape.rows(self._sequence, step)
-        return rows
-
-    def _padding(self, shape: Padded) -> Tensor:
-        (rows,) = placed(self._device, self._rows(shape, 0)[~self._is_real])
         return rows
 
     def _source(self, shape: Padded, direction: int) -> Tensor:
@@ -305,19 +300,19 @@ def backward_fused(
 def _freezing(
     grid: Grid, weights: Tensors, cells: Tensor, c: Tensor | None
 ) -> tuple[Tensors, Tensor]:
-    """Returns weights and cells, with zeros at padding.
+    """Returns weights and cells, `(n_cells, …)`, with zeros at padding.
 
     Those of an LSTM have the additional column that freezes its state.
     """
-    if not len(grid.waste):
-        return weights, cells
-    if c is None:
-        return weights, cells.index_fill(0, grid.waste, 0)
-    column = cells.new_zeros(len(weights[0]), 1)
+    if c is None or not len(grid.waste):
+        cells = cells.reshape(grid.n_cells, -1)
+        return weights, cells.index_fill(0, grid.waste, 0) if len(grid.waste) else cells
+    marked = nn.functional.pad(cells, (0, 1)).view(grid.n_cells, -1)
+    marked.index_fill_(0, grid.waste, 0)
+    marked[:, -1].index_fill_(0, grid.waste, 1)
+    column = weights[0].new_zeros(len(weights[0]), 1)
     input_gate, forget_gate, *_ = column.chunk(4)
     input_gate.fill_(-FREEZE)
     forget_gate.fill_(FREEZE)
     frozen = torch.cat([weights[0], column], 1)
-    marked = torch.cat([cells, cells.new_zeros(len(cells), 1)], 1).index_fill_(0, grid.waste, 0)
-    marked[:, -1].index_fill_(0, grid.waste, 1)
     return [frozen, *weights[1:]], marked

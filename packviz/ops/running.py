@@ -518,7 +518,9 @@ def _through(batch: _Batch, grid: Grid, by_step: bool) -> tuple[Tensor, State]:
     c_n = []
     for i, layer in enumerate(layers(rnn, batch.weights)):
         is_last = i == rnn.num_layers - 1
-        target = batch.source._replace(steps=batch.width if is_last else max(batch.n))
+        target = Padded(source.batch, max(batch.n), False)
+        if is_last:
+            target = batch.source._replace(steps=batch.width)
         task = one_layer.Task(layer, grid, by_step, source, target, batch.padding_value)
         own = slice(i * directions, (i + 1) * directions)
         out, h, c = one_layer.run(task, out, h_0[own], None if c_0 is None else c_0[own])

@@ -31,6 +31,7 @@ def forward(
     c: Tensor | None = None,
 ) -> Forward:
     """Runs one direction, for `backward`. The cells are those of `Grid.without_waste`."""
+    cells = cells.reshape(grid.n_cells, -1)
     biases = weights[2:4] if layer.bias else ()
     if c is not None:
         projection = weights[-1] if layer.is_projected else None

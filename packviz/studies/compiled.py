@@ -135,6 +135,7 @@ _KINDS: dict[str, Callable[[int, int], nn.Module]] = {
     "padded": _Forecaster,
     REFERENCE: _Forecaster,
     "packed": _Packing,
+    "Ragged": partial(_Wrapping, wrap=Ragged),
     "compiled, helpers disabled": partial(_Packing, hide=_disabled),
     "compiled, disabled island": partial(_Wrapping, wrap=_Island),
     "compiled, Ragged": partial(_Wrapping, wrap=Ragged),
