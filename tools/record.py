@@ -31,15 +31,19 @@ STUDIES: dict[str, tuple[str, ...]] = {
     "heuristics": ("heuristics",),
     "allocator_default": ("benchmark", "--points", "allocator", "--only", "64 × 128"),
     "allocator_tuned": ("benchmark", "--points", "allocator"),
+    "allocator_thp": ("benchmark", "--points", "allocator", "--only", "512 × 512"),
     "benchmark": ("benchmark",),
 }
 """The arguments of `packviz study`, by name of the result file. The slowest study is the last.
 
 `benchmark` also measures the larger point of `allocator_tuned` with the default allocator."""
 
-TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""The environment variables of `allocator_tuned`. The other studies get none, so they measure the
-allocator that users have."""
+VARIABLES = {
+    "allocator_tuned": {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)},
+    "allocator_thp": {"THP_MEM_ALLOC_ENABLE": "1"},
+}
+"""The environment variables that change the allocator, by study. The other studies get none, so
+they measure the allocator that users have."""
 
 WAIT = "60"
 """The longest wait for an idle machine before each measurement, in seconds."""
@@ -81,8 +85,8 @@ def main() -> int:
         command = [sys.executable, "-m", "packviz", "study", *STUDIES[name], "--out", str(path)]
         command += ["--device", options.device, "--threads", options.threads]
         command += ["--wait", WAIT]
-        variables = TUNED if name == "allocator_tuned" else {}
-        status = record(command, variables, max(0.0, end - time.monotonic()))
+        left = max(0.0, end - time.monotonic())
+        status = record(command, VARIABLES.get(name, {}), left)
         statuses.append(status)
         if status == 0:
             shutil.copy(path, ROOT / "notebooks" / "recorded")

@@ -81,7 +81,12 @@ QUICK_STEPS = range(32, 129, 32)
 QUICK_BATCH = 64
 """The batch size; with `QUICK_STEPS`, small sizes, which take seconds on a CPU."""
 
-ALLOCATORS = ("allocator_default_cpu.json", "allocator_tuned_cpu.json", "benchmark_cpu.json")
+ALLOCATORS = (
+    "allocator_default_cpu.json",
+    "benchmark_cpu.json",
+    "allocator_thp_cpu.json",
+    "allocator_tuned_cpu.json",
+)
 """The recorded files that show what the allocator's settings change (see tools/record.py)."""
 
 MODEL = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), float32"
