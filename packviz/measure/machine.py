@@ -166,6 +166,11 @@ def allocator() -> str:
     return ", ".join([library, *(settings or [_DEFAULT])])
 
 
+def is_usual_allocator() -> bool:
+    """Returns whether no environment variable changes how memory is allocated on the CPU."""
+    return not _environment(ALLOCATOR)
+
+
 def _environment(names: Iterable[str]) -> dict[str, str]:
     """Returns the environment variables that are set and not empty."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}

@@ -34,6 +34,7 @@ from packviz.measure.machine import (
     Data,
     caption,
     check_device,
+    is_usual_allocator,
     provenance,
     wait_until_idle,
 )
@@ -257,7 +258,8 @@ def timed(
         settings: the study's parameters: the `rounds`, the `budget` in seconds, the `fewest` rounds
             that are measured whatever they take, and `processes` and `wait` (see `Study.record`).
         warmup: number of further warm-up rounds, which do not count.
-        memory: whether to measure peak memory.
+        memory: whether to measure peak memory. It does not depend on the allocator's settings, with
+            which torch's profiler may need all memory of the machine. So it is not measured then.
         share: the share of the budget to use.
 
     Returns:
@@ -277,7 +279,9 @@ def timed(
     calls = {name: call for name, call in comparison.calls.items() if name not in missing}
     if not calls:
         return Timing({}, missing=missing)
-    sizes = peaks(calls, comparison.clear, device) if memory else {}
+    sizes: dict[str, int] = {}
+    if memory and is_usual_allocator():
+        sizes = peaks(calls, comparison.clear, device)
     rounds = settings.get("rounds", _MOST_ROUNDS)
     budget = settings.get("budget", math.inf) * share
     fewest = settings.get("fewest", FEWEST_ROUNDS)
