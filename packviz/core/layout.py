@@ -1,8 +1,8 @@
 """Describes the layout of a ragged batch: everything that follows from its lengths alone.
 
-A batch of variable-length sequences is fully described by the length of each sequence. `Layout`
-stores the lengths, and derives from them the mask, the sort order, the batch sizes and the place of
-every cell in the packed data.
+The layout of a batch is fully described by the length of each sequence. `Layout` stores the
+lengths, and derives from them the mask, the sort order, the batch sizes and the place of every cell
+in the packed data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Drives a real JupyterLab in a browser that pytest-playwright has started.
+"""Drives a real JupyterLab in a browser that Playwright has started.
 
     with closing(Server(Path("notebooks"))) as server:
         with Lab(server, browser).open("01_why_pack.ipynb") as notebook:

@@ -1,6 +1,6 @@
 """Tests that nothing waits for a GPU, on the meta device, where reading a value is an error.
 
-`packviz study exact --device cuda` does the same on a GPU, where torch itself refuses to wait.
+tests/device does the same on a GPU, where torch itself refuses to wait.
 """
 
 import gpus
