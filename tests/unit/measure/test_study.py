@@ -11,7 +11,7 @@ import toys
 from toys import Point
 
 from packviz.measure import machine, provenance, rnn_calls
-from packviz.measure.study import Comparison, Study
+from packviz.measure.study import Comparison, Study, timed
 from packviz.ops.tolerance import multiplies_in_tf32
 
 seen = []
@@ -139,6 +139,15 @@ def test_a_pass_is_forward_alone_or_with_the_gradients():
     assert torch.equal(rnn_calls.packed(rnn, x, n, in_order=True)[0], output)
     with pytest.raises(RuntimeError, match="sorted"):
         rnn_calls.packed(rnn, x, n.flip(0), in_order=True)
+
+
+def test_peak_memory_is_measured_with_the_usual_allocator_alone(monkeypatch):
+    def make():
+        return Comparison({"filled": lambda: torch.ones(1000)})
+
+    assert timed(make, "cpu", {"rounds": 6}, memory=True).memory == {"filled": 4000}
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
+    assert not timed(make, "cpu", {"rounds": 6}, memory=True).memory
 
 
 # Progress.
