@@ -50,8 +50,6 @@ _MODES = ("LSTM", "GRU", "RNN")
 _LARGE = (
     ("equal", 512, 128, 16, 32),
     ("triangle", 512, 128, 16, 32),
-    ("equal", 512, 512, 16, 32),
-    ("triangle", 512, 512, 16, 32),
     ("evenly", 128, 200, 128, 256),
     ("log-normal around 20", 64, 200, 128, 256),
     ("log-normal around 20", 64, 200, 64, 128),
