@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
 from packviz.check.compare import FloatArray, Run, StatesComparison, by_direction, listed
 from packviz.core.layout import sequence_name
-from packviz.draw.trajectory import Trajectory
+from packviz.draw import text
+from packviz.draw.curves import COLOURS, DASHES, Curve, Plot, Sweep
+
+MOST = 8
+"""The largest number of sequences that are drawn."""
+
+_COLOUR = len(COLOURS) - 1  # a colour that no method has
+_DOTTED = DASHES.index("2 3")
+_TALL = 80.0  # px: the height of a plot
 
 
-def trajectory(comparison: StatesComparison, unit: int = 0) -> Trajectory:
-    """Returns one unit of the last layer's hidden state, step by step, in both runs.
+def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
+    """Plots one unit of the last layer's hidden state, step by step, in both runs.
 
     It is the state of the forward direction. After the end of a sequence, the packed state is
-    constant.
+    constant. Each sequence has a plot, in which padding is hatched. If the results contain NaN or
+    infinity, a curve ends before the first such number.
 
     Args:
         comparison: the result of `pv.compare`.
@@ -34,15 +45,47 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Trajectory:
 
     padded = states(comparison.padded)
     packed = states(comparison.packed)
-    lengths = comparison.layout.lengths
+    layout = comparison.layout
+    lengths = layout.lengths.tolist()
     for b, n in enumerate(lengths):
         packed[b, n:] = packed[b, n - 1]
     differs = comparison.h_n.differs[-1, 0]  # differences from rounding do not count
-    gap = padded[:, -1] - packed[:, -1]
-    off = np.where(differs, np.linalg.norm(gap, axis=-1), 0.0)
+    distances = np.linalg.norm(padded[:, -1] - packed[:, -1], axis=-1)
     title = "Padded and packed runs end in the same states"
     if differs.any():
         wrong = listed([sequence_name(b) for b in np.flatnonzero(differs).tolist()], 6)
         title = f"The padded run reads on into the padding, so h_n is wrong for {wrong}"
+    steps = range(padded.shape[1])
+    rows = [["", "", *(f"t={t}" for t in steps)]]
+    headings = []
+    plots = []
+    for b, n in enumerate(lengths):
+        name = sequence_name(b)
+        heading = f"{name}: the same h_n"
+        if differs[b]:
+            heading = f"{name}: h_n off by {text.difference(distances[b])}"
+        headings.append(heading)
+        padding = n - 1 if n < len(steps) else math.inf
+        curves = []
+        for run, states_of, source in (("padded", padded, 0), ("packed", packed, _DOTTED)):
+            values = states_of[b, :, unit]
+            cells = list(map(text.difference, values))
+            cells[n:] = [f"[{cell}]" for cell in cells[n:]]
+            rows.append([name, run, *cells])
+            end = int(np.isfinite(values).cumprod().sum())
+            # Rounded, because the last digits differ between processors.
+            heights = np.round(values[:end], 3).tolist()
+            if end:
+                hollow = states_of is packed
+                curves.append(Curve(run, _COLOUR, source, steps[:end], heights, hollow=hollow))
+        plots.append(Plot(heading, curves, y="", padding=padding))
     what = f"unit {unit} of the hidden state, last layer, forward"
-    return Trajectory(title, what, lengths, padded[..., unit], packed[..., unit], off)
+    lines = [title, what, *headings]
+    if text.is_few(layout):
+        lines += ["", *text.table(rows, " >2  <6   >9"), "[ ]: padding"]
+    notes = [f"{what}. Hatched: padding. The packed state is dotted."]
+    if len(plots) > MOST:
+        notes.append(f"The first {MOST} sequences are drawn.")
+    drawn = plots[:MOST]
+    pairs = [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
+    return Sweep(title, pairs, (), notes, "\n".join(lines), "time step", _TALL)

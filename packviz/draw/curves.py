@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import roomy
-from packviz.draw.sheet import WIDTH, Point, Sheet, width_of
+from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -45,7 +45,6 @@ point."""
 
 SYMBOLS = tuple(MARKERS)
 
-_PLANNED = "l3 6h-6z"  # a triangle below the axis
 _BESIDE = 20.0  # px: if curves end this close to each other, their names are written in one column
 _LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # on a logarithmic axis
@@ -103,7 +102,7 @@ class Axes:
     left: float
     top: float
     wide: float
-    tall: float = _TALL
+    tall: float
 
     @property
     def right(self) -> float:
@@ -140,13 +139,8 @@ class Axes:
             sheet.path(f"M{x} {y}H{self.right}", stroke=faint, width=0.5)
             sheet.note(x - 10, y + 4, _written(value), "end")
 
-    def draw_across(self, name: str = "", before: str = "") -> None:
-        """Draws the horizontal axis with as many numbers as fit.
-
-        Args:
-            name: the title of the axis, written below the numbers.
-            before: a short title, written to the left of the numbers.
-        """
+    def draw_across(self, name: str) -> None:
+        """Draws the horizontal axis with as many numbers as fit, and writes its title below it."""
         sheet = self.sheet
         left = self.left
         y = self.foot + 16
@@ -154,7 +148,6 @@ class Axes:
         labels = [(self.x(value), _written(value)) for value in self.across.ticks]
         for x, label in roomy(labels):
             sheet.note(x, y, label, "middle")
-        sheet.text(left - 6, y, before, anchor="end", size=11)
         middle = left + self.wide / 2
         sheet.text(middle, y + 15, name, anchor="middle", size=11)
 
@@ -247,19 +240,6 @@ def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> No
     sheet.path(f"M{x} {y}{shape}", fill=fill, stroke=stroke)
 
 
-def line_key(
-    sheet: Sheet, x: float, y: float, name: str, *, width: float = 2.5, dash: str = "", size: int
-) -> float:
-    """Draws an entry of a key: a line, followed by its name on the baseline `y`.
-
-    Returns the x-coordinate after the entry.
-    """
-    ink = sheet.colours.text
-    sheet.path(f"M{x} {y - 4}h34", stroke=ink, width=width, dash=dash)
-    sheet.text(x + 40, y, name, size=size)
-    return x + 60 + width_of(name, size)
-
-
 def _written(value: float) -> str:
     if abs(value) < 1e6:
         return f"{value:,g}"
@@ -313,29 +293,27 @@ class Plot:
     Attributes:
         title: the title above the plot.
         curves: the curves. Later curves are painted over earlier ones.
-        planned: the sizes to mark on the horizontal axis, usually those that have been or will be
-            measured.
         guides: thin lines to compare the curves with: the two ends of each line, by the name of the
             line.
         y: the unit of the numbers.
-        log: whether both axes are logarithmic. In a `Sweep`, logarithmic plots with the same unit
-            have the same vertical axis.
+        log: whether both axes are logarithmic. In a `Sweep`, plots with the same unit and the same
+            kind of axes have the same vertical axis.
         log_x: whether the horizontal axis is logarithmic even if `log` is False.
+        padding: the number on the horizontal axis from which the plot is hatched, as padding.
     """
 
     title: str
     curves: Sequence[Curve]
-    planned: Numbers = ()
     guides: Mapping[str, tuple[Point, Point]] = field(default_factory=dict)
     y: str = "ms"
     log: bool = False
     log_x: bool = False
+    padding: float = math.inf
 
     @property
     def across(self) -> Scale:
-        """The horizontal axis. It covers the sizes that have been measured or are planned."""
-        measured = [curve.x for curve in self.curves]
-        sizes = sorted({*self.planned, *chain(*measured)})
+        """The horizontal axis, which covers the sizes of all curves."""
+        sizes = sorted({*chain(*(curve.x for curve in self.curves))})
         if (self.log or self.log_x) and len(sizes) > 1:
             return Scale(doublings(sizes), sizes[0], sizes[-1], log=True)
         last = max([1.0, *sizes])
@@ -356,14 +334,11 @@ class Plot:
     def draw(self, axes: Axes, name: str) -> None:
         """Draws the plot on axes, with the name of the horizontal axis."""
         sheet = axes.sheet
+        x = axes.x(self.padding)
+        if x < axes.right:
+            sheet.box(x, axes.top, axes.right - x, axes.tall, HATCHED, stroke="")
         axes.draw_up(self.title, self.y)
         axes.draw_across(name)
-        for size in self.planned:
-            place = axes.x(size), axes.foot
-            mark(sheet, place, _PLANNED, sheet.colours.accent)
-        if not self.curves:
-            middle = axes.left + axes.wide / 2
-            sheet.note(middle, axes.foot - 8, "nothing measured yet", "middle")
         ends: dict[str, Point] = {}
         for guide, line in self.guides.items():
             points = axes.points(*zip(*line, strict=True))
@@ -410,7 +385,7 @@ class Sweep(Drawing):
         notes: lines of text below the plots.
         text: the content of the plots in words.
         x: the title of the horizontal axes.
-        wide: the width of a plot in px, if each row has only one plot.
+        tall: the height of a plot in px.
     """
 
     title: str
@@ -419,7 +394,7 @@ class Sweep(Drawing):
     notes: Sequence[str]
     text: str
     x: str = "time steps"
-    wide: float = WIDTH - _LEFT - _RIGHT
+    tall: float = _TALL
 
     def to_text(self) -> str:
         """Returns the content of the plots in words."""
@@ -437,44 +412,42 @@ class Sweep(Drawing):
 
     def up(self, plot: Plot) -> Scale:
         """Returns the vertical axis of a plot."""
+        heights = []
+        for other in self.plots:
+            if (other.y, other.log) == (plot.y, plot.log):
+                heights += other.heights
         if plot.log:
-            heights = []
-            for other in self.plots:
-                if other.log and other.y == plot.y:
-                    heights += other.heights
             positive = [height for height in heights if height > 0] or [1.0, 10.0]
             marks = log_ticks(min(positive), max(positive))
         else:
-            marks = ticks(0.0, max(plot.heights, default=1.0))
+            marks = ticks(min([0.0, *heights]), max(heights, default=1.0))
         return Scale(marks, marks[0], marks[-1], plot.log)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the plots, with a key to the dashes and the notes below them."""
-        sheet = Sheet(theme, self.title)
+        sheet = Sheet(theme, self.text)
         y = sheet.title(self.title) - 2
-        wide = self.wide
-        if self.columns > 1:
-            wide = WIDTH / self.columns - _LEFT - _RIGHT
-        each = _LEFT + wide + _RIGHT
+        each = WIDTH / self.columns
         longest = 0.0
         for plot in self.plots:
             names = [*plot.guides, *(curve.name for curve in plot.curves)]
             for name in names:
                 longest = max(longest, width_of(name, 11))
-        wide -= max(longest + 30 - _RIGHT, 0.0)
+        wide = each - _LEFT - max(longest + 30, _RIGHT)
         for row in self.rows:
             for i, plot in enumerate(row):
                 left = i * each + _LEFT
                 up = self.up(plot)
-                axes = Axes(sheet, plot.across, up, left, y + _TOP, wide)
+                axes = Axes(sheet, plot.across, up, left, y + _TOP, wide, self.tall)
                 plot.draw(axes, self.x)
-            y += _TOP + _TALL + _BELOW
+            y += _TOP + self.tall + _BELOW
         for source, dash in zip(self.sources, cycle(DASHES), strict=False):
-            line_key(sheet, 4, y + 12, source, dash=dash, size=11)
+            sheet.path(f"M4 {y + 8}h34", stroke=sheet.colours.text, width=2.5, dash=dash)
+            sheet.text(44, y + 12, source, size=11)
             y += 18
         muted = sheet.colours.muted
         y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=muted)
-        sheet.size(max(self.columns * each, sheet.width), y + 8)
+        sheet.size(max(WIDTH, sheet.width), y + 8)
         return sheet
 
     def chart(self) -> Chart:

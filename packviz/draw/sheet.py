@@ -13,7 +13,6 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from textwrap import wrap
 
 from packviz.core.validation import one_of
@@ -174,22 +173,14 @@ class Sheet:
     ) -> None:
         """Draws a line through points.
 
-        The line is interrupted at each NaN, and a point on its own becomes a dot.
-
         Args:
-            points: the points, each as `(x, y)` in px. A `y` may be NaN.
+            points: the points, each as `(x, y)` in px.
             stroke: the colour of the line. Defaults to the theme's colour for lines.
             width: the thickness of the line in px.
             dash: the dashes of the line as in SVG; may be empty.
             outlined: whether to add an outline, which makes pale colours visible on white.
         """
-        d = ""
-        for is_finite, run in groupby(points, _is_finite):
-            if is_finite:
-                places = [f"{x} {y}" for x, y in run]
-                d += "M" + "L".join(places)
-                if len(places) == 1:
-                    d += "h.1"
+        d = "M" + "L".join(f"{x} {y}" for x, y in points)
         line = self.colours.line
         if outlined:
             self.path(d, stroke=line, width=width + 1.6, dash=dash, rounded=True)
@@ -413,10 +404,6 @@ def width_of(text: str, size: float = 12, mono: bool = False) -> float:
 def n(value: float) -> str:
     """Returns a coordinate as text, with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _is_finite(point: Point) -> bool:
-    return math.isfinite(point[1])
 
 
 def _shortened(number: re.Match[str]) -> str:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from packviz.core.cuts import rectangles
@@ -22,6 +21,8 @@ _LEFT = 70.0  # the space to the left of the grid
 _TOP = 46.0  # the space above the grid
 _WIDE = 460.0  # the largest width of the grid
 _TALL = 330.0  # the largest height of the grid
+
+_COLOUR = len(COLOURS) - 1  # of the curves: a colour that no method has
 
 
 class Stairs(Drawing):
@@ -160,71 +161,42 @@ class Stairs(Drawing):
             sheet.note(x, grid.foot + 14, label, "middle")
 
 
-@dataclass(frozen=True, repr=False)
-class TradeOff(Drawing):
-    """The trade-off between wasted cells and calls.
+def trade_off(
+    calls: Sequence[int], wasted: Sequence[int], costs: Sequence[float], at: int
+) -> Sweep:
+    """Plots the costs and the wasted cells of staircases, from padding to packing.
 
-    It goes from padding (one rectangle) to packing (one rectangle per distinct length).
-
-    Attributes:
+    Args:
         calls: `(S,)` the numbers of rectangles, in ascending order from 1.
         wasted: `(S,)` the number of padding cells computed with each number of rectangles.
-        costs: `(S,)` the cost of each number of rectangles, in any unit.
-        at: the highlighted number of rectangles.
+        costs: `(S,)` the costs as multiples of the cost of one rectangle.
+        at: the number of rectangles to mark.
     """
-
-    calls: Sequence[int]
-    wasted: Sequence[int]
-    costs: Sequence[float]
-    at: int
-
-    @property
-    def ratios(self) -> list[float]:
-        """The costs as multiples of the cost of one rectangle."""
-        return [cost / self.costs[0] for cost in self.costs]
-
-    @property
-    def best(self) -> int:
-        """The number of rectangles with the lowest cost."""
-        return self.calls[self.costs.index(min(self.costs))]
-
-    def to_text(self) -> str:
-        """Returns a table with a row for each number of rectangles."""
-        rows = [["rectangles", "wasted cells", "cost", "  (one rectangle = 1)"]]
-        for calls, wasted, ratio in zip(self.calls, self.wasted, self.ratios, strict=True):
-            note = ""
-            if calls == self.at:
-                note += "  ← here"
-            if calls == self.best:
-                note += "  ← lowest"
-            rows.append([str(calls), f"{wasted:,}", f"{ratio:.2f}", note])
-        return "\n".join(text.table(rows, ">10>14>8<"))
-
-    def sheet(self, theme: str) -> Sheet:
-        """Draws two plots against the number of rectangles: the cost and the wasted cells."""
-        at = self.calls.index(self.at)
-        last = self.calls[-1]
-        cost = f"cost relative to one rectangle: {self.ratios[at]:.2f}"
-        wasted = f"wasted cells: {text.short(self.wasted[at])}"
-        upper = self._plot(cost, self.ratios)
-        lower = self._plot(wasted, self.wasted)
-        axis = "rectangles"
-        if last > 1:
-            axis += f" (1: padded, {last:,}: no padding)"
-        title = f"The cost is lowest with {text.count(self.best, 'rectangle')}"
-        sweep = Sweep(title, [[upper], [lower]], (), (), "", axis, 230)
-        whole = sweep.sheet(theme)
-        whole.description = self.to_text()
-        return whole
-
-    def _plot(self, title: str, values: Sequence[float]) -> Plot:
-        colour = len(COLOURS) - 1  # a colour that no method has
-        curve = Curve("", colour, 0, tuple(self.calls), values)
-        height = values[self.calls.index(self.at)]
-        cursor = {"": ((self.at, 0.0), (self.at, height))}
-        return Plot(title, [curve], [self.at], cursor, "", log_x=True)
+    here = calls.index(at)
+    best = calls[costs.index(min(costs))]
+    rows = [["rectangles", "wasted cells", "cost", "  (one rectangle = 1)"]]
+    for k, cells, ratio in zip(calls, wasted, costs, strict=True):
+        note = ""
+        if k == at:
+            note += "  ← here"
+        if k == best:
+            note += "  ← lowest"
+        rows.append([str(k), f"{cells:,}", f"{ratio:.2f}", note])
+    cost = f"cost relative to one rectangle: {costs[here]:.2f}"
+    waste = f"wasted cells: {text.short(wasted[here])}"
+    plots = []
+    for heading, values, unit in ((cost, costs, "×"), (waste, wasted, "cells")):
+        curve = Curve("", _COLOUR, 0, calls, values)
+        cursor = {"": ((at, 0.0), (at, values[here]))}
+        plots.append(Plot(heading, [curve], cursor, unit, log_x=True))
+    axis = "rectangles"
+    if len(calls) > 1:
+        axis += f" (1: padded, {calls[-1]:,}: no padding)"
+    title = f"The cost is lowest with {text.count(best, 'rectangle')}"
+    words = "\n".join(text.table(rows, ">10>14>8<"))
+    return Sweep(title, [plots], (), (), words, axis)
 
 
-def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
+def beside(stairs: Stairs, costs: Sweep, theme: str) -> Sheet:
     """Draws a staircase and its trade-off between wasted cells and calls."""
-    return row([stairs.sheet(theme), trade_off.sheet(theme)], theme, space=WIDTH)
+    return row([stairs.sheet(theme), costs.sheet(theme)], theme, space=WIDTH)

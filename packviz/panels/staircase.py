@@ -10,7 +10,8 @@ import ipywidgets as widgets
 from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.validation import one_of
 from packviz.draw import text
-from packviz.draw.stairs import Stairs, TradeOff, beside
+from packviz.draw.curves import Sweep
+from packviz.draw.stairs import Stairs, beside, trade_off
 from packviz.panels.panel import Panel, View, row
 from packviz.panels.picker import TYPED, LengthsPicker
 
@@ -37,11 +38,13 @@ class StaircasePanel(Panel):
         call: the slider for the cost of a call, as the number of cells that cost as much.
         rectangles: the slider for the number of rectangles.
         shown: the `Stairs` in the picture.
-        trade_off: the `TradeOff` beside the `Stairs` in the picture.
+        costs: the cost of each number of rectangles on offer, as a multiple of the cost of one.
+        trade_off: the plots of these costs and of the wasted cells, below the `Stairs`.
     """
 
     shown: Stairs
-    trade_off: TradeOff
+    costs: dict[int, float]
+    trade_off: Sweep
 
     def __init__(
         self,
@@ -90,16 +93,18 @@ class StaircasePanel(Panel):
         predictions = [predict(n, cuts) for cuts in stops.values()]
         wasted = [prediction.wasted for prediction in predictions]
         costs = [prediction.cells + call * prediction.calls for prediction in predictions]
+        ratios = [cost / costs[0] for cost in costs]
+        self.costs = dict(zip(stops, ratios, strict=True))
         self.shown = stairs = Stairs(layout, stops[at])
-        self.trade_off = trade_off = TradeOff(tuple(stops), wasted, costs, at)
-        ratio = trade_off.ratios[trade_off.calls.index(at)]
+        self.trade_off = plots = trade_off(tuple(stops), wasted, ratios, at)
         price = f"a call costs as much as {text.count(call, 'cell')}"
-        summary = f"{stairs.summary()} If {price}, it costs {ratio:.2f} times as much as one."
+        times = f"{self.costs[at]:.2f} times"
+        summary = f"{stairs.summary()} If {price}, it costs {times} as much as one."
 
         def describe() -> str:
-            return f"If {price}:\n{stairs.to_text()}\n\n{trade_off.to_text()}"
+            return f"If {price}:\n{stairs.to_text()}\n\n{plots.to_text()}"
 
-        return View(partial(beside, stairs, trade_off), summary, describe)
+        return View(partial(beside, stairs, plots), summary, describe)
 
 
 def _stops(description: str, options: Sequence[int]) -> widgets.SelectionSlider:

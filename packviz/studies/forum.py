@@ -211,7 +211,7 @@ def chart(
                     curves.append(_curve(spreads, method, which, source))
         guides = _guides(quantity, curves, methods[0])
         heading = f"{setup} ({SETUPS[setup]}): {label}"
-        plot = Plot(heading, curves[::-1], (), guides, unit, log=True)
+        plot = Plot(heading, curves[::-1], guides, unit, log=True)
         plots.append(plot)
         sizes = sorted({size for curve in curves for size in curve.x})
         rows = [["steps", *map(str, sizes)]]
@@ -243,7 +243,7 @@ def ratios(results: TimedPoints, methods: Sequence[str] = METHODS) -> Sweep:
         curve = _curve(spreads, method, "training", 0)
         curves.append(replace(curve, name=f"{method}, {setup}", hollow=setup == "A"))
     guides = _guides("ratio", curves, methods[0])
-    plot = Plot(f"training, times as long as {methods[0]}", curves, (), guides, "×", log=True)
+    plot = Plot(f"training, times as long as {methods[0]}", curves, guides, "×", log=True)
     title = finding(results, "ratio", methods=methods)
     notes = [f"Filled: B. Hollow: A. Whiskers: quartiles. {MODEL}.", *captions({"": results})]
     lines = [title]

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import modules
@@ -17,7 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.check.compare import LOSSES, RESULTS
-from packviz.check.trajectories import trajectory
+from packviz.check.trajectories import MOST, trajectory
 from packviz.check.truth import truth_table
 from packviz.ops.tolerance import TOLERANCE
 
@@ -395,12 +396,40 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
         case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True)
     )
     path = trajectory(result)
-    assert path.lengths.tolist() == [*case.lengths]
-    assert path.off.astype(bool).tolist() == result.h_n.differs[-1, 0].tolist()
-    same(path.padded, padded[:, :, 0, 0])
-    for b, n in enumerate(case.lengths):
-        same(path.packed[b, :n], packed[b, :n, 0, 0])
-        same(path.packed[b, n:], [packed[b, n - 1, 0, 0]] * (padded.shape[1] - n))
+    differs = result.h_n.differs[-1, 0].tolist()
+    assert ["h_n off by" in plot.title for plot in path.plots] == differs[:MOST]
+    assert any("sequences are drawn" in note for note in path.notes) == (len(differs) > MOST)
+    for b, plot in enumerate(path.plots):
+        n = case.lengths[b]
+        both = [curve.y for curve in plot.curves]
+        assert np.allclose(both[0], padded[b, :, 0, 0], atol=6e-4)
+        assert np.allclose(both[1][:n], packed[b, :n, 0, 0], atol=6e-4)
+        assert {*both[1][n:]} <= {both[1][n - 1]}
+        assert plot.padding == (n - 1 if n < padded.shape[1] else math.inf)
+
+
+def test_a_trajectory_in_words(worked_example):
+    path = trajectory(worked_example)
+    title, what, *lines = path.to_text().splitlines()
+    assert title == "The padded run reads on into the padding, so h_n is wrong for b"
+    assert what.startswith("unit 0")
+    assert lines[0] == "a: the same h_n"
+    assert lines[1].startswith("b: h_n off by 0.")
+    (padded,) = [line for line in lines if line.startswith(" b  padded")]
+    assert [cell[0] == "[" for cell in padded.split()[2:]] == [False, False, True, True, True]
+    drawn = ParsedSvg(path.to_svg("dark"))
+    assert not drawn.outside()
+    assert drawn.said().count("packed") == drawn.said().count("padded") == 2
+
+
+def test_a_curve_ends_before_nan():
+    x = torch.zeros(4, 2, 1)
+    x[2:, 1] = math.nan
+    path = trajectory(pv.compare(nn.GRU(1, 2), x, [4, 2]))
+    assert [len(curve.y) for plot in path.plots for curve in plot.curves] == [4, 4, 2, 4]
+    assert "b: h_n off by NaN" in path.to_text()
+    x[:] = math.nan
+    assert trajectory(pv.compare(nn.GRU(1, 2), x, [4, 2])).to_svg()
 
 
 def test_a_trajectory_that_is_not_there(worked_example):

@@ -127,6 +127,14 @@ def test_methods_differ_by_colour_and_sources_by_dashes_and_a_name_is_written_on
     assert drawn.said().count("packed") == 1
 
 
+def test_padding_is_hatched_to_the_end():
+    plot = Plot("", [curve(x=(0, 1, 2, 3), y=(-1.0, 2.0, 1.0, 0.0))], padding=1)
+    svg = Sweep("Title", [[plot]], (), (), "").to_svg()
+    (box,) = [box for box in ParsedSvg(svg).boxes if box.fill == palette.LIGHT.padding]
+    _, left, _, right = marks(svg, COLOURS[0])[:, 0]
+    assert (box.x, box.right) == pytest.approx((left, right), abs=0.02)
+
+
 def test_everything_stays_inside():
     long = "x" * 150
     chart = sweep(curve("staircase"), sources=(long,), notes=(long, "<&>"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packviz.core.layout import Layout
 from packviz.draw import palette
 from packviz.draw.palette import LIGHT, REAL, SEQUENCES
-from packviz.draw.stairs import Stairs, TradeOff
+from packviz.draw.stairs import Stairs, trade_off
 
 few = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 many = st.lists(st.integers(1, 600), min_size=17, max_size=400)
@@ -136,12 +136,12 @@ def trade_offs(draw):
     wasted = sorted(
         draw(st.lists(st.integers(0, 10**7), min_size=size, max_size=size)), reverse=True
     )
-    costs = draw(st.lists(st.floats(1e-6, 1e2), min_size=size, max_size=size))
-    return TradeOff(calls, wasted, costs, draw(st.sampled_from(calls)))
+    costs = draw(st.lists(st.floats(1e-3, 1e2), min_size=size, max_size=size))
+    return calls, wasted, costs, draw(st.sampled_from(calls))
 
 
 def curves(drawing):
-    """The points of the two curves, time first."""
+    """The points of the two curves, cost first."""
     found = []
     for element in drawing.elements:
         if (
@@ -150,20 +150,23 @@ def curves(drawing):
             and not element.get("stroke-dasharray")
         ):
             for line in element.get("d")[1:].split("M"):
-                points = line.removesuffix("h.1").split("L")
+                points = line.split("L")
                 found.append([tuple(map(float, point.split())) for point in points])
     return found
 
 
 @given(trade_offs())
-@example(TradeOff([1], [0], [1e-3], 1))
-@example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2))
-def test_curves_and_cursor(it):
-    drawing = ParsedSvg(it.to_svg())
-    time, wasted = curves(drawing)
-    assert [x for x, _ in time] == [x for x, _ in wasted]
-    assert sorted({x for x, _ in time}) == [x for x, _ in time]  # rising, none on another
-    for points, values in ((time, it.ratios), (wasted, it.wasted)):
+@example(([1], [0], [1e-3], 1))
+@example(([1, 2], [7, 0], [1.0, 0.9], 2))
+def test_curves_and_cursor(given):
+    calls, wasted, costs, at = given
+    chart = trade_off(calls, wasted, costs, at)
+    drawing = ParsedSvg(chart.to_svg())
+    left, right = curves(drawing)
+    assert np.allclose(np.diff([x for x, _ in left]), np.diff([x for x, _ in right]), atol=0.03)
+    assert sorted({x for x, _ in left}) == [x for x, _ in left]  # rising, none on another
+    cursor = "".join(e.get("d", "") for e in drawing.elements)
+    for points, values in ((left, costs), (right, wasted)):
         foot = max(y for _, y in points)
         for (_, y), value in zip(points, values, strict=True):
             span = max(values) - min(values)
@@ -171,10 +174,12 @@ def test_curves_and_cursor(it):
                 foot - y,
                 (value - min(values)) / span * (foot - min(y for _, y in points)) if span else 0,
             )
-    at, said = it.calls.index(it.at), drawing.said()
-    cursor = "".join(e.get("d", "") for e in drawing.elements)
-    for points in (time, wasted):
-        x, y = (f"{value:.2f}".rstrip("0").rstrip(".") for value in points[at])
-        assert f"L{x} {y}" in cursor or f"M{x} {y}" in cursor
-    assert f"cost relative to one rectangle: {it.ratios[at]:.2f}" in said
+        x, y = (f"{value:.2f}".rstrip("0").rstrip(".") for value in points[calls.index(at)])
+        assert f"L{x} {y}" in cursor
+    assert f"cost relative to one rectangle: {costs[calls.index(at)]:.2f}" in drawing.said()
     assert not drawing.outside()
+    lines = chart.to_text().splitlines()
+    assert [line.split()[0] for line in lines if "lowest" in line] == [
+        str(calls[costs.index(min(costs))])
+    ]
+    assert [line.split()[0] for line in lines if "here" in line] == [str(at)]

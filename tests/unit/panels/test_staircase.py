@@ -19,19 +19,24 @@ def shows(panel, lengths, call, rectangles):
     """Asserts that picture, counts and words show the best staircase with this number of
     rectangles."""
     n = list(lengths)
-    trade_off = panel.trade_off
     assert panel.error.value == ""
     assert repr(panel.shown) == repr(Stairs(n, panel.shown.cuts))
     least = Stairs(n, best_cuts(n, 0, rectangles)).wasted
     assert panel.shown.wasted == least  # there may be several best staircases
-    assert panel.shown.calls == rectangles == trade_off.at == panel.rectangles.value
-    for k, wasted, cost in zip(trade_off.calls, trade_off.wasted, trade_off.costs, strict=True):
-        work = predict(n, staircases(tuple(n))[k])
-        assert (work.calls, work.wasted) == (k, wasted)
-        assert cost == work.cells + call * k
-    assert panel.picture.value == stairs.beside(panel.shown, trade_off, "live").svg()
+    assert panel.shown.calls == rectangles == panel.rectangles.value
+    costs, wasted = [], []
+    for k, cuts in staircases(tuple(n)).items():
+        work = predict(n, cuts)
+        assert work.calls == k
+        costs.append(work.cells + call * k)
+        wasted.append(work.wasted)
+    assert list(panel.costs) == list(panel.rectangles.options)
+    assert list(panel.costs.values()) == [cost / costs[0] for cost in costs]
+    left, right = panel.trade_off.plots
+    assert (left.curves[0].y, right.curves[0].y) == (list(panel.costs.values()), wasted)
+    assert panel.picture.value == stairs.beside(panel.shown, panel.trade_off, "live").svg()
     assert words(panel.summary).startswith(panel.shown.summary())
-    assert panel.to_text().endswith(f"{panel.shown.to_text()}\n\n{trade_off.to_text()}")
+    assert panel.to_text().endswith(f"{panel.shown.to_text()}\n\n{panel.trade_off.to_text()}")
 
 
 def test_the_slider_goes_from_padding_to_packing():
@@ -56,8 +61,9 @@ def test_the_dearer_a_call_the_fewer_rectangles_are_best():
         n = panel.picker.lengths().lengths.tolist()
         shows(panel, n, call, panel.rectangles.value)
         work = predict(n, best_cuts(n, call))
-        assert min(panel.trade_off.costs) <= work.cells + call * work.calls
-        best.append(panel.trade_off.best)
+        one = Layout(n).n_cells + call
+        assert min(panel.costs.values()) <= (work.cells + call * work.calls) / one
+        best.append(min(panel.costs, key=panel.costs.get))
     assert best == sorted(best, reverse=True)
     assert best[0] > 1 == best[-1]
     with pytest.raises(ValueError, match="call is 3; choose one of 1, 10"):
