@@ -14,7 +14,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,41 +44,29 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"source is {kind_of(source)}; give a path, or text such as '5, 3, 2'")
     name = os.fspath(source)
-    is_path = isinstance(source, os.PathLike)
-    is_file = is_path or name == "-" or os.path.exists(name[:255])
+    is_file = isinstance(source, os.PathLike) or name == "-" or os.path.exists(name[:255])
     looks_like_file = _FILE_NAME.fullmatch(name) is not None
     if _number(name) is not None or not (is_file or looks_like_file):
         return parse(name, column)
     try:
         if name.endswith(".npy"):
-            return _numpy_lengths(name)
+            values: list[float] = read_lengths(np.load(name, allow_pickle=False)).tolist()
+            return values
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+        return parse(text, column, is_table=name.endswith(".csv"))
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         advice = "give text or .npy; for Parquet, pass pandas.read_parquet(…)['column']"
         raise ValueError(f"cannot read {name}: {advice}") from None
-    try:
-        return parse(text, column, is_table=name.endswith(".csv"))
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-_FILE_NAME = re.compile(r"[^\s,;\[{]*[a-z][^\s,;\[{]*|.+\.(csv|json|npy|txt)", re.IGNORECASE)
-
-
-def _numpy_lengths(name: str) -> list[float]:
-    try:
-        contents = np.load(name, allow_pickle=False)
-        values: list[float] = read_lengths(contents).tolist()
-        return values
-    except EOFError:
-        raise ValueError(f"{name}: the file is empty") from None
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         reason = str(error)
         if "pickle" in reason:
             reason = "it is not a NumPy file of numbers"
         raise ValueError(f"{name}: {reason}") from None
+
+
+_FILE_NAME = re.compile(r"[^\s,;\[{]*[a-z][^\s,;\[{]*|.+\.(csv|json|npy|txt)", re.IGNORECASE)
 
 
 def parse(text: str, column: str | None = None, is_table: bool = False) -> list[float]:
@@ -98,7 +86,17 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
             the first line, or the column does not exist.
     """
     columns = _columns(text.strip(), is_table or column is not None)
-    entries = columns[_column([*columns], column)]
+    if column is None:
+        alone = len(columns) == 1
+        usual = [name for name in columns if alone or name.lower() in ("length", "lengths")]
+        column = usual[0] if usual else "length"
+    if column not in columns:
+        if "" in columns:
+            problem = f"there is no column {column!r}, because no first line names the columns"
+            raise ValueError(problem)
+        names = ", ".join(columns)
+        raise ValueError(f"no column is named {column!r}; choose one of the columns {names}")
+    entries = columns[column]
     if not isinstance(entries, list) or not entries:
         raise ValueError("the column contains no lengths; give a list, as in [5, 3, 2]")
     numbers = []
@@ -127,10 +125,7 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
         if is_table and len(lines) > 1 and re.search("[,;\t]", lines[0]):
             raise ValueError("a table with several columns needs a first line that names them")
         return {"": entries}
-    delimiter = ","
-    for mark in ";\t":
-        if mark in lines[0]:
-            delimiter = mark
+    delimiter = max(",;\t", key=lines[0].count)
     try:
         names, *rows = filter(None, csv.reader(lines, delimiter=delimiter))
     except csv.Error as error:
@@ -138,28 +133,7 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(f"row {i} has {len(row)} fields, but there are {len(names)} columns")
-    columns: dict[str, object] = {}
-    for i, name in enumerate(names):
-        columns[name.strip()] = [row[i] for row in rows]
-    return columns
-
-
-def _column(names: Sequence[str], column: str | None) -> str:
-    """Returns the name of the column that contains the lengths.
-
-    Raises:
-        ValueError: the column does not exist.
-    """
-    for name in names:
-        usual = column is None and name.lower() in ("length", "lengths")
-        if usual or name == column:
-            return name
-    if column is None and len(names) == 1:
-        return names[0]
-    if names == [""]:
-        raise ValueError(f"there is no column {column!r}, because no first line names the columns")
-    wanted = column or "length"
-    raise ValueError(f"no column is named {wanted!r}; choose one of the columns {', '.join(names)}")
+    return {name.strip(): cells for name, *cells in zip(names, *rows, strict=True)}
 
 
 def _number(entry: str) -> float | None:

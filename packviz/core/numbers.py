@@ -34,19 +34,20 @@ class HasNumbers(HasText):
     def to_markdown(self) -> str:
         """Returns the summary and a table in Markdown, for an issue or a report."""
         rows = self.numbers()
-        head = list(rows[0])
-        lines = [self.summary, "", _line(head), _line(["---"] * len(head))]
-        lines += [_line([_shown(value) for value in row.values()]) for row in rows]
-        return "\n".join(lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        table = [[_shown(value) for value in row.values()] for row in rows]
+        if table:
+            table = [[*rows[0]], ["---"] * len(rows[0]), *table]
+        lines = [f"| {' | '.join(cells)} |" for cells in table]
+        return "\n".join([self.summary, "", *lines]).strip()
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "–"}[value]
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value).replace("|", r"\|")

@@ -44,7 +44,6 @@ class Shown:
         names: the names of the sequences. Defaults to letters.
         indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row
             if it fits there.
-        explain: whether to add a line about each part.
         flat: whether to add the flat rows (one sequence after another), with a line from each
             packed row to its flat row.
         part: the part to draw, one of `text.PARTS`.
@@ -54,7 +53,6 @@ class Shown:
     labels: text.Labels | None = None
     names: Sequence[str] | None = None
     indices: bool = False
-    explain: bool = False
     flat: bool = False
     part: str = text.WHOLE
 
@@ -157,8 +155,6 @@ def draw(shown: Shown, theme: str) -> Sheet:
     notes: list[str] = []
     if shown.indices and not beside:
         notes += text.indices(shown.layout)
-    if shown.explain:
-        notes += text.EXPLAINED.values()
     if shown.stride > 1 and shown.part != text.DATA:
         notes.append(one_in(shown.stride, shown.layout.batch_size))
     narrowest = data.wide * shown.layout.batch_sizes.min()

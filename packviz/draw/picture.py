@@ -67,8 +67,6 @@ class Picture(Drawing):
             parts += text.indices(layout)
         if shown.flat:
             parts += ["", text.describe_flat(layout, shown.labels, shown.names)]
-        if shown.explain:
-            parts += ["", *text.EXPLAINED.values()]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
@@ -84,7 +82,6 @@ def show(
     *,
     names: Sequence[str] | None = None,
     indices: bool = False,
-    explain: bool = False,
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
@@ -109,12 +106,11 @@ def show(
         indices: whether to add `sorted_indices` and `unsorted_indices`, with each entry next to its
             row if there is room. The text of a small batch contains them anyway if the batch is not
             sorted.
-        explain: whether to add, below the picture, a line about each part.
         flat: whether to add the flat rows (one sequence after another, the order used for
             attention), and the place of each packed row among them. The text then contains `starts`
             and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. A single part
-            can't be combined with `indices`, `explain` or `flat`, which apply to the whole picture.
+            can't be combined with `indices` or `flat`, which apply to the whole picture.
 
     Sequences of equal length keep their order. torch's own sort (`enforce_sorted=False`) keeps it
     only in batches of up to 16. To see torch's order, show the `PackedSequence`, or
@@ -140,10 +136,9 @@ def show(
         3 sequences padded to 5 time steps: 15 cells, 10 real, 5 padding (33.3 % wasted).
     """
     one_of("part", part, text.PARTS)
-    if part != text.WHOLE and (indices or explain or flat):
-        raise ValueError(
-            f"part={part!r} draws that part alone: leave out indices, explain and flat, or part"
-        )
+    if part != text.WHOLE and (indices or flat):
+        fix = "leave out indices and flat, or part"
+        raise ValueError(f"part={part!r} draws that part alone: {fix}")
     layout, caption, values = _read(what, lengths, batch_first)
     if not layout.n_real:
         raise ValueError("lengths are all 0; give at least one time step to draw")
@@ -159,9 +154,7 @@ def show(
         if len(names) != layout.batch_size:
             entries = f"{len(names)} entries for {layout.batch_size} sequences"
             raise ValueError(f"names has {entries}: give one for each")
-    return Picture(
-        layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part
-    )
+    return Picture(layout, labels, caption, names=names, indices=indices, flat=flat, part=part)
 
 
 # A function that returns the values of each sequence, or `None` to show letters.

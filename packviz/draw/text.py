@@ -17,15 +17,6 @@ labels are blank."""
 Names = Sequence[str] | None
 """The names of the sequences. By default, sequences have letters."""
 
-EXPLAINED = {
-    "padding": "hatched: padding",
-    "order": "packed: the longest sequence comes first",
-    "batch_sizes": "batch_sizes: how many sequences reach each step",
-    "stretch": "each column is one stretch of data",
-    "data": "data and batch_sizes together make a PackedSequence",
-}
-"""A line about each part of a picture."""
-
 WHOLE = "all"
 PADDED = "padded"
 PACKED = "packed"

@@ -213,14 +213,9 @@ def slider(
     )
 
 
-def tick(name: str, value: bool = False) -> widgets.Checkbox:
-    """Returns a checkbox with its name as the label.
-
-    Raises:
-        ValueError: `value` is neither True nor False.
-    """
-    one_of(name, value, (True, False))
-    return widgets.Checkbox(value=bool(value), description=name, indent=False)
+def tick(name: str) -> widgets.Checkbox:
+    """Returns a checkbox with its name as the label."""
+    return widgets.Checkbox(value=False, description=name, indent=False)
 
 
 def dropdown(

@@ -24,14 +24,12 @@ LONGEST = 512
 """The upper end of the slider *longest*. For sentences, the slider ends at the longest sentence."""
 MOST = 5000
 """The largest number of sequences in a panel that puts each of them into a batch or a row."""
-MOST_CELLS = 2048
-"""The largest number of cells in a panel that runs an RNN at every change."""
 EXAMPLE = (4, 6, 8, 5, 4, 3, 7, 8)
 
 
-def lengths_field(lengths: Sequence[int], **options: bool) -> widgets.Text:
-    """Returns a text field with these lengths. The `options` are passed to `ipywidgets.Text`."""
-    return widgets.Text(value=listed(lengths), description="lengths", **options)
+def lengths_field(lengths: Sequence[int]) -> widgets.Text:
+    """Returns a text field with these lengths."""
+    return widgets.Text(value=listed(lengths), description="lengths")
 
 
 def listed(lengths: Layout | Sequence[int]) -> str:
@@ -43,18 +41,13 @@ def listed(lengths: Layout | Sequence[int]) -> str:
     return ", ".join(map(str, require_steps(Layout(lengths)).lengths.tolist()))
 
 
-def read(text: str, most_cells: int | None = None) -> Layout:
+def read(text: str) -> Layout:
     """Reads lengths from the text of a field.
 
     Raises:
-        ValueError: the text is not a list of lengths, or their padded batch has more than
-            `most_cells` cells.
+        ValueError: the text is not a list of lengths.
     """
-    layout = require_steps(Layout(sources.parse(text)))
-    if most_cells and layout.n_cells > most_cells:
-        why = f"the panel runs an RNN at every change, so give at most {most_cells:,}"
-        raise ValueError(f"these lengths make {layout.n_cells:,} cells; {why}")
-    return layout
+    return require_steps(Layout(sources.parse(text)))
 
 
 class LengthsPicker(widgets.VBox):

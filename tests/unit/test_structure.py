@@ -66,7 +66,7 @@ mask = pv.real_mask(lengths, 5)
 results = [
     pv.show(lengths),
     pv.show(x, lengths, batch_first=True),
-    pv.show(packed, indices=True, explain=True),
+    pv.show(packed, indices=True),
     pv.flops(lstm, lengths),
     pv.compare(lstm, x, lengths),
 ]

@@ -52,6 +52,13 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
     assert "state" in comparison.to_markdown()
 
 
+def test_a_model_without_numbers_has_no_table():
+    x = torch.randn(2, 5, 3)
+    comparison = pv.compare(lambda batch: batch.argmax(-1), x, [5, 2], batch_first=True)
+    assert comparison.to_markdown() == comparison.summary
+    assert comparison.to_dict()["rows"] == []
+
+
 def test_ids_and_time_first():
     embedding = nn.Embedding(9, 2)
     ids = torch.randint(1, 9, (6, 3))

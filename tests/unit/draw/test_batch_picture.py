@@ -162,14 +162,14 @@ def check_form(layout, labels=None, **choices):
 @example([2] * 15_000, 0, False)
 @example([135] * 200_000, 0, False)
 def test_form(lengths, extra, more):
-    check_form(Layout(lengths, max(lengths) + extra), indices=more, explain=more)
+    check_form(Layout(lengths, max(lengths) + extra), indices=more)
 
 
 @given(small | large, st.booleans())
 @example([4, 6, 8, 5, 4, 3, 7, 8], False)  # its rows take all the width
 @example([1, 501], True)  # the number of its last time step reaches beyond the grid
 def test_form_with_flat_rows(lengths, more):
-    check_form(Layout(lengths), flat=True, indices=more, explain=more)
+    check_form(Layout(lengths), flat=True, indices=more)
 
 
 @given(small | large, st.integers(0, 3), st.sampled_from(text.PARTS))

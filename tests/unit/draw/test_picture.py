@@ -241,10 +241,6 @@ def test_what_is_asked_for_is_drawn_and_said():
     for lengths in ([1, 2], [2, 1], [2] * 40 + [3]):  # unsorted; sorted; large
         said = show(lengths, indices=True).to_text()
         assert said.count("unsorted_indices [") == said.count("\nsorted_indices   [") == 1
-    assert show([2, 1], explain=True).to_text() == "\n".join(
-        [show([2, 1]).to_text(), "", *text.EXPLAINED.values()]
-    )
-    assert text.EXPLAINED["data"] in show([2, 1], explain=True).to_svg()
 
 
 TITLES = {"padded": "padded: ", "packed": "packed: longest first, no padding", "data": "data: "}
@@ -268,10 +264,10 @@ def test_a_part_is_drawn_and_said_alone(lengths, part):
     assert sorted(CELL.findall(words)) == cells
 
 
-@pytest.mark.parametrize("option", ["indices", "explain", "flat"])
+@pytest.mark.parametrize("option", ["indices", "flat"])
 def test_a_part_alone_has_nothing_to_hang_together_with(option):
     with pytest.raises(
-        ValueError, match="part='packed' draws that part alone: leave out indices, explain and flat"
+        ValueError, match="part='packed' draws that part alone: leave out indices and flat"
     ):
         show(LENGTHS, part="packed", **{option: True})
     with pytest.raises(
