@@ -192,6 +192,7 @@ def axes(
     across: int = 0,
     tall: float = _TALL,
     below: Iterable[str] = (),
+    key: bool = True,
 ) -> Chart:
     """Returns an empty chart.
 
@@ -204,6 +205,7 @@ def axes(
         across: the number of panels in each row. By default, all panels are in one row.
         tall: the height of a panel in px.
         below: lines of text below the chart.
+        key: whether there is a key to the names of the points.
     """
     across = across or len(panels)
     down = math.ceil(len(panels) / across)
@@ -213,7 +215,10 @@ def axes(
     foot = 8 + 17 * len(notes)
     gap = _BELOW + above
     inner = tall * down + gap * (down - 1)
-    height = round(top + inner + _BELOW + _ABOVE + foot)
+    bottom = _BELOW + foot
+    if key:
+        bottom += _ABOVE
+    height = round(top + inner + bottom)
     figure = make_subplots(
         down,
         across,
@@ -224,9 +229,8 @@ def axes(
     figure.update_annotations(font_size=_SIZE, font_weight="bold", yshift=4, xanchor="left")
     for heading, axis in zip(figure.layout.annotations, figure.select_xaxes(), strict=False):
         heading.x = axis.domain[0]
-    bottom = _BELOW + _ABOVE + foot
     figure.update_layout(template=TEMPLATE, margin_t=top, margin_b=bottom, title_text=title)
-    figure.update_layout(height=height, width=WIDTH, legend_y=foot / height)
+    figure.update_layout(height=height, width=WIDTH, legend_y=foot / height, showlegend=key)
     if notes:
         # An annotation cannot refer to the foot of the whole chart, so it refers to the axes.
         figure.add_annotation(text="<br>".join(notes), y=0, yshift=-bottom + 4, **_FOOTNOTE)
@@ -254,19 +258,25 @@ def times_by_size(sweep: Sweep) -> Chart:
     span = _rounded([low - margin, high + margin])
     titles = [plot.title for plot in sweep.plots]
     below = [*sweep.sources, *sweep.notes]
-    words = sweep.to_text()
-    chart = axes(
-        sweep.title, words, x=sweep.x, y=first.y, panels=titles, across=sweep.columns, below=below
-    )
-    figure = chart.figure
-    figure.update_xaxes(rangemode="tozero")
-    figure.update_yaxes(rangemode="tozero")
     machines = [source.partition(":")[0] for source in sweep.sources]
     # Names stand beside the last panel of a row, if it has all curves. A key tells machines apart.
     last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)
     named = {curve.name for panel in last for curve in sweep.plots[panel].curves}
     drawn = {curve.name for plot in sweep.plots for curve in plot.curves}
-    is_direct = len(machines) < 2 and named == drawn
+    key = len(machines) > 1 or named != drawn
+    chart = axes(
+        sweep.title,
+        sweep.to_text(),
+        x=sweep.x,
+        y=first.y,
+        panels=titles,
+        across=sweep.columns,
+        below=below,
+        key=key,
+    )
+    figure = chart.figure
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
     for panel, plot in enumerate(sweep.plots):
         for (name, ends), dash in zip(plot.guides.items(), DASHES, strict=False):
             line = {"color": LIGHT.muted, "width": 1, "dash": _dashes(dash)}
@@ -284,15 +294,8 @@ def times_by_size(sweep: Sweep) -> Chart:
         figure.update_yaxes(type="log", tickvals=up.ticks, range=span, **place)
         if plot.across.log:
             figure.update_xaxes(type="log", tickvals=plot.across.ticks, **place)
-        if is_direct and panel in last:
+        if panel in last and not key:
             _write_names(chart, sweep, panel)
-    if not is_direct:
-        return chart
-    layout = figure.layout
-    figure.update_layout(showlegend=False, height=layout.height - _ABOVE)
-    figure.update_layout(margin_b=layout.margin.b - _ABOVE)
-    footnotes = {"text": "<br>".join(_wrapped(below))}
-    figure.update_annotations(yshift=4 - layout.margin.b, selector=footnotes)
     return chart
 
 

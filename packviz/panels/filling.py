@@ -8,7 +8,7 @@ from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
 from packviz.core.validation import at_least
 from packviz.draw.documents import MASKS, NONE, Scores
 from packviz.panels.panel import Panel, View, dropdown, row, slider
-from packviz.panels.picker import MOST, LengthsPicker
+from packviz.panels.picker import MOST, TYPED, LengthsPicker
 
 LEAST = 16
 """The slider `row_size` reaches at least this many time steps."""
@@ -33,7 +33,7 @@ class RowPanel(Panel):
         self,
         lengths: Sequence[int] = (5, 3, 2),
         *,
-        kind: str | None = None,
+        kind: str = TYPED,
         sequences: int = 64,
         longest: int = 128,
         row_size: int = 10,
@@ -43,8 +43,7 @@ class RowPanel(Panel):
         """Makes the panel with these lengths, or with lengths from the distribution `kind`.
 
         Args:
-            lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a
-                slider each.
+            lengths: the lengths of your documents.
             kind: the name of a distribution that replaces your lengths at the start, such as
                 `"sentences"`. See `pv.lengths.DISTRIBUTIONS`.
             sequences: number of documents to draw from the distribution, up to 512.

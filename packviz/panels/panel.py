@@ -198,9 +198,7 @@ def row(*children: widgets.Widget) -> widgets.Box:
     return widgets.Box(children, layout=layout)
 
 
-def slider(
-    name: str, value: int, low: int, high: int, description: str = "", **layout: str
-) -> widgets.IntSlider:
+def slider(name: str, value: int, low: int, high: int, description: str = "") -> widgets.IntSlider:
     """Returns a slider for a whole number. Its label is `description` or, if that is empty, `name`.
 
     Raises:
@@ -208,9 +206,7 @@ def slider(
     """
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{name} is {value!r}; give a whole number from {low:,} to {high:,}")
-    return widgets.IntSlider(
-        value=value, min=low, max=high, description=description or name, layout=layout
-    )
+    return widgets.IntSlider(value=value, min=low, max=high, description=description or name)
 
 
 def tick(name: str) -> widgets.Checkbox:

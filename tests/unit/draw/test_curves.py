@@ -167,7 +167,7 @@ def test_the_chart_shows_the_same(sources):
     assert (left, right) == ("left", "right")
     assert footnote == "<br>".join([*sources, "a note"])
     assert ends == []  # the last panel has no curves, so there is a key
-    assert layout.showlegend is None
+    assert layout.showlegend
     assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("time steps", "ms")
     json.dumps(chart._repr_mimebundle_())
 

@@ -22,7 +22,7 @@ from packviz.panels import (
     StaircasePanel,
 )
 from packviz.panels.panel import Companion, Panel, View, row, slider
-from packviz.panels.picker import KINDS, ONE_BY_ONE, TYPED
+from packviz.panels.picker import KINDS, TYPED
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -59,7 +59,7 @@ def test_a_large_picture_stays_light(make):
 
 WITH_LENGTHS = [
     *(AlignPanel, BatchingPanel, CostPanel, StaircasePanel),
-    partial(RowPanel, kind=TYPED),
+    RowPanel,
 ]
 
 
@@ -226,14 +226,12 @@ def test_lengths_are_chosen_in_the_same_way_everywhere(make):
     for kind in KINDS:
         move(picker.kind, kind)
         assert panel.error.value == ""
-        sliders = [visible(control) for control in picker.sliders]
-        assert sliders == [kind == ONE_BY_ONE and i < 3 for i in range(8)]
-        assert (visible(picker.few), visible(picker.typed)) == (kind == ONE_BY_ONE, kind == TYPED)
+        assert visible(picker.typed) == (kind == TYPED)
         assert visible(picker.sequences) == (kind in sources.DISTRIBUTIONS)
-    move(picker.kind, ONE_BY_ONE)
+    move(picker.kind, TYPED)
     assert picker.lengths() == Layout([3, 1, 2])
     before = panel.picture.value
-    move(picker.sliders[1], 12)
+    move(picker.typed, "3, 12, 2")
     assert picker.lengths() == Layout([3, 12, 2])
     assert panel.picture.value != before
     for wrong in (-1, 513, 2.5):
