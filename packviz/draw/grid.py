@@ -357,13 +357,11 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 def clip(words: str, width: float, size: int = 12) -> str:
     """Shortens text that is wider than `width` px, and adds an ellipsis."""
-    char = CHAR * size / 12
-    space = int(width / char) * char
-    if width_of(words, size, mono=True) <= space:
-        return words
-    while words and width_of(words, size, mono=True) > space - char:
+    clipped = words
+    while words and width_of(clipped, size, mono=True) > width:
         words = words[:-1]
-    return words + "…"
+        clipped = f"{words}…"
+    return clipped
 
 
 def stride(rows: int, most: int) -> int:

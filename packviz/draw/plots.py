@@ -128,21 +128,23 @@ def log_log(
             one number for each `x`; `panels` is empty; a panel has no curves or more than four; or
             `methods` names an unknown method.
     """
-    sizes = [len(curves) for curves in panels.values()] or [0]
-    if min(sizes) < 1 or max(sizes) > _CURVES:
+    counts = [len(curves) for curves in panels.values()] or [0]
+    if min(counts) < 1 or max(counts) > _CURVES:
         raise ValueError(
-            f"panels has panels with {sizes} curves; give each panel 1 to {_CURVES} curves, so that"
-            " they can be told apart"
+            f"panels has panels with {counts} curves; give each panel 1 to {_CURVES} curves, so"
+            " that they can be told apart"
         )
     looks = list(palette.METHODS)
-    lines = [f"{title}. time steps T: {_numbers(x)}"]
+    sizes = ", ".join(map(quantities.plain, x))
+    lines = [f"{title}. time steps T: {sizes}"]
     plots = []
     for panel, curves in panels.items():
         plot = []
         for i, (name, values) in enumerate(curves.items()):
             exponent = round(fit.exponent(x, values), 2) + 0  # so that -0.0 becomes 0.0
             slope = f"slope {exponent:.2f}"
-            lines.append(f"{panel}, {name}: {_numbers(values)}; {slope}")
+            numbers = ", ".join(map(quantities.plain, values))
+            lines.append(f"{panel}, {name}: {numbers}; {slope}")
             look = i
             if methods:
                 method = one_of(f"methods[{name!r}]", methods.get(name, ""), looks)
@@ -152,9 +154,3 @@ def log_log(
             plot.append(curve)
         plots.append(Plot(panel, plot, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")
-
-
-def _numbers(values: Iterable[float]) -> str:
-    """Returns counts exactly, and other numbers with three significant digits."""
-    written = [f"{v:,}" if isinstance(v, int) else quantities.plain(v) for v in values]
-    return ", ".join(written)

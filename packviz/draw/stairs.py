@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from packviz.core.cuts import rectangles
+from packviz.core.cuts import predict, rectangles
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
@@ -33,6 +33,9 @@ class Stairs(Drawing):
         cuts: ascending time steps from 0 to `max(lengths)`. A rectangle begins at each cut except
             the last.
         rectangles: the `(first step, step after the last, number of sequences)` of each rectangle.
+        calls: the number of rectangles. Each rectangle needs one call of the kernel.
+        cells: the number of cells that are computed, both real and wasted.
+        wasted: the number of padding cells that are computed.
     """
 
     def __init__(self, lengths: object, cuts: Sequence[int]) -> None:
@@ -47,25 +50,12 @@ class Stairs(Drawing):
         """
         self.layout = Layout(lengths)
         self.cuts = tuple(map(int, cuts))
-        self.rectangles = tuple(rectangles(self.layout.lengths.tolist(), cuts))
-
-    @property
-    def calls(self) -> int:
-        """The number of rectangles. Each rectangle needs one call of the kernel."""
-        return len(self.rectangles)
-
-    @property
-    def cells(self) -> int:
-        """The number of cells that are computed, both real and wasted."""
-        cells = 0
-        for start, end, size in self.rectangles:
-            cells += (end - start) * size
-        return cells
-
-    @property
-    def wasted(self) -> int:
-        """The number of padding cells that are computed."""
-        return self.cells - self.layout.n_real
+        n = self.layout.lengths.tolist()
+        self.rectangles = tuple(rectangles(n, self.cuts))
+        work = predict(n, self.cuts)
+        self.calls = work.calls
+        self.cells = work.cells
+        self.wasted = work.wasted
 
     def summary(self) -> str:
         """Returns a sentence with the numbers of rectangles and of cells of each kind."""

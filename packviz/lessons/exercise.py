@@ -8,13 +8,15 @@ from __future__ import annotations
 import functools
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, ParamSpec
 
 from packviz.core.util import is_readers
+from packviz.draw import palette
 from packviz.draw.drawing import Drawing
+from packviz.draw.grid import Cell, CellTable
 from packviz.draw.sheet import Sheet, stack
 
 Asked = ParamSpec("Asked")
@@ -83,7 +85,6 @@ class Comparison(Drawing):
         self.title = title
         self.yours = [_entry(value) for value in yours]
         self.target = [_entry(value) for value in target]
-        self._width = max(map(len, [*self.yours, *self.target]), default=1)
 
     @property
     def agree(self) -> bool:
@@ -91,33 +92,25 @@ class Comparison(Drawing):
         return self.yours == self.target
 
     @property
-    def _columns(self) -> Iterator[tuple[str, str]]:
-        return zip_longest(self.yours, self.target, fillvalue="")
+    def _table(self) -> CellTable:
+        yours = []
+        target = []
+        for answer, right in zip_longest(self.yours, self.target, fillvalue=""):
+            yours.append(Cell(palette.REAL, answer, framed=answer != right))
+            target.append(Cell(palette.REAL, right))
+        heads = [str(i) for i in range(len(yours))] or [""]
+        return CellTable(self.title, ["yours", "target"], heads, [yours, target], axis="")
 
     def to_text(self) -> str:
-        """Returns both rows as text, with a caret below every entry that differs."""
-        width = self._width
-        lines = [self.title, "  yours  ", "         ", "  target "]
-        for yours, target in self._columns:
-            caret = "" if yours == target else "^"
-            for i, entry in enumerate((yours, caret, target), 1):
-                lines[i] += f" {entry:>{width}}"
-        return "\n".join(line.rstrip() for line in lines if line.strip())
+        """Returns both rows as text, with a `!` before every entry that differs."""
+        title = self.title
+        if not self.agree:
+            title += " (! marks what differs)"
+        return "\n".join([title, *self._table.lines()])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws both rows as cells."""
-        sheet = Sheet(theme, self.to_text())
-        sheet.title(self.title)
-        sheet.text(4, 43, "yours", ink=sheet.colours.muted)
-        sheet.text(4, 75, "target", ink=sheet.colours.muted)
-        width = 12 + 8 * self._width
-        for i, (yours, target) in enumerate(self._columns):
-            x = 70 + i * (width + 4)
-            sheet.cell(x, 26, width, 24, sheet.colours.padding, yours)
-            sheet.cell(x, 58, width, 24, sheet.colours.padding, target)
-            if yours != target:
-                sheet.box(x, 26, width, 24, stroke=sheet.colours.wrong, thick=3)
-        return sheet
+        return self._table.sheet(theme, self.to_text())
 
 
 def _entry(value: object) -> str:

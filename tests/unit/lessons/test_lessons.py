@@ -508,7 +508,10 @@ def test_a_wrong_answer_is_drawn_beside_the_right_one():
     picture, rows = verdict.drawings
     assert picture.to_text() == show([3, 2]).to_text()
     assert rows.to_text() == (
-        "batch sizes of lengths [3, 2]\n  yours   3 2\n          ^   ^\n  target  2 2 1"
+        "batch sizes of lengths [3, 2] (! marks what differs)\n"
+        "          0  1  2\n"
+        " yours   !3  2  !\n"
+        " target   2  2  1"
     )
     drawing = ParsedSvg(rows.to_svg())
     framed = [box for box in drawing.boxes if box.stroke == palette.LIGHT.wrong]
