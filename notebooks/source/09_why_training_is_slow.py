@@ -285,7 +285,7 @@ for setup, make in {"A: all equally long": lengths.equal, "B: T different length
     }
 
 title = "In B, pad and the packed LSTM write about four times as much when T doubles"
-pv.draw.log_log(T, written, title, y="MB", methods=dict.fromkeys(written[setup], "packed"))
+pv.draw.log_log(T, written, title, y="MB")
 
 # %% [markdown]
 # On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double with T, 2 if they

@@ -24,7 +24,8 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     """Plots one unit of the last layer's hidden state, step by step, in both runs.
 
     It is the state of the forward direction. After the end of a sequence, the packed state is
-    constant. Each sequence has a plot, in which padding is hatched. If the results contain NaN or
+    constant. Each sequence has a plot, in which padding is hatched. In the text of a small batch,
+    the states in the padding are in brackets. If the results contain NaN or
     infinity, a curve ends before the first such number.
 
     Args:
@@ -55,23 +56,23 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     if differs.any():
         wrong = listed([sequence_name(b) for b in np.flatnonzero(differs).tolist()], 6)
         title = f"The padded run reads on into the padding, so h_n is wrong for {wrong}"
-    steps = range(padded.shape[1])
-    rows = [["", "", *(f"t={t}" for t in steps)]]
-    headings = []
+    what = f"unit {unit} of the hidden state, last layer, forward"
+    lines = [title, what]
     plots = []
+    steps = range(padded.shape[1])
     for b, n in enumerate(lengths):
-        name = sequence_name(b)
-        heading = f"{name}: the same h_n"
+        heading = f"{sequence_name(b)}: the same h_n"
         if differs[b]:
-            heading = f"{name}: h_n off by {text.difference(distances[b])}"
-        headings.append(heading)
+            heading = f"{sequence_name(b)}: h_n off by {text.difference(distances[b])}"
+        lines.append(heading)
         padding = n - 1 if n < len(steps) else math.inf
         curves = []
         for run, states_of, source in (("padded", padded, 0), ("packed", packed, _DOTTED)):
             values = states_of[b, :, unit]
-            cells = list(map(text.difference, values))
-            cells[n:] = [f"[{cell}]" for cell in cells[n:]]
-            rows.append([name, run, *cells])
+            if text.is_few(layout):
+                cells = list(map(text.difference, values))
+                cells[n:] = [f"[{cell}]" for cell in cells[n:]]
+                lines.append(f"  {run}  {' '.join(cells)}")
             end = int(np.isfinite(values).cumprod().sum())
             # Rounded, because the last digits differ between processors.
             heights = np.round(values[:end], 3).tolist()
@@ -79,10 +80,6 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
                 hollow = states_of is packed
                 curves.append(Curve(run, _COLOUR, source, steps[:end], heights, hollow=hollow))
         plots.append(Plot(heading, curves, y="", padding=padding))
-    what = f"unit {unit} of the hidden state, last layer, forward"
-    lines = [title, what, *headings]
-    if text.is_few(layout):
-        lines += ["", *text.table(rows, " >2  <6   >9"), "[ ]: padding"]
     notes = [f"{what}. Hatched: padding. The packed state is dotted."]
     if len(plots) > MOST:
         notes.append(f"The first {MOST} sequences are drawn.")

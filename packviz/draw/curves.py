@@ -155,14 +155,18 @@ class Axes:
         """Writes the names of curves beside their ends.
 
         They are moved so that they neither overlap nor go below the plot.
+
+        Args:
+            ends: the end of each curve, in the units of the axes.
         """
         sheet = self.sheet
         colours = sheet.colours
-        last = max([0.0, *(x for x, _ in ends.values())])
+        last = max([0.0, *(self.x(x) for x, _ in ends.values())])
         columns: dict[float, list[tuple[float, str]]] = defaultdict(list)
-        for name, (x, y) in ends.items():
+        for name, end in ends.items():
+            x = self.x(end[0])
             column = last if last - x < _BESIDE else x
-            columns[column].append((y, name))
+            columns[column].append((self.y(end[1]), name))
         for x, labels in columns.items():
             labels.sort()
             moved = spread_labels([y for y, _ in labels], self.foot)
@@ -321,6 +325,17 @@ class Plot:
         return Scale(marks, 0.0, last)
 
     @property
+    def ends(self) -> dict[str, Point]:
+        """The place of each name: the end of the line that reaches farthest."""
+        ends = {name: line[1] for name, line in self.guides.items()}
+        for curve in self.curves:
+            end = (curve.x[-1], curve.y[-1])
+            if end[0] >= ends.get(curve.name, end)[0]:
+                ends[curve.name] = end
+        ends.pop("", None)
+        return ends
+
+    @property
     def heights(self) -> list[float]:
         """All numbers that the vertical axis has to cover."""
         heights: list[float] = []
@@ -339,21 +354,15 @@ class Plot:
             sheet.box(x, axes.top, axes.right - x, axes.tall, HATCHED, stroke="")
         axes.draw_up(self.title, self.y)
         axes.draw_across(name)
-        ends: dict[str, Point] = {}
-        for guide, line in self.guides.items():
+        for line in self.guides.values():
             points = axes.points(*zip(*line, strict=True))
             sheet.line(points, sheet.colours.muted)
-            ends[guide] = points[1]
         for curve in self.curves:
-            end = self._draw_curve(axes, curve)
-            # Each name is written once, at the end of its last curve.
-            if end[0] >= ends.get(curve.name, end)[0]:
-                ends[curve.name] = end
-        ends.pop("", None)
-        axes.write_names(ends)
+            self._draw_curve(axes, curve)
+        axes.write_names(self.ends)
 
-    def _draw_curve(self, axes: Axes, curve: Curve) -> Point:
-        """Draws a curve with its quartiles and its markers. Returns the curve's last point."""
+    def _draw_curve(self, axes: Axes, curve: Curve) -> None:
+        """Draws a curve with its quartiles and its markers."""
         sheet = axes.sheet
         line = sheet.colours.line
         points = axes.points(curve.x, curve.y)
@@ -371,7 +380,6 @@ class Plot:
         for point, size in zip(points, curve.x, strict=True):
             if size in marked or not axes.across.log:
                 mark(sheet, point, MARKERS[curve.symbol], fill, line)
-        return points[-1]
 
 
 @dataclass(frozen=True, repr=False)

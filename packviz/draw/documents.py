@@ -171,10 +171,8 @@ class Scores(Drawing):
             real = _real(row)
             padding = f"{self.row_size - real} padding,"
             needed = f"{self._needed(row):,} needed:"
-            pieces = ""
-            for b, first, size in row:
-                pieces += f"{sequence_name(b)}[{first}:{first + size}] "
-            table.append([f"row {i}", f"{real} real,", padding, needed, pieces.rstrip()])
+            pieces = [f"{sequence_name(b)}[{first}:{first + size}]" for b, first, size in row]
+            table.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
         if len(table) > text.FEW:
             table[8:-3] = [["…"]]
         lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
@@ -188,12 +186,10 @@ class Scores(Drawing):
             return "\n".join(lines)
         for i, row in enumerate(self.rows[:_GRIDS]):
             lines += ["", f"row {i}: each line is a query, and each column is a key ({names})"]
-            owners = ["·"] * self.row_size
-            place = 0
+            owners = []
             for b, first, size in row:
-                for t in range(first, first + size):
-                    owners[place] = f"{sequence_name(b)}{t}"
-                    place += 1
+                owners += [f"{sequence_name(b)}{t}" for t in range(first, first + size)]
+            owners += ["·"] * (self.row_size - len(owners))
             kinds = self._kinds(row, np.arange(self.row_size))
             scores = [" ".join(line) for line in kinds]
             table = [list(pair) for pair in zip(owners, scores, strict=True)]

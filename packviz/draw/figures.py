@@ -25,7 +25,6 @@ from packviz.draw.sheet import WIDTH, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.curves import Curve, Sweep
-    from packviz.draw.sheet import Point
 
 CONFIG = {"displayModeBar": False, "responsive": False}
 """Options for plotly. The mode bar would cover the chart, and one of its buttons uploads the data
@@ -303,12 +302,7 @@ def _write_names(chart: Chart, sweep: Sweep, panel: int) -> None:
     """Writes the names of a panel's curves beside their ends, where the margin leaves room."""
     plot = sweep.plots[panel]
     up = sweep.up(plot)
-    ends: dict[str, Point] = {}
-    for name, line in plot.guides.items():
-        ends[name] = line[1]
-    for curve in plot.curves:
-        ends[curve.name] = (curve.x[-1], curve.y[-1])
-    ends.pop("", None)
+    ends = plot.ends
     order = sorted(ends, key=lambda name: -ends[name][1])
     heights = [(1 - up.share(ends[name][1])) * _TALL for name in order]
     for name, height, moved in zip(order, heights, spread_labels(heights, _TALL), strict=True):

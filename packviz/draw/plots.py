@@ -8,12 +8,12 @@ import numpy as np
 
 from packviz.core import batches, fit
 from packviz.core.layout import Layout, require_steps
-from packviz.core.validation import one_of
-from packviz.draw import bars, palette, quantities, text
-from packviz.draw.curves import Curve, Plot, Sweep
+from packviz.draw import bars, quantities, text
+from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 
 _BARS = 20  # the largest number of bars in a histogram
 _CURVES = 4  # the largest number of curves that can be told apart
+_COLOUR = len(COLOURS) - 1  # of curves that show counts, and not methods
 
 
 def padding_waste(
@@ -106,13 +106,12 @@ def log_log(
     x: Sequence[float],
     panels: Mapping[str, Mapping[str, Sequence[float]]],
     title: str,
-    *,
     y: str = "",
-    methods: Mapping[str, str] | None = None,
 ) -> Sweep:
     """Plots counts against the number of time steps, on logarithmic axes.
 
-    On such axes, a power of `T` is a straight line whose slope is the exponent.
+    On such axes, a power of `T` is a straight line whose slope is the exponent. Dashes tell the
+    curves apart.
 
     Args:
         x: two or more numbers of time steps.
@@ -120,13 +119,10 @@ def log_log(
             to the curve's numbers, which must be positive, with one for each `x`.
         title: the title above the panels, which states the finding.
         y: the unit of the numbers.
-        methods: for each curve, by name, a key of `palette.METHODS`, whose colour the curve gets.
-            By default, the curves have the colours of `palette.METHODS` in order.
 
     Raises:
         ValueError: `x` has fewer than two numbers; a number is not positive; a curve does not have
-            one number for each `x`; `panels` is empty; a panel has no curves or more than four; or
-            `methods` names an unknown method.
+            one number for each `x`; `panels` is empty; or a panel has no curves or more than four.
     """
     counts = [len(curves) for curves in panels.values()] or [0]
     if min(counts) < 1 or max(counts) > _CURVES:
@@ -134,7 +130,6 @@ def log_log(
             f"panels has panels with {counts} curves; give each panel 1 to {_CURVES} curves, so"
             " that they can be told apart"
         )
-    looks = list(palette.METHODS)
     sizes = ", ".join(map(quantities.plain, x))
     lines = [f"{title}. time steps T: {sizes}"]
     plots = []
@@ -145,12 +140,7 @@ def log_log(
             slope = f"slope {exponent:.2f}"
             numbers = ", ".join(map(quantities.plain, values))
             lines.append(f"{panel}, {name}: {numbers}; {slope}")
-            look = i
-            if methods:
-                method = one_of(f"methods[{name!r}]", methods.get(name, ""), looks)
-                look = looks.index(method)
             is_hollow = i % 2 > 0
-            curve = Curve(f"{name}: {slope}", look, i, x, values, hollow=is_hollow)
-            plot.append(curve)
+            plot.append(Curve(f"{name}: {slope}", _COLOUR, i, x, values, hollow=is_hollow))
         plots.append(Plot(panel, plot, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")

@@ -11,7 +11,7 @@ from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider
-from packviz.panels.picker import MOST, TYPED, LengthsPicker
+from packviz.panels.picker import TYPED, LengthsPicker
 
 _CELLS = ("real cells", "padding", "padding")
 _TOKENS = ("tokens", "waiting, in tokens", "waiting")
@@ -51,7 +51,7 @@ class BatchingPanel(Panel):
         Args:
             lengths: your lengths, at most 5,000.
             kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
-            sequences: number of sequences to draw from the distribution, from 8 to 2,000.
+            sequences: number of sequences to draw from the distribution, up to 2,000.
             longest: greatest length that may be drawn, up to 512 time steps.
             batch_size: number of sequences per batch, up to 128.
             order: the order in which sequences are put into batches, one of `pv.batches.ORDERS`.
@@ -62,9 +62,7 @@ class BatchingPanel(Panel):
                 unknown.
         """
         kind = kind if lengths is None else TYPED
-        self.picker = LengthsPicker(
-            lengths, kind, sequences=sequences, longest=longest, sizes=(8, 2000), most=MOST
-        )
+        self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
         self.batch_size = slider("batch_size", batch_size, 1, 128, "batch size")
         self.order = dropdown("order", order, ORDERS, "batches")
         n_batches = math.ceil(self.picker.lengths().batch_size / batch_size)

@@ -8,7 +8,7 @@ from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
 from packviz.core.validation import at_least
 from packviz.draw.documents import MASKS, NONE, Scores
 from packviz.panels.panel import Panel, View, dropdown, row, slider
-from packviz.panels.picker import MOST, TYPED, LengthsPicker
+from packviz.panels.picker import TYPED, LengthsPicker
 
 LEAST = 16
 """The slider `row_size` reaches at least this many time steps."""
@@ -46,7 +46,7 @@ class RowPanel(Panel):
             lengths: the lengths of your documents.
             kind: the name of a distribution that replaces your lengths at the start, such as
                 `"sentences"`. See `pv.lengths.DISTRIBUTIONS`.
-            sequences: number of documents to draw from the distribution, up to 512.
+            sequences: number of documents to draw from the distribution, up to 2,000.
             longest: greatest length that may be drawn, up to 512 time steps.
             row_size: number of time steps in a row.
             strategy: the rule for filling rows, one of `pv.batches.FILLS`.
@@ -56,7 +56,7 @@ class RowPanel(Panel):
             ValueError: a length is not valid, a number is out of its range, or `kind`, `strategy`
                 or `mask` is unknown.
         """
-        self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest, most=MOST)
+        self.picker = LengthsPicker(lengths, kind, sequences=sequences, longest=longest)
         self._reach = max(at_least("row_size", row_size), LEAST)
         self.row_size = slider("row_size", row_size, 1, self._reach, "row size")
         self.strategy = dropdown("strategy", strategy, FILLS, "rows")

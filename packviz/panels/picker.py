@@ -19,8 +19,10 @@ TYPED = "your own list"
 KINDS = (*sources.DISTRIBUTIONS, TYPED)
 LONGEST = 512
 """The upper end of the slider *longest*. For sentences, the slider ends at the longest sentence."""
+MOST_DRAWN = 2000
+"""The largest number of sequences that are drawn from a distribution."""
 MOST = 5000
-"""The largest number of sequences in a panel that puts each of them into a batch or a row."""
+"""The largest number of sequences in a list."""
 EXAMPLE = (4, 6, 8, 5, 4, 3, 7, 8)
 
 
@@ -65,8 +67,6 @@ class LengthsPicker(widgets.VBox):
         *,
         sequences: int = 64,
         longest: int = 128,
-        sizes: tuple[int, int] = (1, 512),
-        most: int | None = None,
     ) -> None:
         """Makes the controls.
 
@@ -75,16 +75,13 @@ class LengthsPicker(widgets.VBox):
             kind: the source of the lengths, one of `KINDS`.
             sequences: the number of sequences to draw from a distribution.
             longest: the greatest length that may be drawn, up to 512 time steps.
-            sizes: the smallest and the largest value that `sequences` may have.
-            most: the largest number of lengths that a list may contain; `None` for no limit.
 
         Raises:
             ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
-        self._most = most
         start = EXAMPLE if lengths is None else lengths
         self.kind = dropdown("kind", kind, KINDS, "lengths")
-        self.sequences = slider("sequences", sequences, *sizes)
+        self.sequences = slider("sequences", sequences, 1, MOST_DRAWN)
         self.longest = slider("longest", longest, 1, LONGEST)
         self.seed = slider("seed", 0, 0, 99)
         look = widgets.Layout(width="680px", height="64px")
@@ -112,8 +109,8 @@ class LengthsPicker(widgets.VBox):
             draw = sources.DISTRIBUTIONS[kind]
             return Layout(draw(self.sequences.value, self.longest.value, self.seed.value))
         layout = read(self.typed.value)
-        if self._most and layout.batch_size > self._most:
-            limit = f"the panel takes at most {self._most:,}. For more, call packviz.batches"
+        if layout.batch_size > MOST:
+            limit = f"the panel takes at most {MOST:,}. For more, call packviz.batches"
             raise ValueError(f"there are {layout.batch_size:,} lengths; {limit}")
         return layout
 

@@ -61,7 +61,7 @@ class StaircasePanel(Panel):
         Args:
             lengths: your lengths.
             kind: the distribution to use if you give no lengths, one of `pv.lengths.DISTRIBUTIONS`.
-            sequences: number of sequences to draw from the distribution, up to 512.
+            sequences: number of sequences to draw from the distribution, up to 2,000.
             longest: greatest length that may be drawn, up to 512 time steps.
             call: the number of cells that cost as much as a call, one of `CALLS`.
             rectangles: number of rectangles at the start. The panel takes the nearest number that

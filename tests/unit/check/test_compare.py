@@ -414,9 +414,11 @@ def test_a_trajectory_in_words(worked_example):
     assert title == "The padded run reads on into the padding, so h_n is wrong for b"
     assert what.startswith("unit 0")
     assert lines[0] == "a: the same h_n"
-    assert lines[1].startswith("b: h_n off by 0.")
-    (padded,) = [line for line in lines if line.startswith(" b  padded")]
-    assert [cell[0] == "[" for cell in padded.split()[2:]] == [False, False, True, True, True]
+    assert lines[3].startswith("b: h_n off by 0.")
+    for line, run in zip(lines[4:], ("padded", "packed"), strict=True):
+        first, *cells = line.split()
+        assert first == run
+        assert [cell[0] == "[" for cell in cells] == [False, False, True, True, True]
     drawn = ParsedSvg(path.to_svg("dark"))
     assert not drawn.outside()
     assert drawn.said().count("packed") == drawn.said().count("padded") == 2

@@ -76,10 +76,3 @@ def test_length_histogram(layout):
 def test_the_slope_is_the_power(power, factor):
     sweep = plots.log_log(X, {"": {"a": [factor * x**power for x in X]}}, "t")
     assert float(sweep.to_text().split()[-1]) == pytest.approx(power, abs=0.0051)
-
-
-@pytest.mark.parametrize(("methods", "value"), [({"a": "nix"}, "'nix'"), ({"two": "packed"}, "''")])
-def test_an_unknown_method_is_named(methods, value):
-    message = rf"methods\['a'\] is {value}; choose one of 'padded', 'packed'"
-    with pytest.raises(ValueError, match=message):
-        plots.log_log([1, 2], {"": {"a": [1, 2]}}, "t", methods=methods)
