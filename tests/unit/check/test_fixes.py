@@ -167,17 +167,13 @@ def test_the_fixes_of_explained_errors(one):
     x, lengths = batch().transpose(0, 1), [5, 3, 2]
     packed = pack_padded_sequence(x, lengths)
     output, h_n = nn.GRU(2, 2, bidirectional=True)(x)
-    nested = torch.nested.nested_tensor([torch.ones(2, 1), torch.ones(3, 1)], layout=torch.jagged)
     own = {
         "packed": packed,
         "data": packed.data,
         "output": output.transpose(0, 1),
         "h_n": h_n,
-        "nested": nested,
     }
     own |= {
-        "values": nested.values(),
-        "first": nested,
         "layer": nn.Linear(2, 2),
         "offsets": [0, 5, 8, 10],
         "H": 2,

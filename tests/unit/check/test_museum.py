@@ -16,9 +16,7 @@ import torch
 from habits import habit_of
 from torch import nn
 from torch.nn.utils.rnn import (
-    PackedSequence,
     pack_padded_sequence,
-    pack_sequence,
     pad_packed_sequence,
     pad_sequence,
 )
@@ -64,10 +62,6 @@ def cells(notebook):
         yield kind, re.sub(r"(?m)^# ?", "", body).strip() if kind == "markdown" else body
 
 
-def jagged():
-    return torch.nested.nested_tensor([torch.ones(n, 4) for n in (5, 3, 2)], layout=torch.jagged)
-
-
 X = torch.randn(5, 3, 4)
 GRU, LSTM, EMBEDDING = nn.GRU(4, 4), nn.LSTM(4, 4), nn.Embedding(3, 2)
 ROWS = [[1, 2, 3], [4, 5]]
@@ -110,12 +104,6 @@ def steps(x):
 LEFT = torch.tensor([[1, 2, 3], [0, 4, 5]])
 IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
     "Padding on the left": [lambda: pack_padded_sequence(LEFT.T, [3, 2])],
-    "A jagged tensor in an RNN": [
-        lambda: nn.LSTM(4, 5, batch_first=True)(jagged()),
-        lambda: pack_padded_sequence(jagged(), [5, 3, 2], batch_first=True),
-        lambda: pad_packed_sequence(jagged()),
-    ],
-    "Two jagged tensors that do not fit": [lambda: jagged() + jagged()],
     "Unpacking what is not packed": [
         lambda: pad_packed_sequence(X),
         lambda: pad_packed_sequence(GRU(packed())),
@@ -133,7 +121,6 @@ IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
     "No collate function": [lambda: next(iter(DataLoader(SEQUENCES, batch_size=2)))],
     "A tensor from lists of different lengths": [lambda: torch.tensor(ROWS)],
     "A layer that gets output and state": [lambda: nn.Sequential(GRU, nn.Linear(4, 1))(X)],
-    "batch_sizes on the GPU": [lambda: PackedSequence(*(part.to("meta") for part in packed()[:2]))],
     "A fixed batch size in ONNX": [onnx],
     "A mask passed as lengths": [lambda: pack_padded_sequence(X, torch.ones(3, 5).long())],
     "Input without one of its dimensions": [
@@ -217,19 +204,10 @@ def test_explain_errors_knows_it(name, call):
 
 
 def test_the_fixes_that_no_notebook_shows():
-    lstm, nested = nn.LSTM(4, 5, batch_first=True), jagged()
-    alone = [lstm(part)[0] for part in nested.unbind()]
-    output, _ = lstm(pack_sequence(nested.unbind(), enforce_sorted=False))
     assert pv.align(LEFT, [3, 2], source_side="left", batch_first=True).tolist() == [
         [1, 2, 3],
         [4, 5, 0],
     ]
-    lengths = nested.offsets().diff()
-    padded, _ = pv.run(lstm, pad_sequence(nested.unbind(), batch_first=True), lengths)
-    torch.testing.assert_close(output.data, pack_sequence(alone).data)
-    torch.testing.assert_close(padded[pv.real_mask(lengths)], torch.cat(alone))
-    total = nested + torch.nested.nested_tensor_from_jagged(nested.values(), nested.offsets())
-    assert torch.equal(total.values(), 2 * nested.values())
     packed_output, _ = GRU(packed())
     torch.testing.assert_close(pad_packed_sequence(packed_output)[0][:, 0], GRU(X)[0][:, 0])
     assert pack_padded_sequence(X, [5, 3, 2]).data.shape == (10, 4)
@@ -243,7 +221,6 @@ def test_the_fixes_that_no_notebook_shows():
     assert batch.tolist() == [[1, 1, 1], [1, 1, 0]]
     rows = pad_sequence([torch.tensor(row) for row in ROWS], batch_first=True)
     assert rows.tolist() == [[1, 2, 3], [4, 5, 0]]
-    assert packed().to("meta").batch_sizes.device.type == "cpu"
 
 
 # The collection, and the notebooks' walk through it.
