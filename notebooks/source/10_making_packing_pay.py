@@ -165,7 +165,7 @@ panel
 # %% tags=["claims"]
 assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding
 assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0
-assert 1 < panel.trade_off.best < panel.rectangles.options[-1]
+assert 1 < min(panel.costs, key=panel.costs.get) < panel.rectangles.options[-1]
 panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 

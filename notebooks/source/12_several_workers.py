@@ -191,11 +191,11 @@ panel
 panel.order.value, panel.processes.value, shares = "bucketed", 2, []
 for window in (1, 2, 4, 8, 16):
     panel.window.value = window
-    shares.append((panel.load.padding, batches.idle(panel.tokens)))
+    shares.append((panel.padding, batches.idle(panel.tokens)))
 assert shares == sorted(shares, reverse=True)
 assert [round(100 * padding / (padding + sum(sizes))) for padding, _ in shares] == [64, 51, 35, 24, 14]
 panel.order.value = "sorted"
-assert shares[-1][0] == panel.load.padding  # a window over all batches sorts everything
+assert shares[-1][0] == panel.padding  # a window over all batches sorts everything
 sampler = pv.BucketSampler(sizes, 32, window=4)
 first, second = list(sampler), list(sampler)
 assert sorted(i for batch in first for i in batch) == list(range(len(sizes)))

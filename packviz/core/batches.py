@@ -15,7 +15,6 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -176,33 +175,6 @@ def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -
         rows[row].append(b)
         left[row] -= n[b]
     return [np.array(row) for row in rows]
-
-
-@dataclass(frozen=True, eq=False)
-class Load:
-    """The number of cells in each of `S` batches.
-
-    Attributes:
-        real: `(S,)` the number of real cells in each batch.
-        cells: `(S,)` the number of cells in each batch, which is the number of sequences times the
-            longest length.
-    """
-
-    real: IntArray
-    cells: IntArray
-
-    @classmethod
-    def of(cls, lengths: object, groups: Sequence[IntArray]) -> Load:
-        """Counts the cells of batches, each described by the indices of its sequences."""
-        n = Layout(lengths).lengths
-        real = np.array([n[group].sum() for group in groups])
-        cells = np.array([group.size * n[group].max() for group in groups])
-        return cls(real, cells)
-
-    @property
-    def padding(self) -> int:
-        """The number of padding cells in all batches."""
-        return int(self.cells.sum() - self.real.sum())
 
 
 def tokens(

@@ -45,6 +45,8 @@ point."""
 
 SYMBOLS = tuple(MARKERS)
 
+# The round numbers: 1, 2 and 5 times powers of ten.
+_ROUND = [float(f"{digit}e{power}") for power in range(-15, 25) for digit in (1, 2, 5)]
 _BESIDE = 20.0  # px: if curves end this close to each other, their names are written in one column
 _LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # on a logarithmic axis
@@ -178,9 +180,7 @@ class Axes:
 def ticks(low: float, high: float) -> list[float]:
     """Returns two or more evenly spaced round numbers, from at most `low` to at least `high`."""
     span = max(high - low, 1e-3)
-    power = 10 ** math.floor(math.log10(span / 3))
-    steps = [power, 2 * power, 5 * power, 10 * power]
-    step = steps[bisect_left(steps, span / 4)]
+    step = _ROUND[bisect_left(_ROUND, span / 4)]
     first = math.floor(low / step)
     last = max(math.ceil(high / step), first + 1)
     return [round(i * step, 10) for i in range(first, last + 1)]
@@ -189,25 +189,17 @@ def ticks(low: float, high: float) -> list[float]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Returns two or more round numbers, from at most `low` to at least `high`.
 
-    A round number is 1, 2 or 5 times a power of ten.
-
     In a wide range, all of them except the two ends are powers of ten, and none is so near an end
     that the two labels would touch.
     """
-    lowest = math.floor(math.log10(low)) - 1
-    highest = math.ceil(math.log10(high)) + 1
-    steps = []
-    for power in range(lowest, highest + 1):
-        for digit in (1, 2, 5):
-            steps.append(float(f"{digit}e{power}"))
-    first = bisect_right(steps, low * (1 + 1e-9)) - 1
-    last = max(bisect_left(steps, high * (1 - 1e-9)), first + 1)
+    first = bisect_right(_ROUND, low * (1 + 1e-9)) - 1
+    last = max(bisect_left(_ROUND, high * (1 - 1e-9)), first + 1)
     if last - first < _MOST_TICKS:
-        return steps[first : last + 1]
-    low = steps[first]
-    high = steps[last]
+        return _ROUND[first : last + 1]
+    low = _ROUND[first]
+    high = _ROUND[last]
     gap = (high / low) ** 0.07
-    powers = steps[::3]
+    powers = _ROUND[::3]
     inner = [power for power in powers if low * gap < power < high / gap]
     return [low, *inner, high]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from packviz.core import batches as buckets
-from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
+from packviz.core.batches import BUCKETED, ORDERS, SPLITS
 from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
@@ -28,11 +30,15 @@ class BatchingPanel(Panel):
         window: the slider for the number of batches that are sorted together to form buckets.
         processes: the slider for the number of processes that share a batch.
         strategy: the drop-down list for the way to divide a batch among processes.
-        load: the `Load` of the batches in the picture.
-        tokens: `(S, W)` number of tokens in each of `S` batches for each of `W` processes.
+        real: `(S,)` the number of real cells in each of the `S` batches in the picture.
+        cells: `(S,)` the number of cells in each of them.
+        padding: the number of padding cells in all of them.
+        tokens: `(S, W)` the number of tokens in each of them for each of `W` processes.
     """
 
-    load: Load
+    real: IntArray
+    cells: IntArray
+    padding: int
     tokens: IntArray
 
     def __init__(
@@ -91,16 +97,18 @@ class BatchingPanel(Panel):
         window = self.window.value
         seed = self.picker.seed.value
         groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
-        self.load = load = Load.of(n, groups)
+        self.real = real = np.array([n[group].sum() for group in groups])
+        self.cells = cells = np.array([group.size * n[group].max() for group in groups])
+        n_cells = int(cells.sum())
+        self.padding = n_cells - int(real.sum())
         self.tokens = tokens = buckets.tokens(n, groups, processes, strategy)
-        n_cells = int(load.cells.sum())
-        wasted = text.percent(load.padding, n_cells)
+        wasted = text.percent(self.padding, n_cells)
         sequences = text.count(n.size, "sequence")
         epoch = f"{sequences} in {text.count(n_batches, 'batch', 'batches')}"
-        summary = f"{epoch} ({order}): {n_cells:,} cells, {load.padding:,} padding ({wasted})."
+        summary = f"{epoch} ({order}): {n_cells:,} cells, {self.padding:,} padding ({wasted})."
         lines = [""]
-        lines.append(f"real cells of each batch  {text.numbers(load.real)}")
-        lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
+        lines.append(f"real cells of each batch  {text.numbers(real)}")
+        lines.append(f"all cells of each batch   {text.numbers(cells)}")
         own = tokens.sum(axis=0)
         idle = tokens.max(axis=1).sum() - own  # what the slowest process of each step has more
         shares = {}
@@ -116,7 +124,7 @@ class BatchingPanel(Panel):
 
         def draw(theme: str) -> Sheet:
             title = f"Padding takes {wasted} of the cells"
-            padding = bars.steps(title, load.real, load.cells, theme, _CELLS, "batch")
+            padding = bars.steps(title, real, cells, theme, _CELLS, "batch")
             drawings = [padding]
             if processes > 1:
                 drawings.append(bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS))

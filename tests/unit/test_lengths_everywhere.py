@@ -78,7 +78,6 @@ VERBS = {
     "batches": lambda n: pv.batches.batches(n, 2),
     "split": lambda n: pv.batches.split(n, 2),
     "fill": lambda n: pv.batches.fill(n, 6),
-    "Load": lambda n: pv.batches.Load.of(n, [np.array([0, 2]), np.array([1, 3])]).real,
     "count": lambda n: profile.count(n).to_text(),
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
     "advise": lambda n: advise._lengths(n),

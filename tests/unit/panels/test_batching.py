@@ -5,7 +5,8 @@ from controls import move, visible, words
 
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
-from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, Load
+from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS
+from packviz.core.layout import Layout
 from packviz.panels import BatchingPanel
 from packviz.panels.picker import TYPED
 
@@ -17,13 +18,15 @@ def shows(
 ):
     """Asserts that picture, counts and words are those of these batches and shares."""
     groups = buckets.batches(n, batch_size, order, window=window or panel.window.value, seed=seed)
-    load, tokens = Load.of(n, groups), buckets.tokens(n, groups, processes, strategy)
+    layouts = [Layout([n[i] for i in group]) for group in groups]
+    tokens = buckets.tokens(n, groups, processes, strategy)
     assert panel.error.value == ""
-    assert panel.load.real.tolist() == load.real.tolist()
-    assert panel.load.cells.tolist() == load.cells.tolist()
+    assert panel.real.tolist() == [layout.n_real for layout in layouts]
+    assert panel.cells.tolist() == [layout.n_cells for layout in layouts]
+    assert panel.padding == sum(layout.n_padding for layout in layouts)
     assert panel.tokens.tolist() == tokens.tolist()
     summary = words(panel.summary)
-    assert f"{load.cells.sum():,} cells, {load.padding:,} padding" in summary
+    assert f"{panel.cells.sum():,} cells, {panel.padding:,} padding" in summary
     assert (
         f"{processes} processes ({strategy}) wait"
         f" {100 * buckets.idle(tokens):.3g} % of the time, if" in summary
