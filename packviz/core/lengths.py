@@ -225,10 +225,7 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
         batch = f"{batch_size} sequences of at most {longest} time steps"
         raise ValueError(f"distinct is {distinct}; {batch} can have 1 … {most} distinct lengths")
     gaps = max(distinct - 1, 1)
-    upper = []
-    for i in range(distinct // 2):
-        steps = 2 * i * (longest - 1) + gaps
-        upper.append(longest - steps // (2 * gaps))
+    upper = [longest - round(i * (longest - 1) / gaps) for i in range(distinct // 2)]
     middle = [(longest + 1) // 2] * (distinct % 2)
     lower = [longest + 1 - n for n in reversed(upper)]
     values = [*upper, *middle, *lower]

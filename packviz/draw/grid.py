@@ -134,12 +134,6 @@ class Grid:
         height = self.foot - self.top
         self.sheet.box(self.left, self.top, width, height, fill, thick=thick)
 
-    def frame(self, row: int, column: int, stroke: str, thick: float) -> None:
-        """Draws a frame around a cell."""
-        x = self.x(column)
-        y = self.y(row)
-        self.sheet.box(x, y, self.wide, self.tall, stroke=stroke, thick=thick)
-
     def ticks(self, longest: str) -> list[int]:
         """Returns columns whose names fit side by side, if none is longer than `longest`."""
         space = 6 + CHAR * 11 / 12 * len(longest)
@@ -279,7 +273,8 @@ class CellTable:
         for r, cells in enumerate(self.cells):
             for c, cell in enumerate(cells):
                 if cell.framed:
-                    grid.frame(r, c, stroke=stroke, thick=thick)
+                    place = (grid.x(c), grid.y(r), grid.wide, grid.tall)
+                    grid.sheet.box(*place, stroke=stroke, thick=thick)
 
     def _draw_numbers(self, grid: Grid) -> None:
         sheet = grid.sheet

@@ -294,12 +294,8 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             _align_points(cells, i)
             side = ">"
         # The last cell of a row that ends early spans the remaining columns.
-        aligned = [row for row in cells if len(row) > i + 1]
-        if i + 1 == most:
-            aligned = [row for row in cells if len(row) == most]
-        width = int(least or 0)
-        for row in aligned:
-            width = max(width, len(row[i]))
+        aligned = [row for row in cells if len(row) > min(i + 1, most - 1)]
+        width = max([int(least or 0), *(len(row[i]) for row in aligned)])
         for row in aligned:
             row[i] = f"{row[i]:{side}{width}}"
         for r, row in enumerate(cells):
@@ -317,13 +313,9 @@ def _align_points(rows: list[list[str]], column: int) -> None:
 
     A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
-    matches = {}
-    for r, row in enumerate(rows):
-        cell = row[column] if column < len(row) else ""
-        match = _NUMBER.fullmatch(cell)
+    longer = [row for row in rows if len(row) > column]
+    matches = [_NUMBER.fullmatch(row[column]) for row in longer]
+    decimals = max((len(match[2]) for match in matches if match), default=0)
+    for row, match in zip(longer, matches, strict=True):
         if match:
-            matches[r] = match
-    decimals = max((len(match[2]) for match in matches.values()), default=0)
-    for r, match in matches.items():
-        whole, fraction, rest = match.groups()
-        rows[r][column] = whole + fraction.ljust(decimals) + rest
+            row[column] = f"{match[1]}{match[2]:<{decimals}}{match[3]}"
