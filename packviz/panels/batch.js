@@ -381,8 +381,7 @@ class BatchPanel {
 
   build() {
     const { parts, lengths } = this;
-    const longest = Math.max(this.store.get("longest"), ...lengths);
-    this.picture.build(lengths, Math.max(280, this.width || 860), longest);
+    this.picture.build(lengths, Math.max(280, this.width || 860), this.longest());
     while (this.ends.length > lengths.length) this.ends.pop().remove();
     while (this.ends.length < lengths.length) this.ends.push(this.makeEnd(this.ends.length));
     // A page must not move under a pointer that pulls.
