@@ -54,8 +54,9 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     distances = np.linalg.norm(padded[:, -1] - packed[:, -1], axis=-1)
     title = "Padded and packed runs end in the same states"
     if differs.any():
-        wrong = listed([sequence_name(b) for b in np.flatnonzero(differs).tolist()], 6)
-        title = f"The padded run reads on into the padding, so h_n is wrong for {wrong}"
+        wrong = np.flatnonzero(differs).tolist()
+        names = listed([sequence_name(b) for b in wrong], 6)
+        title = f"The padded run reads on into the padding, so h_n is wrong for {names}"
     what = f"unit {unit} of the hidden state, last layer, forward"
     lines = [title, what]
     plots = []

@@ -89,7 +89,9 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
     if column is None:
         alone = len(columns) == 1
         usual = [name for name in columns if alone or name.lower() in ("length", "lengths")]
-        column = usual[0] if usual else "length"
+        column = "length"
+        if usual:
+            column = usual[0]
     if column not in columns:
         if "" in columns:
             problem = f"there is no column {column!r}, because no first line names the columns"

@@ -36,7 +36,8 @@ class HasNumbers(HasText):
         rows = self.numbers()
         table = [[_shown(value) for value in row.values()] for row in rows]
         if table:
-            table = [[*rows[0]], ["---"] * len(rows[0]), *table]
+            head = [*rows[0]]
+            table = [head, ["---"] * len(head), *table]
         lines = [f"| {' | '.join(cells)} |" for cells in table]
         return "\n".join([self.summary, "", *lines]).strip()
 

@@ -163,7 +163,8 @@ class Axes:
         """
         sheet = self.sheet
         colours = sheet.colours
-        last = max([0.0, *(self.x(x) for x, _ in ends.values())])
+        rights = [self.x(x) for x, _ in ends.values()]
+        last = max(rights, default=0.0)
         columns: dict[float, list[tuple[float, str]]] = defaultdict(list)
         for name, end in ends.items():
             x = self.x(end[0])
@@ -171,7 +172,8 @@ class Axes:
             columns[column].append((self.y(end[1]), name))
         for x, labels in columns.items():
             labels.sort()
-            moved = spread_labels([y for y, _ in labels], self.foot)
+            heights = [y for y, _ in labels]
+            moved = spread_labels(heights, self.foot)
             for (y, name), beside in zip(labels, moved, strict=True):
                 sheet.line([(x + 7, y), (x + 18, beside)], colours.muted)
                 sheet.text(x + 21, beside + 4, name, size=11, halo=colours.ground)

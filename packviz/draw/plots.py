@@ -40,13 +40,11 @@ def padding_waste(
     """
     if not isinstance(groups, Mapping):
         n = Layout(groups).lengths
-        orders = (batches.AS_THEY_COME, batches.SHUFFLED, batches.BUCKETED)
-        return padding_waste(
-            {
-                order: [Layout(n[i]) for i in batches.batches(n, batch_size, order, seed=seed)]
-                for order in orders
-            }
-        )
+        epochs = {}
+        for order in (batches.AS_THEY_COME, batches.SHUFFLED, batches.BUCKETED):
+            epoch = batches.batches(n, batch_size, order, seed=seed)
+            epochs[order] = [Layout(n[batch]) for batch in epoch]
+        return padding_waste(epochs)
     if not groups:
         raise ValueError(
             "groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}"

@@ -295,7 +295,8 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
             side = ">"
         # The last cell of a row that ends early spans the remaining columns.
         aligned = [row for row in cells if len(row) > min(i + 1, most - 1)]
-        width = max([int(least or 0), *(len(row[i]) for row in aligned)])
+        widths = [len(row[i]) for row in aligned]
+        width = max([int(least or 0), *widths])
         for row in aligned:
             row[i] = f"{row[i]:{side}{width}}"
         for r, row in enumerate(cells):

@@ -146,7 +146,8 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
         cause: Exception | None = None
         try:
             answers = [answering(value) for value in args]
-            verdict = judge(*answers, **{name: answering(value) for name, value in kwargs.items()})
+            named = {name: answering(value) for name, value in kwargs.items()}
+            verdict = judge(*answers, **named)
         except Exception as error:
             cause = error
             verdict = Verdict(False, _describe(error))

@@ -97,8 +97,9 @@ class BatchingPanel(Panel):
         window = self.window.value
         seed = self.picker.seed.value
         groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
-        self.real = real = np.array([n[group].sum() for group in groups])
-        self.cells = cells = np.array([group.size * n[group].max() for group in groups])
+        batches = [n[group] for group in groups]
+        self.real = real = np.array([batch.sum() for batch in batches])
+        self.cells = cells = np.array([batch.size * batch.max() for batch in batches])
         n_cells = int(cells.sum())
         self.padding = n_cells - int(real.sum())
         self.tokens = tokens = buckets.tokens(n, groups, processes, strategy)

@@ -11,7 +11,7 @@ import traitlets
 from packviz.panels.batch import BatchPanel, LengthsError
 
 if TYPE_CHECKING:
-    from packviz.draw.trajectory import Trajectory
+    from packviz.draw.curves import Sweep
 
 
 class StatePanel(BatchPanel):
@@ -69,7 +69,7 @@ class StatePanel(BatchPanel):
         return lengths
 
     @property
-    def still(self) -> Trajectory:
+    def still(self) -> Sweep:
         """The states of both runs after all steps."""
         import torch  # noqa: PLC0415 - torch loads slowly
 
