@@ -3,18 +3,18 @@
 #
 # **What is in these notebooks, and does your installation work?**
 #
-# Three sentences, of 5, 3 and 2 words, go into your model, and it works on 15 words. Who wrote the other five? The answer
-# fits on this page. What follows from it fills the others: results that are wrong without a warning, training steps that
-# take many times as long as they should, and exported models that are right for one set of lengths only.
+# Three sentences, of 5, 3 and 2 words, go into your model, and it works on 15 words. Who wrote the other five? The
+# answer fits on this page. What follows from it fills the others: results that are wrong without a warning, training
+# steps that take many times as long as they should, and exported models that are right for one set of lengths only.
 #
-# After this page, you can read our pictures, tell whether your installation works, and choose the notebook to read next.
-# You need to know Python and the basics of PyTorch. You do not need a GPU.
+# After this page, you can read our pictures, tell whether your installation works, and choose the notebook to read
+# next. You need to know Python and the basics of PyTorch. You do not need a GPU.
 #
 # Time: 8 minutes. To run a cell, press <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 #
 # ## Who wrote the other five?
 #
-# Our notebooks ask before they tell. Choose an answer, and press the button.
+# Our notebooks ask before they tell, and a wrong guess costs nothing. Choose an answer, and press the button.
 
 # %%
 import packviz as pv
@@ -23,9 +23,9 @@ from packviz.lessons import ask, checks
 ask("padding gained")
 
 # %% [markdown]
-# Now look. A batch of sentences goes through a model as one tensor, and a tensor is a rectangle. So *padding*, which we hatch, fills
-# every row up to the length of the longest. Pull the end of row a from 5 to 6 steps, with the mouse, or with the arrow keys
-# when it has the focus.
+# Now look. A batch of sentences goes through a model as one tensor, and a tensor is a rectangle. So every row is filled
+# up to the length of the longest, with *padding*, which we hatch. Pull the end of row a from 5 to 6 steps, with the
+# mouse, or with the arrow keys when it has the focus.
 
 # %%
 from packviz.panels import BatchPanel
@@ -34,18 +34,21 @@ panel = BatchPanel([5, 3, 2])
 panel
 
 # %% [markdown]
-# Nobody wrote them. (A *cell* is one time step of one row: `b2` is the cell of row b at step 2, and steps count from 0.)
-# And when a grows by a word of its own, b and c gain one padding cell each. The longest row decides for all the others.
+# So who wrote the other five words? Nobody. They are padding. (A *cell* is one time step of one row: `b2` is the cell
+# of row b at step 2, and steps count from 0.) And when a grows by a word of its own, b and c gain one padding cell
+# each. The longest row decides for all the others.
 #
 # *Packing* is the way out: press *Pack it*. Only real cells are left, in a tensor that PyTorch calls `data`, with a
 # list of numbers beside it, `batch_sizes`. Notebook 02 explains both.
 #
+# But so far, you have only seen us draw. Does torch really pack like this, and does it on your machine?
+#
 # ## Does your installation work?
 #
-# If the picture moved, half of your installation works. (If not, choose *Run → Run All Cells*. On GitHub, nothing can move, because
-# GitHub only shows the stored outputs. The README says how to install packviz.) For the other half, let torch pack a
-# batch, and compare its `batch_sizes` with those of packviz. A `pv.Layout` holds the lengths of a batch, and all that
-# follows from them.
+# If the picture moved, half of your installation works. (If not, choose *Run → Run All Cells*. On GitHub, nothing can
+# move, because GitHub only shows the stored outputs. The README says how to install packviz.) For the other half, we
+# let torch pack a batch, and compare its `batch_sizes` with those of packviz. A `pv.Layout` holds the lengths of a
+# batch, and all that follows from them.
 
 # %%
 import torch
@@ -93,8 +96,8 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Each notebook has an exercise. Replace the `...` with your answer and run the cell, which then says whether the answer is
-# right. The folder `solutions` contains the same notebooks with the exercises solved.
+# Each notebook has an exercise. Replace the `...` with your answer and run the cell, which then says whether the answer
+# is right. The folder `solutions` contains the same notebooks with the exercises solved.
 #
 # ## Exercise
 #
@@ -130,5 +133,7 @@ checks.half_padding(my_lengths)
 # ## You can now
 #
 # read a picture of a padded batch, check an installation against torch, and find the notebook for your question.
+#
+# Nobody wrote those five words. But the model has read them. Does it matter?
 #
 # Next: [01 Why pack?](01_why_pack.ipynb)

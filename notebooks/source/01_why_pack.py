@@ -4,20 +4,22 @@
 # **Padding costs time. Is that all it costs?**
 #
 # A review of two words reaches your classifier, which calls it *neutral*. A minute later, the same review arrives
-# together with three longer ones. Now it is *positive*. The weights have not changed, dropout is off, and nothing warned
-# you. Which of the two answers is wrong, and what have the other reviews to do with it?
+# together with three longer ones. Now it is *positive*. The weights have not changed, dropout is off, and nothing
+# warned you. Which of the two answers is wrong, and what have the other reviews to do with it?
 #
-# After this page, you can tell how much of a batch is padding, write a training step that packs, and settle this case.
+# After this page, you can settle this case, and write a training step in which it cannot happen.
 #
 # Time: 15 minutes.
 #
 # ## What do four reviews look like as one tensor?
 #
-# They have 3, 5, 2 and 4 words. We call them a, b, c and d, and they return on every page up to notebook 06. A model reads
-# them as one tensor, and a tensor cannot have a ragged edge. So every row is filled up to the length of
-# the longest. What is filled in is called *padding*, and we hatch it in all our pictures. One time step of one row is a
-# *cell*. Pull the rows by their ends: when is there no padding, and when is nearly everything padding? Then press *Pack
-# it*.
+# Let us visit the scene. The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us
+# until notebook 06. The one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged
+# edge. So every row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it
+# in all our pictures. One time step of one row is a *cell*.
+#
+# Pull the rows by their ends. Can you make a batch without any padding? And one that is nearly all padding? Then press
+# *Pack it*.
 
 # %%
 import packviz as pv
@@ -28,8 +30,11 @@ panel = BatchPanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# If all lengths are equal, there is no padding, and nothing to pack. But a single long row makes all the others wider. A
-# *packed* batch keeps only the real cells, column by column. Notebook 02 looks into it.
+# If all lengths are equal, there is no padding, and nothing to pack. But pull one row, and all the others widen with
+# it. The longest decides for everybody. A *packed* batch keeps only the real cells, column by column. Notebook 02 takes
+# it apart.
+#
+# Now eight rows, without pulling:
 
 # %% tags=["claims"]
 assert panel.layout.n_cells == 20
@@ -45,8 +50,8 @@ batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8], part="padded")
 batch
 
 # %% [markdown]
-# A model that reads this rectangle works on 64 cells for the sake of 45. Is that what a toy example costs, or does real
-# text do worse?
+# A model that reads this rectangle works on 64 cells for the sake of 45. But we made these lengths up. Is real text
+# kinder?
 
 # %% tags=["claims"]
 assert batch.layout.n_cells == 64
@@ -63,7 +68,7 @@ sizes = [len(sentence) for sentence in sentences()]
 pv.draw.length_histogram(pv.Layout(sizes))
 
 # %% [markdown]
-# We cut them into batches of 32, in their original order.
+# We cut them into batches of 32, in their original order. How bad can it be?
 
 # %%
 ask("width of a batch")
@@ -78,27 +83,30 @@ as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
-# Real text does much worse. One long sentence among 32 is enough to widen the whole batch, and nearly every batch has
-# one. More than half of what the model reads was written by nobody.
+# Real text is not kinder. One long sentence among 32 is enough to widen a whole batch, and nearly every batch has one.
+# **64 % of the cells are padding.** For each word that somebody wrote, the model reads almost two that nobody did.
 #
-# And yet the cure in this chart is not packing. It is sorting: if sentences of similar length share a batch, most of the
-# padding is gone. The price is that the same sentences meet in every epoch. (*Bucketing* is the usual compromise: shuffle,
-# sort a few hundred sentences at a time, and shuffle the batches.)
+# And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
+# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. The price is that the same sentences meet in
+# every epoch. (*Bucketing* is the usual compromise: shuffle, sort a few hundred sentences at a time, and shuffle the
+# batches.)
 #
-# Waste alone is a weak reason to pack if sorting removes most of it. So what is packing for?
+# So waste alone is a weak reason to pack. It does not explain our review, either. A wasted cell takes time, but how
+# could it turn *neutral* into *positive*? Somewhere in the model, somebody must be *reading* the padding.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_real for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
-assert waste[0] > 0.5 > 0.2 > waste[1] > 0
+assert [f"{share:.0%}" for share in waste] == ["64%", "14%"]
+assert 1.7 < waste[0] / (1 - waste[0]) < 2
 assert sorted(sizes)[255:257] == [11, 11]
 assert len(as_they_come) == 2 * sum(b.max_len >= 33 for b in as_they_come) == 16
 assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 
 # %% [markdown]
-# ## What does a training step look like?
+# ## Who reads the padding?
 #
-# We need a model. This one gives each word a vector, reads the vectors with an LSTM, and scores three tags for each word.
-# (An LSTM is a *recurrent neural network*, or RNN: it reads one time step after another, and updates a state each time.)
+# Our suspect gives each word a vector, reads the vectors with an LSTM, and scores three tags for each word. (An LSTM is
+# a *recurrent neural network*, or RNN: it reads one time step after another, and updates a state each time.)
 
 # %%
 import torch
@@ -112,8 +120,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# And here is the whole machine, in ten lines of plain PyTorch. The reviews are lists of word ids, and each comment is the
-# shape of what its line makes. Later pages enlarge one line or another.
+# And here is the whole machine, in ten lines of plain PyTorch. The reviews are lists of word ids, and each comment is
+# the shape of what its line makes. Take your time with these ten: later pages enlarge one or two of them at a time.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -133,15 +141,16 @@ for name, tensor in made.items():
     print(f"{name:12} {tuple(tensor.shape)}")
 
 # %% [markdown]
-# Lines 1 to 4 make the rectangle. Line 5 takes the padding out, so the LSTM in line 6 reads 14 cells and not 20, and line
-# 7 puts the padding back. Then each word is scored, and the mask keeps the padding out of the loss.
+# Follow the padding. Lines 1 to 4 make the rectangle. Line 5 takes the padding out, so the LSTM in line 6 reads 14
+# cells and not 20. Line 7 puts it back. Then line 8 scores every cell, and the mask keeps the padding out of the loss.
 #
 # Line 6 returns two things. `packed_output` holds the state after every step. `h_n` holds each sequence's *final
 # state*, a summary of all that was read. (`c_n` is the last value of a second state that an LSTM keeps for itself.)
 # This model tags words, so it has no use for `h_n`. A classifier of whole reviews often reads nothing else.
 #
-# Now cross out lines 5 and 7, and give `embedded` to the LSTM directly. Everything runs. Every shape is the same. What
-# has changed?
+# Lines 5 and 7 undo each other. So much ado about six cells? Let us try without: we cross out both lines, and give
+# `embedded` to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding. What
+# does that do to c?
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
@@ -164,7 +173,8 @@ assert not embedding.weight[0].any()
 # %% [markdown]
 # ## Who changed the review?
 #
-# The review of two words is c, and we can read it in any company.
+# The weights stay as they are, and so do the two words of c. Only its company changes: c alone, beside a, beside d,
+# beside b. The company of a is the mildest. It gives c a single step of padding, which is one vector of zeros.
 
 # %%
 ask("one step of padding")
@@ -182,22 +192,26 @@ def final_states(batch, pack=False):
     return h_n[0].detach()  # a row for each sequence
 
 
+# %%
 states = {"c alone": final_states([c])[0]}
 for name, other in {"a (3 steps)": a, "d (4 steps)": d, "b (5 steps)": b}.items():
     states[f"padded, beside {name}"] = final_states([c, other])[0]
 states["packed, beside all"] = final_states(sequences, pack=True)[2]
-pv.draw.Strips(states, title="Five final states of the same two words")
+pv.draw.Strips(states, title="Padding moves the final state of the same two words, and packing does not")
 
 # %% [markdown]
-# We expected zeros to be harmless, and we were wrong. Beside a, the review gets *one* step of zeros, and its final
-# state moves by 39 % of its norm. Beside b, it gets three, and its state moves by 69 %. An LSTM cannot recognise
-# padding. It reads the zeros as a word, adds its biases, forgets some of what it knew, and goes on.
+# We expected zeros to be harmless, and we were wrong. *One* step of zeros, and the final state moves by 39 % of its
+# norm. Beside b, it gets three, and moves by 69 %. Let that sink in: more than two thirds of the state's own size, and
+# not one word was added.
 #
-# Rows of a batch are computed independently; that much is true. But `h_n` is the state after the last step *of the
-# batch*, so the longest sequence decides when everybody stops. In the packed batch, row c simply ends. Its final state
-# is that of c alone.
+# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
+# adds its biases, forgets some of what it knew, and goes on.
 #
-# Is a difference like this enough to change an answer? We borrow `linear`, and let it score whole reviews.
+# But the rows of a batch are computed independently, you may say. So they are: no number of b ever enters row c. What b
+# decides is when c has to *stop*, because `h_n` is the state after the last step *of the batch*. In the packed batch,
+# row c simply ends. Its final state is that of c alone.
+#
+# Is that enough to change an answer? We borrow `linear`, and let it score whole reviews.
 
 # %%
 labels = ["negative", "neutral", "positive"]
@@ -205,9 +219,11 @@ for name, state in states.items():
     print(f"{name:26} {labels[linear(state).argmax()]}")
 
 # %% [markdown]
-# Case settled. *Neutral* is what the model says about these two words. The other answer came from b, the longest review,
-# and d alone would have been enough. (The weights are random here. Training may make the effect smaller. Packing removes
-# it.)
+# Case settled. *Neutral* is what the model says about these two words. *Positive* is what it says about the two words
+# and some steps of nothing. It was b, the longest review, that added them, and d alone would have been enough.
+#
+# *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
+# sequence, and on no other. (The weights are random here. Training may make the effect smaller. Packing removes it.)
 
 # %% tags=["claims"]
 alone = states["c alone"]
@@ -223,8 +239,7 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding makes every result wrong."** Not every one. [Notebook 03](03_hidden_states.ipynb) finds out which, and
-#   goes through all the cases.
+# - **"Padding makes every result wrong."** It leaves some alone. [Notebook 03](03_hidden_states.ipynb) finds out which.
 # - **"Packing is for speed."** It saves computations, and fewer computations do not always take less time. On a CPU,
 #   torch often takes *longer* to train on a packed batch. Notebooks 07 to 10 find out why, and what to do about it.
 
@@ -256,9 +271,10 @@ pv.show(lengths)
 #
 # - count the padding of a batch, which is the number of its cells minus the sum of its lengths,
 # - remove most of it by letting similar lengths share a batch,
-# - write a training step that pads, packs, and pads again,
-# - show that padding changes the final state of an LSTM, by how much, and that packing does not.
+# - name the ten lines from lists of words to a loss, and the two of them that keep the padding away from the LSTM,
+# - show how far padding moves the final state of an LSTM, and that packing leaves it where it was.
 #
-# In the ten lines, `data` has 14 rows. In which order? And why would anybody choose it?
+# One thing we have not looked at. In the ten lines, the packed `data` has 14 rows. In which order? The answer has made
+# people report a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

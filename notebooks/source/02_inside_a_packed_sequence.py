@@ -7,8 +7,7 @@
 # indeed: pack four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`. You get `[4, 4, 3, 2, 1]`, which is five
 # numbers for four sequences. But nothing is broken. What do the five numbers count?
 #
-# After this page, you can read any packed sequence, pack in any order and get your results back in it, and pad again
-# without losing anything.
+# After this page, you can read any packed sequence, and answer this bug report in one sentence.
 #
 # Time: 18 minutes.
 #
@@ -29,7 +28,7 @@
 #
 # ## Where does each cell go?
 #
-# A small guess first: two sequences, five numbers.
+# We begin smaller, with two sequences and five numbers. Make a guess before anything moves.
 
 # %%
 import packviz as pv
@@ -38,8 +37,8 @@ from packviz.lessons import ask, checks
 ask("order of data")
 
 # %% [markdown]
-# Now watch it happen, with our four sequences. Press *Pack it*, or drag the slider slowly from *without padding* to
-# *packed*. Keep an eye on the columns.
+# Now watch it happen, with the four sequences of the bug report. Press *Pack it*, or drag the slider slowly from
+# *without padding* to *packed*. Keep an eye on the columns.
 
 # %%
 from packviz.panels import BatchPanel
@@ -48,8 +47,10 @@ BatchPanel([3, 5, 2, 4])
 
 # %% [markdown]
 # The sequences are sorted, the padding goes, and then *column t becomes a slice of `data`*. `batch_sizes` is the height
-# of each column: how many sequences have a step t. That is the answer to the bug report. There is one length for each
-# sequence, and one batch size for each time step. With a = [1, 2, 3] and b = [10, 20], in torch:
+# of each column: how many sequences have a step t. And that answers the bug report. There is one length for each
+# sequence, and one batch size for each time step. Five steps, five numbers.
+#
+# Does torch agree? We give it a = [1, 2, 3] and b = [10, 20]:
 
 # %%
 import torch
@@ -61,7 +62,7 @@ packed = pack_sequence([a, b])
 print(packed)
 
 # %% [markdown]
-# The two entries that are `None` concern sorting. We come to them below. First, your turn:
+# It does. (We come to the two entries that are `None` below.) Now your turn:
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
@@ -75,9 +76,11 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# The first number counts all sequences, and the numbers fall whenever sequences end. The lengths can be read off, too:
-# the sequence in packed row r has as many steps as there are batch sizes greater than r. But who would store a batch
-# this way? One sequence after another would look like a list. This looks like a riddle.
+# The first number counts all sequences, and the numbers fall whenever sequences end. Even the lengths can be read off.
+# The first sequence is in all three steps, so its length is 3. The second is only in the step that has room for two, so
+# its length is 1.
+#
+# But who would store a batch this way? One sequence after another would look like a list. This looks like a riddle.
 
 # %% tags=["claims"]
 packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
@@ -95,7 +98,7 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 #
 # The RNN. Each state depends on the one before, so an RNN computes step t of all sequences at once, and only then step
 # t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
-# sequences that have ended are not in it. A loop of five lines computes an RNN's final states:
+# sequences that have ended are not in it. That is enough to compute the final states ourselves, in a loop of six lines:
 
 # %%
 torch.manual_seed(0)
@@ -116,40 +119,33 @@ h_n = rnn(packed)[1]
 print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
-# So the longest sequence comes first for a reason: the sequences still running are always in the first `size` rows.
-# `h[size:]` holds the others, and nobody touches them again. Compare the same RNN on the padded batch:
-
-# %%
-from packviz.check.trajectories import trajectory
-
-comparison = pv.compare(rnn, pad_sequence(sequences), [3, 5, 2, 4])
-trajectory(comparison, unit=0)
-
-# %% [markdown]
-# In the hatched part, the padded run goes on computing, and ends somewhere else. The dotted line is the state that the
-# loop keeps. And one sequence after another? Then the cells of a step would lie scattered, and would
-# have to be collected before every step:
+# Equal to torch's. So the longest sequence comes first for a reason: the sequences still running are always in the
+# first `size` rows. `h[size:]` holds the others, and nobody touches them again.
+#
+# And one sequence after another? We look closer at where each cell would have to go:
 
 # %%
 pv.show([3, 5, 2, 4], flat=True)
 
 # %% [markdown]
-# Follow the curves of `b1`, `d1`, `a1` and `c1`. (The bottom row is the order that varlen attention reads, as [notebook
-# 14](14_beyond_rnns.ipynb) shows.) One thing should worry you, though. The batch has been sorted. Does the RNN give the
-# results back in the wrong order?
+# Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row they stand together. In the bottom row they lie
+# scattered, and an RNN would have to collect them again, before every single step. (The bottom row is not useless. It
+# is the order that varlen attention reads, as [notebook 14](14_beyond_rnns.ipynb) shows.)
+#
+# One thing should worry you, though. The batch has been sorted. Nobody asked you whether you mind. In which order do
+# the results come back?
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
-drawn = trajectory(comparison, unit=0)
-for row, n in enumerate([3, 5, 2, 4]):
-    assert len(set(drawn.packed[row, n - 1 :].tolist())) == 1
-    assert len(set(drawn.padded[row, n - 1 :].tolist())) == 6 - n
-assert [distance > 0.1 for distance in drawn.off] == [True, False, True, True]
+places = pv.Layout([3, 5, 2, 4]).flat_rows.tolist()  # in the flat order, of each row of data
+for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more than one cell
+    step = sorted(places[start:stop])
+    assert step != list(range(step[0], step[0] + len(step)))
 
 # %% [markdown]
 # ## Whose row is row 0?
 #
-# By default, torch refuses a batch that is not sorted:
+# Let us try. By default, torch refuses a batch that is not sorted:
 
 # %%
 x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
@@ -159,8 +155,9 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# With `enforce_sorted=False`, it sorts for you. (ONNX is a file format for models. Ignore that part: the exporter that
-# [can handle packing](13_static_graphs.ipynb) does not need sorted batches.) You run an LSTM on the result.
+# So we tell it not to insist. With `enforce_sorted=False`, it sorts for you. (ONNX is a file format for models. Ignore
+# that part: the exporter that [can handle packing](13_static_graphs.ipynb) does not need sorted batches.) Then you run
+# an LSTM on the result.
 
 # %%
 ask("order of h_n")
@@ -175,9 +172,10 @@ pv.show(packed, indices=True)
 # With them it sorts your initial state, and puts `h_n` and the padded output back into your order. You will rarely
 # touch them.
 #
-# Sequences of equal length may change places: torch does not promise to keep their order (torch 2.13 does so on a CPU
-# in batches of up to 16). (`pv.show` and `pv.Layout` always keep it if you give them lengths. For torch's order, give
-# them the packed sequence.)
+# (What if two sequences are equally long? torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
+# batches of up to 16. `pv.show(lengths)` always keeps it. To see torch's own order, call `pv.show(packed)`.)
+#
+# So your order is safe. How could anybody lose it?
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -200,8 +198,8 @@ for row, sequence in enumerate(sequences):
     assert torch.allclose(h_n[0, row], lstm(sequence, (h_0[:, row], c_0[:, row]))[1][0][0], atol=1e-6)
 
 # %% [markdown]
-# The order is safe as long as torch keeps the notes. Build a `PackedSequence` from `data` and `batch_sizes` by hand, and
-# they are gone:
+# By losing the notes. `data` and `batch_sizes` look complete, so it is tempting to build a `PackedSequence` from these
+# two. We do it with b, of two steps, and a, of three:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)
@@ -210,8 +208,10 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
     print(f"{name}: lengths {pad_packed_sequence(packed, batch_first=True)[1].tolist()}")
 
 # %% [markdown]
-# No error, and the rows have changed places. To change the data of a packed sequence, use `packed._replace(data=…)`, which
-# keeps the notes. What else can get lost on the way there and back?
+# No error, and the rows have changed places. You ask for row 0, where you had put b, and you get a. To change the data
+# of a packed sequence, use `packed._replace(data=…)`, which keeps the notes.
+#
+# That was an accident of ours. But what gets lost if we do everything by the book?
 
 # %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
@@ -222,9 +222,9 @@ assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 # %% [markdown]
 # ## Do you get back what you packed?
 #
-# `pad_packed_sequence` returns two tensors, the padded batch *and* the lengths. We pack the token ids of "Hello,
-# sailor" and "Example", and tags whose padding is −100, which `cross_entropy` ignores by default. Both are one step
-# wider than they need to be.
+# By the book means `pad_packed_sequence`, which returns two tensors: the padded batch *and* the lengths. We pack the
+# token ids of "Hello, sailor" and "Example", and tags whose padding is −100, which `cross_entropy` ignores by default.
+# Both tensors are one step wider than they need to be. Then we pad again.
 
 # %%
 tokens = torch.tensor([[101, 7592, 1010, 11803, 102, 0], [101, 2742, 102, 0, 0, 0]])
@@ -237,12 +237,15 @@ print("tokens:     ", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple
 print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist())
 
 # %% [markdown]
-# Three things are lost, without an error:
+# A tensor of `(2, 6)` went in, and one of `(5, 2)` came out. And the tags of row 1 now end in two zeros. Three things
+# are lost, without an error:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.
-# - The padding's *value* is forgotten. Tags of −100 come back as 0, which is class 0, unless you pass
-#   `padding_value=-100`.
+# - The padding's *value* is forgotten. Tags of −100 come back as 0, and 0 is a class like any other. A loss that was
+#   told to ignore the padding now trains on it, unless you pass `padding_value=-100`.
+#
+# Three arguments bring everything back:
 
 # %%
 kept, lengths = pad_packed_sequence(packed_tags, batch_first=True, total_length=6, padding_value=-100)
@@ -270,8 +273,8 @@ assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3,
 # %% [markdown]
 # <details><summary>Four questions about lengths</summary>
 #
-# - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. `lengths.cpu()` of a
-#   tensor on a GPU waits until the GPU has caught up, so keep them on the CPU from the start.
+# - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. `lengths.cpu()` of
+#   a tensor on a GPU waits until the GPU has caught up, so keep them on the CPU from the start.
 # - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
 # - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. The RNN or
 #   `pad_packed_sequence` does, with an unrelated message.
@@ -308,7 +311,8 @@ checks.batch_sizes(my_batch_sizes)
 # - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore it,
 # - pad again with `batch_first`, `total_length` and `padding_value`.
 #
-# We have seen that the padded run's states go wrong after a sequence has ended. Which of its results can you still trust?
+# In our loop, a sequence that has ended is left in peace. In a padded batch it is not: the RNN runs on to the last
+# column. Which of its results can you still trust?
 #
 # Next: [03 Hidden states](03_hidden_states.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start
 # here](00_start_here.ipynb)

@@ -3,12 +3,11 @@
 #
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
-# On page 01, a review of two words changed its verdict because a longer review stood in the same batch. But the rows of a
-# batch cannot see each other. No weight of an RNN connects them, and no step of one row reads a step of another. So how
-# does the long review reach the short one?
+# You show a colleague the case of notebook 01. She has padded her batches for years, and never packed one. Now she is
+# worried. She runs her RNN twice, padded and packed, and compares everything that it returns. Some of it is badly
+# wrong. The rest agrees, up to rounding. "Either the padding gets in, or it does not," she says. "How can it be both?"
 #
-# After this page, you can say which results of a padded batch are wrong and why, and get the right ones with packing or
-# without.
+# After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
 # Time: 18 minutes.
 #
@@ -29,11 +28,11 @@
 #
 # </details>
 #
-# ## How does one row reach another?
+# ## Where does the padding get in?
 #
-# Four sequences again: a, b, c and d, with two random features at each step. An LSTM reads them twice, padded and packed.
-# Each coloured line is one number of a row's hidden state in the padded run. The black line is the same number in the
-# packed run. Press *Play*, and watch c after its last real step.
+# We repeat her experiment with an LSTM and our four sequences: a, b, c and d again, now with two random features at
+# each step. An LSTM returns three tensors. `output` has the hidden state at every step, `h_n` the final hidden state,
+# and `c_n` the final *cell state*, the LSTM's second state. Before we look, where would *you* expect the damage?
 
 # %%
 import torch
@@ -43,22 +42,31 @@ import packviz as pv
 from packviz.lessons import ask, checks
 from packviz.panels import StatePanel
 
+ask("what padding changes")
+
+# %% [markdown]
+# Now watch a single number of each row's hidden state. The coloured line is the padded run, and the black line is the
+# packed one. Press *Play*, and keep your eye on c.
+
+# %%
 panel = StatePanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# The black line stops where the data stops. The coloured one runs on through the hatch. Zeros are input like any other
-# to an LSTM: its biases and its gates still act, so each step of padding moves the state again. Then the batch ends,
-# and wherever each line happens to be is called `h_n`.
+# For two steps, the two lines of c are one. Then its data ends, and the black line stops. The coloured one does not. It
+# runs on through the hatch, because zeros are input like any other to an LSTM: its biases and its gates still act, and
+# each step of padding moves the state again. Then the batch ends. Wherever a line happens to be at that moment is
+# called `h_n`.
 #
-# Now pull *b* longer, and keep your eye on *c*. Nobody touched c. Yet its padded state moves with every step, because the
-# longest row decides how much padding c has to read. That is how one row reaches another. What else has moved?
+# Pull *b* longer, and go on watching *c*. Nobody touches c. Yet its state moves with every step, for the longest row
+# decides how much padding c has to read.
+#
+# So much for one number of three, in one tensor of three. Do the others behave like it?
 
 # %% [markdown]
 # ## Which results are wrong?
 #
-# Here is the same LSTM in torch. It returns three tensors. `output` has the hidden state at every step, `h_n` the final
-# hidden state, and `c_n` the final *cell state*, the LSTM's second state.
+# Here is the same LSTM in torch, with the same data.
 
 # %%
 torch.manual_seed(0)
@@ -69,9 +77,6 @@ x = torch.randn(4, 8, 2)[:, :5] * mask[..., None]  # (B, T, features); the paddi
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 # %%
-ask("what padding changes")
-
-# %%
 _, (padded_h_n, _) = lstm(x)
 _, (packed_h_n, _) = lstm(packed)
 for name, h_n in [("padded", padded_h_n), ("packed", packed_h_n)]:
@@ -79,8 +84,9 @@ for name, h_n in [("padded", padded_h_n), ("packed", packed_h_n)]:
 
 # %% [markdown]
 # This is not rounding. c's number has more than doubled, and those of a and d have changed *sign*. If a classifier says
-# *positive* above zero, a and d have just changed sides. What of the other results? `pv.compare` checks them all, for
-# any RNN and any batch.
+# *positive* above zero, a and d have just changed sides. Three of four sequences, and not a single warning.
+#
+# And the other results? `pv.compare` checks them all, for any RNN and any batch.
 
 # %%
 comparison = pv.compare(lstm, x, lengths)
@@ -88,9 +94,14 @@ comparison
 
 # %% [markdown]
 # Each number is the largest difference in its cell, as a percentage of the largest packed value in its row; `=` means
-# equal up to rounding. Hatched cells are padding, where a packed batch gets zeros. So the damage has a shape. `h_n` and
-# `c_n` are wrong in every row with padding, and right in b. Every output at a real step is right. The gradients follow
-# the same line: those of a loss on real outputs agree, and those of a loss on `h_n` don't.
+# equal up to rounding. Hatched cells are padding, where a packed batch gets zeros.
+#
+# Look at the outputs first. All their numbers are in the hatch. At the 14 real steps, there is nothing but `=`. Then
+# look at `h_n` and `c_n`: right in b, which has no padding, and wrong in a, c and d. In c, `h_n` is off by 174 %. The
+# error is larger than any number of the right state.
+#
+# The damage has a shape, then. It begins where the data ends. The gradients follow the same line: those of a loss on
+# real outputs agree, and those of a loss on `h_n` don't.
 
 # %% tags=["claims"]
 weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
@@ -106,19 +117,21 @@ for row, n in enumerate(lengths):
     assert unpacked[row, n:].eq(0).all()
     assert torch.allclose(padded_h_n[0, row], packed_h_n[0, row], atol=1e-6) == (n == 5)
 assert comparison.agrees.outputs
+assert f"{comparison.panels()[1].shares[2, 0]:.0%}" == "174%"
 assert comparison.agrees.gradients_outputs
 for what in ("h_n", "c_n", "gradients_h_n"):
     assert comparison.needs_packing(what)
 
 # %% [markdown]
-# The rule behind it: **a result is right if no padding was read before it.** A real step of a right-padded row comes
-# before all of its padding. That holds for any number of layers and for anything in the padding, zeros or noise. Even
-# for NaN?
+# So it *is* both. The padding gets in, and some results were there before it. That makes a rule: **a result is right if
+# no padding was read before it.** This LSTM reads from the first step to the last, and each row has its padding at the
+# end. So every real step comes first. More layers change nothing about that, nor does it matter what the padding holds:
+# zeros, ones, noise. Not even NaN?
 #
 # ## Can NaN in the padding do any harm?
 #
-# Some pipelines leave NaN where nothing was measured. We look at real steps only, so by our rule the outputs are right,
-# and the loss is finite. Is training safe?
+# Some pipelines leave NaN where nothing was measured. By our rule, the outputs at real steps are right all the same. We
+# take the loss over real steps only, so it is finite. Is training safe?
 
 # %%
 ask("NaN in the padding")
@@ -132,10 +145,13 @@ gradients = torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
 print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} of {len(gradients)}")
 
 # %% [markdown]
-# Not one. The loss looks healthy, and after one optimiser step every weight of this LSTM is NaN. The gradient at a
-# padding step is zero, but the backward pass multiplies it by what the step has read, and 0 · NaN is NaN. A mask on the
-# output comes too late. Fill the input of the *first* layer, and the backward pass meets no NaN. Packing helps only if
-# no layer before it has read the NaN.
+# Not one. The loss looks healthy, every output in it is right, and after one optimiser step every weight of this LSTM
+# is NaN.
+#
+# We have followed the forward pass, and forgotten the other one. The backward pass starts at the batch's last step, so
+# it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step has read, and
+# zero times NaN is NaN. A mask on the output comes too late. Fill the input of the *first* layer, and the backward pass
+# meets no NaN. Packing helps only if no layer before it has read the NaN.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -160,7 +176,8 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# So far, all padding came *after* the data. Who reads it first?
+# For results, our rule has held so far, NaN or not. But our LSTM reads in one direction only, and your colleague's
+# reads in two. Does the rule still hold?
 #
 # ## What if the RNN also reads backwards?
 #
@@ -176,27 +193,34 @@ comparison = pv.compare(both, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# The reverse direction meets the padding **first**, and carries its state from there into the real steps of a, c and d.
-# The forward half is untouched. There is no error, no NaN, and no row of zeros to notice: half of every output in these
-# rows is simply wrong. This direction ends at step 0, so `h_n` under `0←` (layer 0, reverse) is wrong by the same
-# amounts.
+# The forward half is untouched. The reverse half is wrong at *every* real step of a, c and d, and at the last step of c
+# by 64 %. There is no error, no NaN, and no row of zeros to notice.
 #
-# Now stack a second layer on top, which reads both halves of the first. Is the forward half still right?
+# And yet the rule holds. It says *before*, and this direction starts from the other end. It meets the padding
+# **first**, and carries its state from there into the real steps. (It ends at step 0, so `h_n` under `0←`, for layer 0
+# in reverse, is wrong by the same amounts.)
+#
+# Half of an output is right, then. Now stack a second layer on top, which reads both halves. Is *its* forward half
+# still right?
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
 assert not comparison.agrees.outputs_reverse
 reverse_at_0, reverse_h_n = comparison.panels()[1].shares[:, 0], comparison.panels()[2].shares[:, 1]
 assert all(abs(reverse_at_0 - reverse_h_n) < 0.001)
+assert f"{comparison.panels()[1].shares[2, 1]:.0%}" == "64%"
+assert all(comparison.panels()[1].differs[row, :n].all() for row, n in enumerate(lengths) if n < 5)
 assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[row, :n].any()] == [0, 2, 3]
 
 # %% [markdown]
 # ## What is right, and when?
 #
-# The table compares each result with that of the sequence alone, which is right by definition. People also look for the
-# final state in `output`: at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at
-# step 0. Guess two things before you open it: the forward half of *bidirectional, 2 layers*, and a row that is wrong even
-# if you pack.
+# It is time for all cases at once. The table compares each result with that of the sequence alone, which is right by
+# definition. Some people take the final state from `output` instead of `h_n`, so the table also tries three places
+# there: each sequence's own last step (*len-1*), the batch's last step (`output[:, -1]`), and step 0.
+#
+# Make two bets before you scroll. Is the forward half right in the last column? And is a result always right if you
+# pack?
 
 # %%
 from packviz.check.truth import truth_table
@@ -204,12 +228,12 @@ from packviz.check.truth import truth_table
 truth_table("LSTM")
 
 # %% [markdown]
-# With two layers, the forward half goes too: its second layer has read the wrong half of the first. And two places hold
-# no final state even if you pack. `output[:, -1]` is padding for all but the longest sequences, and at len−1 the reverse
-# direction has read only one step.
+# With two layers, the forward half goes, too: its second layer has read the wrong half of the first. One bad half is
+# enough. And packing is no charm. Two places hold no final state even if you pack: `output[:, -1]` is padding for all
+# but the longest sequences, and at len−1 the reverse direction has read only one step.
 #
-# Read the first column once more. One direction, and only outputs at real steps: **right without packing**. Then do we
-# need to pack for the rest?
+# Now read the first two columns once more. One direction, and only outputs at real steps: **right without packing**. A
+# tagger that reads nothing else may go on padding. But a classifier wants the final state. Must it pack?
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -238,7 +262,8 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# In one direction, yes. The last layer's final state stands in `output`, at each sequence's own last step. We *gather* it:
+# In one direction, yes. The right state was there all the time. It stands in `output`, at each sequence's own last
+# step, and we only have to *gather* it:
 
 # %%
 output, _ = lstm(x)  # padded
@@ -246,13 +271,14 @@ gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
 print("equal to packed:", torch.allclose(gathered, packed_h_n[0], atol=1e-6))
 
 # %% [markdown]
-# `output` contains neither `c_n` nor the final states of lower layers, so for those you pack. And the reverse direction?
+# This is the last layer's `h_n`. `output` contains neither `c_n` nor the final states of lower layers, so for those you
+# pack. And the reverse direction?
 #
 # <details><summary>For the reverse direction: flip each sequence within its length</summary>
 #
-# Flip each sequence *within its length*, so that its padding stays at the end. Run a forward RNN with the weights of the
-# reverse direction, and flip the result back. `pv.align(x, lengths, padding_side="left", batch_first=True).flip(1)` is
-# such a flip. With several layers, finish both directions of one layer before the next, which reads both halves.
+# Flip each sequence *within its length*, so that its padding stays at the end. Run a forward RNN with the weights of
+# the reverse direction, and flip the result back. `pv.align(x, lengths, padding_side="left", batch_first=True).flip(1)`
+# is such a flip. With several layers, finish both directions of one layer before the next, which reads both halves.
 #
 # </details>
 
@@ -322,7 +348,12 @@ checks.final_states(my_final_states)
 # %% [markdown]
 # ## You can now
 #
-# look at any result of an RNN, ask *has it read padding yet?*, and know whether to trust it.
+# - ask of any result *has it read padding yet?*, also of a reverse direction and of a second layer,
+# - recognise NaN gradients that come from the padding, and fill the input,
+# - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #
-# Next: [04 Masks and losses](04_masks_and_losses.ipynb), because the RNN is only half of the model: who else reads the
-# padding? Back: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)
+# Your colleague has her answer. But an RNN is only half of a model. Its padded output goes on to other layers and to a
+# loss. Who else reads the padding?
+#
+# Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
+# sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -3,11 +3,11 @@
 #
 # **Which computations read the padding by mistake, and how do you prevent it?**
 #
-# Two colleagues train the same model on the same 512 sentences, from the same seed. After six epochs, the first reports a
-# loss about half as high as the second. Same data, same weights at the start, same optimiser: their code differs in one
-# line. Whose model would you ship?
+# Two colleagues train the same model on the same 512 sentences, from the same seed. After six epochs, the first reports
+# a loss about half as high as the second. Same data, same weights at the start, same optimiser: their code differs in
+# one line. Whose model would you ship?
 #
-# After this page, you can compute a loss over the real cells only, and tell which layers read the padding.
+# After this page, you can answer that, and keep the padding out of a loss and of the layers that read it.
 #
 # Time: 16 minutes.
 #
@@ -28,7 +28,7 @@
 #
 # </details>
 #
-# ## What does a mean divide by?
+# ## How wrong is this model?
 #
 # A padded batch goes through a model, and comes out padded. What the model says in the padding means nothing. A *mask*
 # tells which cells are real:
@@ -41,13 +41,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 import packviz as pv
 from packviz.lessons import ask, checks, sentences
 
+# %%
 lengths = [3, 5, 2, 4]
 mask = pv.real_mask(lengths)
-pv.draw.Aligned.of(mask, lengths, title="real_mask([3, 5, 2, 4])", batch_first=True)
+pv.draw.Aligned.of(mask, lengths, title="The mask is True at the 14 real cells", batch_first=True)
 
 # %% [markdown]
-# Suppose that the predictions for a, b, c and d are wrong by 0.5 at each of the 14 real cells, and that prediction and
-# target are both 0 at the six padding cells.
+# Suppose that the predictions for a, b, c and d are wrong by 0.5 at each of the 14 real cells. At the six padding
+# cells, prediction and target are both 0. The square of 0.5 is 0.25. So what does a mean squared error say?
 
 # %%
 ask("loss over padding")
@@ -86,22 +87,23 @@ masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, 
 assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 
 # %% [markdown]
-# Both losses have the same sum of squared errors. A plain mean divides it by 20, the number of all cells, instead of by
-# 14, so it reports 14/20 of 0.25, and here every gradient is too small by the same factor. The next batch has another
-# factor.
+# Wrong by 0.5 wherever it matters, and the loss is 0.175. Both losses have the same sum of squared errors. But a plain
+# mean divides it by 20, the number of all cells, instead of by 14. So it reports 14/20 of 0.25, and here every gradient
+# is too small by the same factor. The next batch has another factor.
 #
 # The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only the
-# real cells, and `pv.masked_loss` does the same. Indexing also flattens, which `F.cross_entropy` needs: it looks for the
-# classes in dimension 1, where `(B, T, C)` has the time. torch raises an error, unless T happens to equal C. Then it
-# computes a loss, and the loss is wrong.
+# real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which `F.cross_entropy` needs: it looks for
+# the classes in dimension 1, where `(B, T, C)` has the time. torch raises an error, unless T happens to equal C. Then
+# it computes a loss, and the loss is wrong.)
 #
-# A factor of 14/20 sounds like something a learning rate could absorb. Then why should the mask matter?
+# But honestly: a factor? A learning rate can absorb a factor, and Adam nearly cancels one by itself. Why should we
+# care?
 #
 # ## Whose model would you ship?
 #
-# Back to the two colleagues. Their GRU reads the sentences of page 01 and predicts, after each word, whether a punctuation
-# mark comes next. Two thirds of the cells are padding, with a target of 0. One loss covers all cells, and the other only
-# the real ones.
+# Back to the two colleagues. Their GRU reads the sentences of notebook 01 and predicts, after each word, whether a
+# punctuation mark comes next. Two thirds of the cells are padding, with a target of 0. One loss covers all cells, and
+# the other only the real ones. That is the line in which their code differs.
 
 # %%
 from collections import Counter
@@ -119,7 +121,6 @@ def batch(some):
 batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
 
 
-# %%
 def new_model():
     torch.manual_seed(0)
     layers = torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)
@@ -144,19 +145,31 @@ def train(use_mask, epochs=6):
     return losses.tolist()
 
 
+# %% [markdown]
+# Two losses over different cells cannot be compared. So we judge both models in the same way, by their loss at the real
+# words. We train them from the same seed, for six epochs.
+
 # %%
 ask("masked training")
+
 
 # %%
 from packviz.draw.curves import Curve, Plot, Sweep
 
+
+def chart(runs):
+    curves, words = [], []
+    for i, (name, losses) in enumerate(runs.items()):
+        curves.append(Curve(name, i > 0, i == 2, range(1, 7), losses, hollow=i == 2))
+        words.append(f"{name}, epochs 1 to 6: {', '.join(f'{loss:.2f}' for loss in losses)}")
+    title = "Without a mask, the loss you see is half as high, and the model is worse"
+    return Sweep(title, [[Plot("", curves, y="loss")]], (), (), "\n".join([title, *words]), "epoch")
+
+
+# %%
 with_mask, _ = train(use_mask=True)
 seen, at_real_words = train(use_mask=False)
-runs = {"with a mask": with_mask, "no mask: at the real words": at_real_words, "no mask: the loss you see": seen}
-curves = [Curve(name, i > 0, i == 2, range(1, 7), losses, hollow=i == 2) for i, (name, losses) in enumerate(runs.items())]
-words = [f"{name}, epochs 1 to 6: {', '.join(f'{loss:.2f}' for loss in losses)}" for name, losses in runs.items()]
-title = "Without a mask, the loss you see is half as high, and the model is worse"
-Sweep(title, [[Plot("", curves, y="loss")]], (), (), "\n".join([title, *words]), "epoch")
+chart({"with a mask": with_mask, "no mask: at the real words": at_real_words, "no mask: the loss you see": seen})
 
 # %% tags=["claims"]
 assert all(a < b for a, b in zip(seen, with_mask, strict=True))
@@ -168,19 +181,21 @@ assert 0.3 < real_cells < 0.4
 assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
 
 # %% [markdown]
-# Ship the model whose loss is twice as high. Without a mask, the loss you see is a mean over cells, and most of them
-# are padding, and padding is easy. At the real words of these sentences, that model is worse after six epochs than the
-# other one after three. Half of its training went nowhere.
+# Ship the model whose loss is twice as high.
 #
-# Why does it learn less? About two in three terms of a gradient ask it to say *no* in the padding, and they move the
-# same weights as the real ones. And because the loss you see depends on the share of padding, you cannot even compare
-# it between two batches.
+# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. At the real
+# words of these sentences, that model is worse after six epochs than the other one after three. Half of its training
+# went nowhere, and the curve that its owner looks at is the lowest of the three.
 #
-# So the loss must not read the padding. Who else does?
+# So it was more than a factor. About two in three terms of a gradient ask the model to say *no* in the padding, and
+# they move the same weights as the real ones. And because the loss you see depends on the share of padding, you cannot
+# even compare it between two batches.
+#
+# The loss must not read the padding, then. Who else does?
 #
 # ## Which layers read the padding?
 #
-# Four operations follow. One of them needs no mask.
+# Four operations are under suspicion. One of them is innocent, and needs no mask.
 
 # %%
 ask("reads the padding")
@@ -245,13 +260,13 @@ for b, length in enumerate(lengths):
 # **ignore**, so we wrote `~mask`. `F.scaled_dot_product_attention` expects an `attn_mask` that is True at the cells to
 # **read**. A *float* mask is added to the scores instead: −∞ hides a cell, and a mask of zeros and ones hides nothing.
 #
-# A `Linear` layer needs no mask, because it treats each cell alone. So with a mask where one is needed, all is well? One
-# kind of padding gets through.
+# **Linear.** It needs no mask, because it treats each cell alone. So with a mask wherever one is needed, are we safe
+# from any padding?
 #
 # ## Does a mask stop NaN?
 #
-# A sensor leaves NaN where it measured nothing. We compute the squared error everywhere, and let `torch.where` replace it
-# by 0 in the padding. Or we fill the padding first.
+# A sensor leaves NaN where it measured nothing. We know two ways to keep it out of a loss. *Late*: we compute the
+# squared error everywhere, and let `torch.where` replace it by 0 in the padding. *Early*: we fill the padding first.
 
 # %%
 measured = target.masked_fill(~mask, float("nan"))
@@ -263,11 +278,12 @@ for name, loss in {"late": late, "early": early}.items():
     print(f"{name}:  loss {loss.item():.2f}, gradient {gradient.item():.2f}")
 
 # %% [markdown]
-# The two losses are equal. One has a gradient, and the other has NaN. `torch.where` sends a gradient of 0 back to the
-# padding, where the backward pass multiplies it by the NaN in the input, and 0 · NaN is NaN. `masked_fill` on the result
-# fails in the same way, and so does indexing it with the mask. **Fill the input.**
+# The two losses are equal. One has a gradient, and the other has NaN. We have met this in notebook 03: `torch.where`
+# sends a gradient of 0 back to the padding. There, the backward pass multiplies it by the NaN in the input, and 0 · NaN
+# is NaN. `masked_fill` on the result fails in the same way, and so does indexing it with the mask. **Fill the input.**
 #
-# A packed batch has no padding at all. Do we then need any of this?
+# That is a lot of care for cells that nobody wrote. A packed batch has none of them. Can we do without masks
+# altogether?
 
 # %% tags=["claims"]
 assert torch.isclose(late, early)
@@ -282,9 +298,9 @@ for attn_mask in (keys, torch.where(keys, 0.0, -torch.inf), keys.float()):
 # %% [markdown]
 # ## Which layers can read packed data?
 #
-# There is nothing to mask. But of torch's layers, only RNNs accept a
-# `PackedSequence`. Other layers can take `packed.data`, a tensor with one row for each real cell. Put the result back
-# with `_replace(data=…)`, which keeps the order.
+# In packed data, there is nothing to mask. But torch's layers do not read it, except for the RNNs. To any other layer,
+# we hand `packed.data`, a tensor with one row for each real cell. Then we put the result back with `_replace(data=…)`,
+# which keeps the order.
 
 # %%
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -309,12 +325,13 @@ assert torch.equal(linear(moved)[mask], linear(x)[mask])
 assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 
 # %% [markdown]
-# This also saves the work on the padding. It is right for layers that treat each cell alone, such as `Linear`, an
-# activation or `LayerNorm`, and for BatchNorm. It is wrong for layers that combine the time steps of a sequence, such
-# as a convolution or attention, because the next row of `data` usually belongs to another sequence.
+# The same loss, without a mask and without the work on the padding. This is right for layers that treat each cell
+# alone, such as `Linear`, an activation or `LayerNorm`, and for BatchNorm. It is wrong for layers that combine the time
+# steps of a sequence, such as a convolution or attention. To them, the next row of `data` looks like the next step, and
+# it usually belongs to another sequence.
 #
-# Predictions and targets must have the same order. `packed.data` is ordered by time step, and `target[mask]` by
-# sequence. If you mix the two, torch raises no error, because their shapes agree.
+# And mind the order. `packed.data` goes by time step, and `target[mask]` by sequence. If you mix the two, torch raises
+# no error, because their shapes agree.
 
 # %% [markdown]
 # ## What people get wrong
@@ -345,7 +362,11 @@ checks.masked_mean(my_masked_mean)
 # %% [markdown]
 # ## You can now
 #
-# keep the padding out of losses, means, BatchNorm and attention, and distrust a loss that is low for no reason.
+# compute a loss and a mean over real cells only, name the layers that need a mask, and distrust a loss that is low for
+# no reason.
+#
+# One thing we took for granted: our padding was always on the right. A tokenizer for text generation puts it on the
+# left. What do packing and our masks make of that?
 #
 # Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden
 # states](03_hidden_states.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -3,9 +3,9 @@
 #
 # **How do you move padding and states without mixing up sequences?**
 #
-# A language model has tokenized four texts, you have their lengths, and packing works without an error. The last words
-# of three texts never reach your RNN, and one of the three does not reach it at all. The lengths are right. So is the
-# data. What is wrong?
+# A tokenizer has turned four texts into token ids, you have their lengths, and packing works without an error. The last
+# words of three texts never reach your RNN, and one of the three does not reach it at all. The lengths are right. So is
+# the data. What is wrong?
 #
 # After this page, you can move the padding of a batch, and hand states from an encoder to a decoder in the right order.
 #
@@ -31,9 +31,8 @@
 # ## On which side is the padding?
 #
 # For text generation, the padding is usually put on the left, so that every text ends in the last column. But
-# `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. If the padding is on the left,
-# it packs the padding and cuts off the end of the text. Here, the sequences a, b, c and d are padded on the left and
-# then packed:
+# `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. Let us see what it makes of
+# our sequences a, b, c and d, padded on the left:
 
 # %%
 import torch
@@ -42,18 +41,27 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 import packviz as pv
 from packviz.lessons import ask, checks
 
+# %%
 lengths = [3, 5, 2, 4]
 left = torch.tensor([[0, 0, 3, 1, 4], [1, 5, 9, 2, 6], [0, 0, 0, 5, 3], [0, 5, 8, 9, 7]])
 packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=False)
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Row c now contains only padding, row a has lost its last two tokens and row d its last one, and torch raised no error.
-# `pv.align` uses the lengths to move the padding to the side that you name in `padding_side`. The result can be packed:
+# Compare with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row a has lost its last two tokens and row d its last one. Of c,
+# nothing is left but padding. And torch raised no error.
+#
+# Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is a
+# real step in every row. But now the LSTM reads the padding *first*, and begins each text with a state that the padding
+# has left behind. In a, c and d, every output of the forward direction is wrong. (That is so for an LSTM with biases,
+# as by default. A reverse direction meets the data first. With one layer, its outputs at real steps are right.)
+#
+# So we move the padding. `pv.align` uses the lengths to move it to the side that you name in `padding_side`. The result
+# can be packed:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)
-pv.draw.Aligned.of(right, lengths, title="align(left, lengths, padding_side='right')", batch_first=True)
+pv.draw.Aligned.of(right, lengths, title="Every sequence begins in column 0, and its padding follows", batch_first=True)
 
 # %% tags=["claims"]
 assert right.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]]
@@ -72,18 +80,33 @@ assert "x already has its padding on the right" in str(caught[0].message)
 mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1, 1, 1]]).bool()
 assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True), right)
 
+# %% tags=["claims"]
+torch.manual_seed(0)
+lstm = torch.nn.LSTM(2, 3, batch_first=True, bidirectional=True)
+texts = torch.randn(4, 5, 2) * mask[..., None]  # padded on the left
+padded, _ = lstm(texts)
+for row, n in enumerate(lengths):
+    alone, _ = lstm(texts[row : row + 1, 5 - n :])
+    wrong = ((padded[row, 5 - n :] - alone[0]).abs() > 1e-5).view(n, 2, 3).any(2)  # by step and direction
+    assert wrong[:, 0].tolist() == [n < 5] * n
+    assert not wrong[:, 1].any()
+
 # %% [markdown]
-# Lengths do not say on which side the padding is *now*, so `align` assumes that it is on the side opposite
-# `padding_side`. A second, identical call breaks this assumption. It would take the last cells of each row, which now
-# include padding, so row a, 3 1 4 0 0, would become 4 0 0 0 0, and row c only zeros. On the CPU, `align` looks at the
-# values: if one value fills the right side and not the left, it moves nothing and warns you. On a GPU it does not look,
-# because the CPU would have to wait. There, name the side in `source_side`, or pass a mask instead of lengths, such as
-# the `attention_mask` of a tokenizer.
+# Could we call it twice, to be sure? Better not. Lengths say how long a sequence is, and not on which side its padding
+# is *now*. So `align` assumes that it is on the side opposite `padding_side`. After the first call, that is no longer
+# true. A second call would take the last cells of each row: row a, 3 1 4 0 0, would become 4 0 0 0 0, and row c only
+# zeros.
 #
-# ## Why not look for zeros?
+# On the CPU, `align` looks at the values first. If one value fills the right side, and not the left, it moves nothing
+# and warns you. On a GPU it does not look, because the CPU would have to wait. There, name the side in `source_side`.
+# Or pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, which shows the side by itself.
 #
-# A lot of code finds the padding by looking for zeros. But a zero can be data, such as a token id, or the rainfall on a
-# dry day.
+# All this needs lengths or a mask. What if nobody has kept them?
+#
+# ## Can we find the padding without lengths?
+#
+# A lot of code does. It looks for zeros, and shifts each row until its first nonzero number is in front. We try it on a
+# row of rainfall, a day in each cell:
 
 # %%
 ask("a guess from zeros")
@@ -94,11 +117,11 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
 
 # %% [markdown]
-# Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. The two dry days from its start now stand at
-# its end. When does such a guess go well?
+# A dry day is data, too. Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. The first two days
+# have moved to the end, and not one of four cells is right.
 #
-# In the panel, choose where the padding is, where it should go, and where the data contains zeros. For which sequences
-# does guessing from zeros work?
+# Yet such code often works. When does the guess go well? In the panel, choose where the padding is, where it should go,
+# and where the data contains zeros.
 
 # %%
 from packviz.panels import AlignPanel
@@ -114,17 +137,17 @@ for zeros in ("none", "at the start", "at the end"):
         assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
 
 # %% [markdown]
-# To move the padding to the right, code that looks for zeros shifts each row until it begins with a nonzero number, so
-# it fails for sequences that begin with a zero. In the other direction, it fails for those that end with a zero. The
-# numbers alone do not show which zeros are data. You need the lengths or a mask.
+# When the padding goes to the right, the guess fails for sequences that begin with a zero. When it goes to the left,
+# the guess fails for those that end with a zero. All others go well, so you may not notice for a long time. The numbers
+# alone do not show which zeros are data. Keep the lengths, or a mask.
 #
-# With lengths, every cell is in its place. But there is something else in an RNN that can end up in the wrong row.
+# With lengths, every cell is in its place. That was one batch. A model that translates has two, the sources and the
+# targets, and a state passes from one to the other. What holds these two together?
 #
-# ## Whose state does the decoder get?
+# ## Which state does the decoder start from?
 #
-# In translation with RNNs, an encoder reads the source, and a decoder starts from the encoder's final state and writes
-# the target. The longest source need not have the longest target. So if both batches are sorted by length, their orders
-# can differ. Older code sorts both by hand, because torch used to require it:
+# In translation with RNNs, an encoder reads the source. A decoder starts from the encoder's final state, and writes the
+# target. In older code, both batches are sorted by hand, because torch used to require it:
 
 # %%
 ask("states between encoder and decoder")
@@ -152,8 +175,8 @@ for row, i in enumerate(by_target):
     print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
 
 # %% [markdown]
-# For pairs b and c, the results differ, and not by rounding. torch cannot notice, because the shapes agree. Which of the two
-# versions is wrong? Follow the ribbons. Each one is a source and its own target:
+# For pairs b and c, the results differ, and not by rounding. Which of the two versions is wrong? Follow the ribbons.
+# Each one leads from a source's state to the source's own target:
 
 # %%
 states = [(f"h {'abcd'[i]}", i) for i in by_source]
@@ -164,10 +187,15 @@ methods = {
 pv.draw.Ribbons("Sorted by hand, two targets start from another pair's state", states, methods, by_target)
 
 # %% [markdown]
+# Sorted by hand, the decoder writes the translation of b from what the encoder has read in c, and the other way round.
+# Half of the batch belongs to strangers, and every shape is right.
+#
 # If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
 # [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row
-# of the encoder's state that belongs to row k of the decoder's batch. (A bidirectional encoder returns two states, one per
-# direction. A decoder with one direction needs one, so join or add the two, usually through a linear layer.)
+# of the encoder's state that belongs to row k of the decoder's batch. (A bidirectional encoder returns two states, one
+# per direction. A decoder with one direction needs one, so join or add the two, usually through a linear layer.)
+#
+# Better: do not sort, and use `enforce_sorted=False`. Then what is left to go wrong? Mostly what people believe.
 
 # %% tags=["claims"]
 for i in range(4):  # each pair on its own
@@ -181,27 +209,6 @@ _, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:,
 assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 
 # %% [markdown]
-# ## Past and future on one axis
-#
-# One last seam, for forecasters. Models such as the *Temporal Fusion Transformer* join each series' past and future along the time axis.
-# Pad the past on the left and the future on the right, so that every past ends where its future begins:
-
-# %%
-past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
-future, n_future = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
-
-moved = pv.align(past, n_past, padding_side="left", batch_first=True)
-axis = torch.cat([moved, future], dim=1)
-real = torch.cat([pv.real_mask(n_past).flip(1), pv.real_mask(n_future)], dim=1)  # flipped: True on the right
-pv.draw.Aligned.of(axis, real, title="The past (four steps) and the future (three) join without a gap", batch_first=True)
-
-# %% tags=["claims"]
-assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
-assert torch.equal(pv.align(moved, n_past, padding_side="right", batch_first=True), past)
-assert torch.equal(pv.align(axis[:, :4], real[:, :4], padding_side="right", batch_first=True), past)
-assert real[:, 3:5].all()
-
-# %% [markdown]
 # ## What people get wrong
 #
 # - **"The padding is wherever there are zeros."** Zeros can be data. Use the lengths or a mask from your data loader.
@@ -211,8 +218,8 @@ assert real[:, 3:5].all()
 #
 # ## Exercise
 #
-# Move the padding to the right yourself, in plain torch. `x`, of shape `(B, T)`, is padded on the left. `lengths` is a
-# list. Fill the padding with zeros. The data may contain zeros, too.
+# Move the padding to the right yourself, in plain torch. `x`, of shape `(B, T)`, is padded on the left, with any
+# number. `lengths` is a list. In your result, the padding is zeros. The data may contain zeros, too.
 
 
 # %% tags=["exercise"]
@@ -231,5 +238,28 @@ checks.right_padded(my_right_padded)
 #
 # say where the padding is without guessing, and whose state stands in which row.
 #
+# Pad, pack, mask, align: all the parts are on the table. Each of them has failed on us once, without an error. If you
+# build a model from them, how will you know that it is right?
+#
 # Next: [06 A model of your own](06_a_model_of_your_own.ipynb). Back: [04 Masks and losses](04_masks_and_losses.ipynb)
 # · [00 Start here](00_start_here.ipynb)
+#
+# ## If you need more: past and future on one axis
+#
+# This is for forecasters. Models such as the *Temporal Fusion Transformer* put the past of a series and its future on
+# one time axis. Between the two, there must be no gap. So pad the past on the left and the future on the right:
+
+# %%
+past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
+future, n_future = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
+
+moved = pv.align(past, n_past, padding_side="left", batch_first=True)
+axis = torch.cat([moved, future], dim=1)
+real = torch.cat([pv.real_mask(n_past).flip(1), pv.real_mask(n_future)], dim=1)  # flipped: True on the right
+pv.draw.Aligned.of(axis, real, title="The past (four steps) and the future (three) join without a gap", batch_first=True)
+
+# %% tags=["claims"]
+assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
+assert torch.equal(pv.align(moved, n_past, padding_side="right", batch_first=True), past)
+assert torch.equal(pv.align(axis[:, :4], real[:, :4], padding_side="right", batch_first=True), past)
+assert real[:, 3:5].all()

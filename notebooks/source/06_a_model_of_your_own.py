@@ -4,12 +4,11 @@
 # **How do ten lines become a model that trains, and how do you check it?**
 #
 # The loss has fallen to almost nothing, and every training example is classified correctly. On new examples, the same
-# model does no better than a coin. "Overfitting", says everybody, and you try dropout, and then more data. Nothing
-# helps, because the model has been learning from other people's sentences. Every shape is right, and no line raises an
-# error. Which line is it?
+# model does no better than a coin. "Overfitting", says everybody, and you try dropout, and then a smaller model.
+# Nothing helps. Every shape is right, and no line raises an error. And yet one line is wrong. Which?
 #
-# After this page, you can write a collate function, a classifier and a tagger for sequences of different lengths, train
-# them, and find the line that nobody warned you about.
+# After this page, you can build a classifier and a tagger from the ten lines, and find the line that nobody warned you
+# about.
 #
 # Time: 20 minutes.
 #
@@ -55,8 +54,8 @@ except RuntimeError as error:
 
 # %% [markdown]
 # Tensors of different lengths cannot be stacked. So we tell the loader how to build a batch, with a *collate function*:
-# the first three of our lines. It must return the lengths as well, because a padded tensor does not say where a sequence
-# ends.
+# the first three of our lines. It must return the lengths as well, because a padded tensor does not say where a
+# sequence ends.
 
 
 # %%
@@ -75,17 +74,17 @@ assert lengths.tolist() == [3, 5, 2, 4]
 
 # %% [markdown]
 # Many people leave the lengths out and count later: `(x != 0).sum(1)`. That goes wrong as soon as 0 is also a word. We
-# are careful, and pass the right lengths. But the embedding has been told which id is the padding, with `padding_idx=0`.
+# have been careful, and pass the right lengths. So may 0 be a word in our data?
 
 # %%
 ask("a token with the id of the padding")
 
 # %% [markdown]
-# So give the padding an id of its own. (`padding_idx=0` sets vector 0 to zero only when the layer is made. An
-# initialisation of your own and `from_pretrained` may replace it, and from then on the padding is not zero, yet still
-# untrained.)
+# So give the padding an id of its own. And do not rely on its zeros. `padding_idx=0` sets vector 0 to zero once, when
+# the layer is made. `from_pretrained`, or an initialisation of your own, may write something else into it. Then the
+# padding has a vector that is not zero, and that gets no gradient.
 #
-# The batch is ready. Which of its numbers should a classifier read?
+# The batch is ready. A classifier should read one summary of each sequence. Where does the LSTM put it?
 
 # %% tags=["claims"]
 layer = nn.Embedding(3, 2, padding_idx=0)
@@ -122,14 +121,15 @@ class Classifier(nn.Module):
 
 
 # %% [markdown]
-# `lengths.cpu()` costs nothing on a CPU. It is needed if a library has moved the lengths to a GPU, and then the CPU waits
-# for it. Here is `h_n` for the first three sequences. The arrows → and ← mark the direction:
+# `lengths.cpu()` costs nothing on a CPU. It is needed if a library has moved the lengths to a GPU, and then the CPU
+# waits for it. Here is `h_n` for the first three sequences. The arrows → and ← mark the direction:
 
 # %%
 h_n = Classifier(None).final_states(x[:3], lengths[:3])
 states, numbers = (["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)])
 everything = torch.ones(3, 4, dtype=torch.bool)
-pv.draw.Aligned(f"h_n, {tuple(h_n.shape)}: each box holds 16 numbers", [states] * 3, everything, columns=numbers)
+title = f"h_n is {tuple(h_n.shape)}: four states of 16 numbers for each of three sequences"
+pv.draw.Aligned(title, [states] * 3, everything, columns=numbers)
 
 # %% [markdown]
 # The first dimension runs over layers and directions, even with `batch_first=True`. We need the last two columns, side
@@ -147,8 +147,8 @@ pv.draw.Ribbons("view moves nothing, so a row gets the states of strangers", fin
 
 # %% [markdown]
 # In memory, all forward states come first, and then all reverse ones. `view` leaves them there, and merely draws new
-# borders. Only the first and the last row hold a state of their own sequence: two of three here, and two of 64 in the
-# quiz.
+# borders. Only the first and the last row hold a state of their own sequence. With three sequences, that looks almost
+# harmless. With 64, it is two rows of 64. The other 62 are made of strangers.
 
 # %% tags=["claims"]
 for size in (2, 3, 4, 64):
@@ -162,8 +162,8 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 #
 # ## Does it learn?
 #
-# The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences, in
-# fixed batches, and print the loss. Then we show them 512 sequences that they have never seen.
+# The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
+# in fixed batches, and print the loss. Then we show them 512 sequences that they have never seen.
 
 
 # %%
@@ -215,16 +215,16 @@ assert 0.45 < accuracy(models["view"], new) < 0.55
 assert 0.85 < accuracy(models["cat"], new) < 0.95
 
 # %% [markdown]
-# Stop here. Both losses end at zero. Both models know their training data by heart. On new data, one is right about nine
-# times in ten, and the other tosses a coin. It was given the states of the wrong sequences all along, and has memorised who
-# sits next to whom. That looks like overfitting, and dropout does not cure it.
+# We thought it could not learn. It learns! Both losses end at zero, and both models know their training data by heart.
+# On new data, one is right about nine times in ten, and the other tosses a coin. It was given the states of the wrong
+# sequences all along, and has memorised who sits next to whom. That looks like overfitting, and no dropout cures it.
 #
-# How could we have noticed without new data?
+# So there is the line: `h_n[-2:].view(B, -1)`, shorter than the right one, and with the right shape. How could we have
+# noticed it without new data?
 #
 # ## Does a prediction depend on its neighbours?
 #
-# It must not. So we run some sequences together, then each alone, and compare. This check takes three lines, needs no
-# labels, and works before the first step of training.
+# It must not. So we run some sequences together, then each alone, and compare.
 
 # %%
 x, lengths, y = collate(new[:64])
@@ -242,12 +242,13 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Write this check for every model of sequences of different lengths, and call `model.eval()` first if it has dropout.
-# It cannot see a wrong *loss*, for example.
+# Three lines. They need no labels, and they find the mistake before the first step of training. Write this check for
+# every model of sequences of different lengths, and call `model.eval()` first if it has dropout. But it looks at
+# predictions only. Could a *loss* go wrong in the same way?
 #
 # ## What if every word has a label?
 #
-# A tagger needs our last four lines. The loss should read every real cell and no padding. There are three common ways
+# A tagger needs our last four lines. Its loss should read every real cell and no padding. There are three common ways
 # to do it, and a fourth, which is one too many. In the padding, the targets are −100, which torch's `cross_entropy`
 # ignores by default.
 
@@ -262,37 +263,41 @@ targets = pack_padded_sequence(tags, lengths, batch_first=True, enforce_sorted=F
 output, _ = pad_packed_sequence(packed, batch_first=True)
 mask = torch.arange(output.shape[1]) < lengths[:, None]
 
+# %%
 print(f"on packed data    {F.cross_entropy(head(packed.data), targets.data):.4f}")
 print(f"with a mask       {F.cross_entropy(head(output)[mask], tags[mask]):.4f}")
 print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flatten()):.4f}")
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# Three agree. The fourth is another number, and again there is no error: `packed.data` goes by time step, `tags[mask]` by
-# sequence, so each word is asked for another word's tag. Pack both, or mask both. (Why `flatten`? `cross_entropy` wants
-# the classes in dimension 1. Without it, torch raises an error, unless T happens to equal the number of classes. Then the
-# loss is silently wrong.)
+# Three agree. The fourth is another number, and again there is no error. `packed.data` goes by time step, and
+# `tags[mask]` by sequence, so 13 of 14 words are asked for another word's tag. Pack both, or mask both. (Why `flatten`?
+# `cross_entropy` wants the classes in dimension 1. Without it, torch raises an error, unless T happens to equal the
+# number of classes. Then the loss is silently wrong.)
 #
-# Accuracy needs the mask, too. Suppose that 97 % of the words are tagged correctly, two thirds of all cells are padding
-# with label 0, and you count every cell.
+# The loss is right. Now we want to tell others how good the tagger is. Suppose that 97 % of the words are tagged
+# correctly, that two thirds of all cells are padding with label 0, and that we count every cell.
+
+# %%
+ask("accuracy over the padding")
 
 # %% tags=["claims"]
 square, wrong = torch.randn(2, 3, 3), torch.tensor([[0, 1, 2], [2, 1, 0]])
 assert not torch.isclose(F.cross_entropy(square, wrong), F.cross_entropy(square.flatten(0, 1), wrong.flatten()))
 assert (round(97 / 3), round(97 / 3 + 200 / 3)) == (32, 99)  # all padding wrong, and all right
-
-# %%
-ask("accuracy over the padding")
+by_cell = pack_padded_sequence(torch.arange(20).view(4, 5), lengths, batch_first=True, enforce_sorted=False).data
+assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14, 13)
 
 # %% [markdown]
-# From 32 % to 99 %, depending on what the model says where nobody listens. The right number is
-# `(head(output).argmax(2) == tags)[mask].float().mean()`.
+# Anything from 32 % to 99 %, for one and the same tagger. It depends on what the model says in the padding, where
+# nobody listens. The right number is `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
-# We have met three mistakes that only a comparison reveals. Which mistakes do show in the batch itself?
+# Three mistakes have now run without an error, and only a comparison has revealed them. Do any mistakes show in the
+# batch itself, before a model has seen it?
 #
 # ## Which mistakes can you see in a batch?
 #
-# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways:
+# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and each of them would train:
 
 # %%
 spoilt = {
@@ -306,13 +311,16 @@ for mistake, (batch, n) in spoilt.items():
     print(f"{mistake:24}", *(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)), sep="  ")
 
 # %% [markdown]
-# All five would have trained without a word. (`diagnose` compares the lengths with the places where the rows' repeated
-# ends begin. *Undecided* means that the batch fits more than one reading.)
+# All five are found. `diagnose` looks for the value that repeats at the ends of rows, and compares the places where it
+# begins with the lengths. (*Undecided* means that the data do not settle the matter. In the first batch, three rows end
+# in zeros, and yet every length is 5. These zeros may be padding, or real tokens with the id 0. `diagnose` cannot know,
+# so it warns you, and you decide.)
 #
 # <details><summary>Six mistakes that no batch shows</summary>
 #
 # - **`h_n` of a padded run** depends on the padding. `pv.compare(rnn, x, lengths)` shows the difference.
-# - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first layer.
+# - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first
+#   layer.
 # - **`_, h = lstm(…)`** makes `h` a pair, so `h[-1]` is the cell state.
 # - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
@@ -343,10 +351,10 @@ checks.collate(my_collate)
 # %% [markdown]
 # ## You can now
 #
-# grow the ten lines into a classifier or a tagger, and find the mistakes that raise no error: run each sequence alone,
-# mask what you count, and call `pv.diagnose`.
+# write a collate function, give a classifier the states of its own sequences, mask what you count, and find the
+# mistakes that raise no error: run each sequence alone, and call `pv.diagnose`.
 #
-# Our models are now correct. Are they fast? First we have to count what there is to do.
+# Our models are now correct. Are they fast? A packed LSTM has less to do, so they should be. Let us count.
 #
 # Next: [07 Counting FLOPs](07_counting_flops.ipynb). Back: [05 Alignment](05_alignment.ipynb) · [00 Start
 # here](00_start_here.ipynb)
@@ -357,7 +365,8 @@ checks.collate(my_collate)
 #
 # **One mask for pooling and attention.** `mask[..., None]` has the shape `(B, T, 1)`. With it, you can take the mean or
 # the maximum of a sequence's outputs, or weight them. `masked_fill` is safer than multiplying by the mask, because 0 ·
-# NaN and 0 · ∞ are NaN. Besides, zeros would hide a negative maximum.
+# NaN and 0 · ∞ are NaN, and because zeros would hide a negative maximum. It saves the result only. If there is NaN in
+# the *input*, the gradient is still NaN, so fill the input as well ([notebook 04](04_masks_and_losses.ipynb)).
 
 # %%
 real = mask[..., None]  # (B, T, 1)
@@ -393,8 +402,8 @@ for filled in (False, True):
     assert values.grad.isfinite().all() == filled
 
 # %% [markdown]
-# The softmax of such a row is NaN. Set its weights to 0 afterwards, with `masked_fill(~mask, 0)`. Otherwise, the backward
-# pass multiplies a gradient of zero by NaN.
+# The softmax of such a row is NaN. Set its weights to 0 afterwards, with `masked_fill(~mask, 0)`. Otherwise, the
+# backward pass multiplies a gradient of zero by NaN.
 #
 # **A step function of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` runs any step
 # function in the loop of notebook 02. Below, each sequence has a mask that drops the same units of its state at every
@@ -464,8 +473,7 @@ assert torch.allclose(c, wanted_c, atol=1e-6)
 
 # %% [markdown]
 # **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector per
-# word, to a second LSTM over words. `pack_sequence` packs both. (It pads inside, but its result
-# contains no padding.)
+# word, to a second LSTM over words. `pack_sequence` packs both. (It pads inside, but its result contains no padding.)
 
 # %%
 sentences = [["pack", "it"], ["we", "see", "cells"]]

@@ -193,9 +193,9 @@ def right_padded(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
     from packviz.ops.masks import align, real_mask  # noqa: PLC0415 - torch loads slowly
 
     full = "Row b has no padding."
-    zero = "A zero can be data, so use the lengths."
+    zero = "Here, the padding is 9, and zeros are data, so use the lengths."
     first = tensor([[0, 3, 1], [5, 9, 2]])
-    second = tensor([[0, 0, 0, 7], [0, 0, 4, 0]])
+    second = tensor([[9, 9, 9, 7], [9, 0, 4, 0]])
     for x, lengths, hint in ((first, [2, 3], full), (second, [1, 3], zero)):
         target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
@@ -219,16 +219,16 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
 
     The function returns the padded sequences, their lengths, and the padded tags.
     """
-    from torch import Tensor, tensor  # noqa: PLC0415 - torch loads slowly
+    from torch import tensor  # noqa: PLC0415 - torch loads slowly
 
     pairs = [([3, 0, 4], [1, 0, 2]), ([5, 9], [2, 2])]
     yours = answer([(tensor(sequence), tags) for sequence, tags in pairs])
     parts = yours if isinstance(yours, tuple) else ()
-    if [isinstance(part, Tensor) for part in parts] != [True] * 3:
-        wanted = "the padded sequences, their lengths, and the padded tags"
+    if [getattr(part, "ndim", 0) for part in parts] != [2, 1, 2]:
+        wanted = "the padded sequences, then their lengths, then the padded tags"
         return Verdict(False, f"Return three tensors: {wanted}.")
     lengths = [3, 2]
-    pad_sequences = "Pad the sequences with 0, and make the batch the first dimension."
+    pad_sequences = "Return them first, padded with 0, and with the batch as the first dimension."
     take_lengths = "Take the lengths before you pad. A 0 may be a token, so do not count zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
     targets: list[tuple[str, Sequence[object], str]] = [

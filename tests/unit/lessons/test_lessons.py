@@ -176,6 +176,10 @@ def last_steps(output, lengths):
     return output[range(len(lengths)), [n - 1 for n in lengths]]
 
 
+def final_halves(output, lengths):
+    return torch.cat([last_steps(output, lengths)[:, :2], output[:, 0, 2:]], dim=1)
+
+
 def real_mean(choose):
     """Returns a function to the mean of the steps that `choose(x, mask)` leaves."""
 
@@ -293,8 +297,9 @@ CHECKS = {
             "The reverse direction reads the first": last_steps,
             "Yours is a tensor of shape (4, 3)": lambda output, lengths: output[:, 0].T,
             "Yours is a list": lambda output, lengths: lengths,
+            "Put the forward half first": lambda x, lengths: final_halves(x, lengths).roll(2, 1),
         },
-        [lambda x, lengths: torch.cat([last_steps(x, lengths)[:, :2], x[:, 0, 2:]], dim=1)],
+        [final_halves],
     ),
     checks.fair_ratio: (
         {
@@ -379,13 +384,20 @@ CHECKS = {
         {
             "lengths [2, 3]. Framed cells are wrong.": lambda x, n: x,
             "Return a tensor of shape (2, 3)": lambda x, n: x[0],
-            "lengths [1, 3].": lambda x, n: torch.stack([r.roll(-int(r.nonzero()[0])) for r in x]),
+            "so use the lengths": lambda x, n: torch.stack(
+                [r.roll(-int(r.nonzero()[0])) for r in x]
+            ),
+            "lengths [1, 3]. The data is in its place.": lambda x, n: torch.stack(
+                [*map(torch.roll, x, n)]
+            ),
         },
         [lambda x, n: align(x, n, padding_side="right", batch_first=True)],
     ),
     checks.collate: (
         {
             "Return three tensors": lambda pairs: pad_sequence([x for x, _ in pairs]),
+            "then their lengths, then": lambda pairs: tuple(collated(pairs)[i] for i in (0, 2, 1)),
+            "Return them first": lambda pairs: collated(pairs)[::-1],
             "The sequences are not right": partial(collated, batch_first=False),
             "The lengths are not right": partial(collated, count=lambda x: int((x != 0).sum())),
             "The tags are not right": partial(collated, tag_of_padding=0),
