@@ -4,11 +4,10 @@
 # **Given your lengths and your model, should you pad, pack, or do something better?**
 #
 # You ask three people. The documentation of one library says: pack, if the lengths vary. A colleague says: never, it is
-# slow. A post says: always, since half of a batch is padding. Each of them has measured something, once. Who is right
-# about *your* batch?
+# slow. A post says: always, since half of a batch is padding. Each of them has measured something, once. None of them
+# has seen your batch. Whom do you believe?
 #
-# After this page, you can judge such rules, find the fastest exact method for your own RNN and lengths, and time a change
-# to your own training step.
+# After this page, you can tell what a rule overlooks, and replace it by a measurement that takes five seconds.
 #
 # Time: 17 minutes.
 #
@@ -34,9 +33,10 @@
 #
 # ## How good is a rule of thumb?
 #
-# The documentation of transformertf, a library for forecasting, gives this rule: pack if the lengths vary by more than
-# 10 % of the longest, or if there are at least 8 sequences, but pad if all lengths are equal. We timed hundreds of
-# batches, padded and packed, with three kinds of RNN in many sizes, in the forward pass alone and in training.
+# The rule comes from the documentation of transformertf, a library for forecasting. If all lengths are equal, it pads.
+# Otherwise it packs, as long as the lengths vary by more than 10 % of the longest, or there are at least 8 sequences.
+# That sounds like somebody who has thought about it. So let us test the rule. We timed hundreds of batches, padded and
+# packed, with three kinds of RNN in many sizes, in the forward pass alone and in training.
 
 # %%
 import torch
@@ -60,12 +60,12 @@ rules.compare(machines, habits)
 
 # %% [markdown]
 # The last number in a row is the average time, as a multiple of the time of the better choice. The careful rule does no
-# better than a coin, and the lazy habit, *never pack*, beats it by far. So the colleague was right?
+# better than a coin. The lazy habit, *never pack*, beats it by far. So the colleague was right?
 #
-# Look at what we asked. Half of these batches have equal or nearly equal lengths, where packing can save next to
-# nothing, and most of the RNNs are small. So take only *ragged* batches, whose lengths differ a lot, and one size of RNN
-# after another. The next table gives the packed time as a multiple of the padded time. *Size* is both the input size and
-# the hidden size.
+# Not so fast. Look at what we asked. Half of these batches have equal or nearly equal lengths, where packing can save
+# next to nothing, and most of the RNNs are small. We have stacked the cards. So let us take only *ragged* batches,
+# whose lengths differ a lot, and one size of RNN after another. The next table gives the packed time as a multiple of
+# the padded time. *Size* is both the input size and the hidden size.
 
 # %%
 from itertools import product
@@ -86,17 +86,18 @@ for size in sorted({size for size, _, _ in times}):
 
 # %% [markdown]
 # The columns tell different stories. Larger RNNs gain more than the smallest, because they spend more of their time on
-# matrix products, which packing reduces. A large GRU gains even in training. (Notebook 07 found no such case
-# among its smaller RNNs.) An LSTM gains nothing in training, at any size: a padded LSTM has oneDNN's fused kernel, and a
-# packed one does not.
+# matrix products, which packing reduces. A large GRU gains even in training. (Notebook 07 found no such case among its
+# smaller RNNs.) An LSTM gains nothing in training, at any size: a padded LSTM has oneDNN's fused kernel, and a packed
+# one does not.
 #
-# And here is a warning about our own table. It was measured on one processor, whose name and whose library for matrix
-# products (*BLAS*) are in the captions. The fused kernel brings its own products; the packed run depends on the BLAS.
-# On this AMD processor, that is Intel's MKL on a generic path, about half as fast at large products as oneDNN. <!--
-# recorded --> So "packing does not pay for a large LSTM" is a statement about *this* BLAS. With a faster one, the
-# packed times shrink, and those of the padded LSTM do not.
+# So *never* is too strong. But before you copy our table, ask it what we asked the others: what have you seen? It has
+# seen one processor, whose name is in the captions. The fused kernel brings its own matrix products. The packed run
+# takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL on a processor of AMD,
+# where it takes a generic path: at large products, it is about half as fast as oneDNN. <!-- recorded --> So "packing
+# does not pay for a large LSTM" is a statement about MKL on an AMD processor. With a faster BLAS, the packed times
+# shrink, and those of the padded LSTM do not.
 #
-# So never trust *never*. And even where it is faster, it may be wrong.
+# Suppose that a rule knew all that, and always named the faster of the two. May we obey it?
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(packs, cpu) for packs in habits.values())
@@ -112,10 +113,10 @@ assert times[512, "GRU", True] < 0.9
 assert times[1024, "GRU", True] < 0.95
 
 # %% [markdown]
-# ## Does the choice change results?
+# ## Is faster enough?
 #
-# We have compared times as if the two runs were the same. A choice made for speed should change only the speed. Is this
-# true of the rule? Take a model whose batches are always six steps wide.
+# So far we have watched the clock, as if the two runs were the same. Let us look at what comes out of them. Take a
+# model whose batches are always six steps wide, and let the rule decide.
 
 # %%
 ask("equal lengths, wider tensor")
@@ -132,15 +133,16 @@ torch.manual_seed(0)
 rnn = torch.nn.LSTM(3, 5, batch_first=True)
 x = torch.randn(2, 6, 3)
 difference = (by_rule(x, [4, 4])[0] - by_rule(x, [4, 6])[0]).abs().max()
-print(f"state of sequence 0, beside one of 4 and one of 6 steps: differs by {difference:.2f}")
+print(f"largest change of sequence 0's state, if its neighbour has 4 steps and not 6: {difference:.2f}")
 
 # %% [markdown]
-# If the other sequence has 6 steps, the rule packs, and the state is right. If it has 4, the rule does not pack, and
-# the RNN reads two steps of padding. What a model says about a sequence now depends on who sits beside it, and all that
-# anybody wanted was to save time. **A choice made for speed must never change results.** All methods of `pv.run` give the
-# results of packing, so it may choose any of them.
+# Sequence 0 has not changed. Its neighbour has. And its state moves by 0.19, where no number in a state exceeds 1. If
+# the neighbour has 6 steps, the rule packs, and the state is right. If it has 4, the rule does not pack, and the RNN
+# reads two steps of padding. What a model says about a sequence now depends on who sits beside it, and all that anybody
+# wanted was to save time.
 #
-# Back to time, then. If the lengths alone do not decide, what does?
+# **A choice made for speed must never change results.** All methods of `pv.run` give the results of packing, so it may
+# choose any of them. But on what grounds? If the lengths alone do not decide, what does?
 
 # %% tags=["claims"]
 assert difference > 0.05
@@ -168,9 +170,10 @@ for machine, results in machines.items():
 # In the forward pass, packing a GRU pays off if there is a lot of padding *and* enough work in each step. In training,
 # the shaded corner shrinks, and with 256 time steps there is next to nothing left of it.
 #
-# That looks like a rule one could write down. Is one number enough? We let a rule pack if the number is over a
-# *threshold*, and choose the best threshold for each kind of RNN and pass. We fit the thresholds to all sizes but one
-# and test them on the size **left out**, taking each size in turn:
+# That corner looks like a rule that one could write down, and we tried. We took one number, such as the share of
+# padding, and packed if it was over a *threshold*. Each kind of RNN and each pass got the threshold that suited it
+# best. To be fair, we fitted the thresholds to all sizes but one, and tested them on the size **left out**. Each size
+# was left out once.
 
 # %%
 fits = {
@@ -180,8 +183,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# Not really: on sizes that it has not seen, neither number chooses much better than *never pack*. And on those that it
-# has?
+# A disappointment. On sizes that it has not seen, neither number chooses much better than *never pack*. And on those
+# that it has seen?
 
 # %%
 for name, fit in fits.items():
@@ -189,11 +192,11 @@ for name, fit in fits.items():
     print(f"{name:18} right in {fitted.accuracy:.1%} if fitted to these sizes, in {tested.accuracy:.1%} if not")
 
 # %% [markdown]
-# A rule looks better on the cases that made it. That holds for ours, too: where we say how good `auto` is, we show
-# batches for which its rule was not made, and even these come from one machine. Why may `pv.run` follow a rule at all?
-# Because a wrong guess costs it time, and never the result.
+# A rule looks better on the cases that made it. That is how three people can each be sure, and disagree. It holds for
+# us, too. Where we say how good `auto` is, we show batches for which its rule was not made, and even these come from
+# one machine. Why may `pv.run` follow a rule at all? Because a wrong guess costs it time, and never the result.
 #
-# If you want to know, measure. It takes five seconds.
+# So whom do you believe? Nobody. You measure, and it takes five seconds.
 
 # %% tags=["claims"]
 gru = [case for case in cpu if case.point.mode == "GRU" and case.faster == "packed"]
@@ -208,8 +211,8 @@ for fit in fits.values():
 # ## What about your lengths?
 #
 # So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise`
-# times all methods on batches with your lengths. Pass a list, or the path of a CSV or JSON file. If the list below is
-# empty, the 512 sentences of notebook 01 are used.
+# times all methods on batches with your lengths. Put them into the list below, or give the path of a CSV or JSON file.
+# An empty list stands for the 512 sentences of notebook 01.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -237,9 +240,9 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # torch's padded run is in the table only for comparison, because its results differ from those of packing. `advise`
 # recommends the fastest of the others, and names those that have no clear difference from it.
 #
-# The advice holds for this machine, this number of threads, this memory allocator (notebook 09), these lengths and this
-# RNN. `advise` measures until the ratios are known to about 5 %, or the time is up. Then give it more time, such as
-# `budget=60`, or use an idle machine.
+# The advice holds for what it has seen: this machine, this number of threads, this memory allocator (notebook 09),
+# these lengths and this RNN. `advise` stops when the ratios are known to about 5 %, or when its time is up. If your
+# table says *no clear difference* too often, give it more time, such as `budget=60`, or an idle machine.
 #
 # Your RNN may now be twice as fast. Is your *training*?
 #
@@ -295,10 +298,10 @@ checks.fastest_exact(my_choice)
 # %% [markdown]
 # ## You can now
 #
-# - say what a rule about lengths ignores: the RNN, its size, the device and whether it is trained,
-# - choose for speed, but only among methods that give the same results,
-# - get advice from `pv.advise`, based on measurements,
-# - time a change to your own step with `pv.time_calls`.
+# - explain how a careful rule can be no better than a coin: it knows the lengths, but not the RNN, its size, the pass
+#   or the BLAS,
+# - refuse a rule that changes results, however fast it is,
+# - ask `pv.advise` about your RNN, and `pv.time_calls` about your whole step.
 #
 # All of this was one process. What happens to ragged batches when several share the work?
 #

@@ -5,8 +5,8 @@
 #
 # The batch does not fit into memory. So you take it in two halves, add up their gradients, and make one optimiser step:
 # *gradient accumulation*. A colleague has two GPUs and gives each of them one half. Both of you trust that two halves
-# make a whole. Both losses fall. And neither of you trains the model you wrote down, because somebody's words have
-# become more important than everybody else's. Whose?
+# make a whole. Both losses fall. And neither of you trains the model you wrote down, because somebody's words now count
+# for more than everybody else's. Whose?
 #
 # After this page, you can share a batch of different lengths among several steps or several processes, so that every
 # token counts the same and nobody waits long.
@@ -32,13 +32,13 @@
 #
 # ## Do two halves make a whole?
 #
-# Here are 64 sequences, the longest first. The first half of the batch holds the 32 longest sequences, and the second
-# half the others. At every token, a GRU with a linear layer guesses the sequence's length, so there is
-# one loss per token.
+# Here are 64 sequences, the longest first. We cut the batch in the middle: the 32 longest sequences go into the first
+# half, and the others into the second. At every token, a GRU with a linear layer guesses the sequence's length, so
+# there is one loss per token.
 
 # %%
 import torch
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz import batches
@@ -64,8 +64,9 @@ print("tokens in each half:", *(sum(lengths[half]) for half in halves))
 ask("mean of means")
 
 # %% [markdown]
-# How much does that matter? We compare two ways to accumulate with the gradient of the whole batch. The *error* is the
-# norm of the difference, divided by the norm of the right gradient.
+# How much does that matter? After all, a gradient is always a little off. We accumulate in two ways, and compare both
+# with the gradient of the whole batch. The *error* is the norm of the difference, divided by the norm of the right
+# gradient.
 
 
 # %%
@@ -90,21 +91,57 @@ again = [gradient(token_losses(slice(i, i + 16)).mean()) for i in range(0, 64, 1
 assert (sum(again) / 4 - right).norm() / right.norm() > errors["mean of means"]
 
 # %% [markdown]
-# This is neither noise nor rounding. If you cut a sorted batch, the gradient points elsewhere, in every step, and it is
-# what you write without thinking: `(loss / steps).backward()`, in which `loss` is a mean. Hugging Face's trainer was
-# once [reported](https://github.com/huggingface/transformers/issues/34191) to do the same. With four parts, the error
-# is even larger. With equal lengths, it is zero, so a test on equal lengths never shows it.
+# The gradient is off by more than a quarter of its length. That is neither noise nor rounding, and it happens in every
+# step. Cut the batch into four parts, and the error grows further. Yet the code looks innocent:
+# `(loss / steps).backward()`, in which `loss` is a mean. You have probably written this line. So had Hugging Face's
+# trainer, according to a [report](https://github.com/huggingface/transformers/issues/34191). How can that go unnoticed?
+# With equal lengths, the error is zero. Who tests with anything else?
 #
-# The cure is one number that you have to know before the first backward pass: the tokens of *all* parts together. Each
-# part adds its sum of losses, divided by that total.
+# The cure is one number, which you have to know before the first backward pass: the tokens of *all* parts together.
+# Each part adds its sum of losses, divided by that total.
 #
-# Is your colleague with the two GPUs better off?
+# But wait. The mean over all tokens was our idea. A long sequence has more to say in it than a short one. What if that
+# is not what you want?
+#
+# ## Which mean did you mean?
+#
+# There are two honest ones. In a mean over *tokens*, each token counts the same. In a mean over *documents*, each
+# sequence first takes its own mean, and then each sequence counts the same. How far apart are they here?
+
+
+# %%
+def document_losses(part):  # (B,) losses, one per sequence: the mean over its tokens
+    weights = pack_sequence([torch.full((n,), 1 / n) for n in lengths[part]])
+    losses, _ = pad_packed_sequence(weights._replace(data=token_losses(part) * weights.data))
+    return losses.sum(0)
+
+
+by_document = gradient(document_losses(slice(0, 64)).mean())
+print(f"loss: mean over tokens {token_losses(slice(0, 64)).mean():.2f}, ", end="")
+print(f"over documents {document_losses(slice(0, 64)).mean():.2f}")
+print(f"gradients: they differ by {100 * (by_document - right).norm() / right.norm():.0f} %")
+times = lengths[0] / lengths[-1]
+print(f"over documents, a token of the shortest sequence counts {times:.0f} times as much as one of the longest")
+
+# %% tags=["claims"]
+halved = sum(gradient(document_losses(half).sum() / 64) for half in halves)
+assert (halved - by_document).norm() / by_document.norm() < 1e-5
+assert (by_document - right).norm() / right.norm() > errors["mean of means"]
+assert lengths[-1] < lengths[0] / 10
+
+# %% [markdown]
+# Far apart, and neither is wrong. A language model is usually trained on the mean over tokens; a classifier of reviews
+# may want each review to count once. So choose, and say which one you chose. The mean of means is a third thing. In it,
+# a token's weight depends on who happens to sit in the same half, and nobody ever wants that. For a mean over
+# documents, the cure has the same form: each part adds the sum of its documents' losses, divided by *all* documents.
+#
+# We stay with tokens. Is your colleague with the two GPUs better off than you?
 #
 # ## Who gets which sequences?
 #
-# In torch, `DistributedDataParallel` (DDP) gives each *process* a copy of the model. A process has a number, its *rank*,
-# and computes the gradient of its *shard*, a part of the batch. DDP then averages the gradients. There are several
-# ways to deal 64 sequences, sorted by length, to two processes:
+# In torch, `DistributedDataParallel` (DDP) gives each *process* a copy of the model. A process has a number, its
+# *rank*, and computes the gradient of its *shard*, a part of the batch. DDP then averages the gradients. There are
+# several ways to deal 64 sequences, sorted by length, to two processes:
 #
 # - **contiguous**: rank 0 gets the longer half,
 # - **strided**: they take turns, 0 1 0 1 …,
@@ -120,17 +157,18 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# The same mistake, in another model on random data, and this time more than half of the gradient. With nearly equal
-# shards it becomes small, and harder to notice. A token-weighted loss removes it, however you deal the sequences. For
-# that, each process needs the total of all:
+# No better off at all. It is the same mistake, in another model on random data, and in the contiguous deal the error is
+# more than *half* as long as the gradient. If the shards are nearly equal, the error becomes small, and harder to
+# notice. A token-weighted loss removes it, however you deal the sequences. For that, each process needs the total of
+# all:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
 # torch.distributed.all_reduce(total)  # adds up over all processes
 # ```
 #
-# One trap is left: DDP divides the sum of the gradients by the number of processes. Your loss has to undo that, and the
-# exercise asks you to. So now the gradient is right, whoever gets what. Then does it matter how we deal?
+# One trap is left. DDP divides the sum of the gradients by the number of processes. Your loss has to undo that, and the
+# exercise asks you to. So now the gradient is right, whoever gets what. Does it still matter how we deal?
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
@@ -146,18 +184,21 @@ assert found.tokens("contiguous") == [2136, 641]
 print(found.times())
 
 # %% [markdown]
-# It matters for the clock. After each step, the processes wait for the slowest one. In the contiguous deal, one has most
-# of the tokens, and the other one waits. If they take turns, both have about the same number.
+# It matters for the clock. After each step, the processes wait for the slowest one. In the contiguous deal, one of them
+# has three times the tokens of the other, which waits. If they take turns, both have about the same number.
 #
-# But half the tokens do not take half the time. Each shard also gets a long sequence, so each process goes through nearly
-# all the time steps of the whole batch. The steps follow one another, and each has a fixed cost. Can we choose the batch
-# itself so that its lengths are alike?
+# So two processes need half the time? Not quite. Each shard also gets a long sequence, so each process goes through
+# nearly all the time steps of the whole batch. The steps follow one another, and each has a fixed cost. That cost does
+# not shrink with the shard.
 #
-# ## Batches of similar lengths
+# We have dealt the same cards in three ways. Can we choose better cards?
 #
-# If you sort all the data by length, there is little padding, but every epoch has the same batches. The usual compromise
-# is *bucketing*: shuffle the data, sort a few batches' worth of it at a time (a *window*), cut each window into batches,
-# and shuffle these. We take the 512 sentences of notebook 01, in batches of 32.
+# ## Can a batch be easy to share?
+#
+# If all lengths in a batch were alike, any deal would be fair. So we could sort all the data by length. Then there is
+# little padding, but every epoch has the same batches. The usual compromise is *bucketing*: shuffle the data, sort a
+# few batches' worth of it at a time (a *window*), cut each window into batches, and shuffle these. We take the 512
+# sentences of notebook 01, in batches of 32.
 
 # %%
 sizes, layouts = [len(sentence) for sentence in sentences()], {}
@@ -172,14 +213,15 @@ share = {order: padding[order] / sum(layout.n_cells for layout in shown) for ord
 assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
 
 # %% [markdown]
-# How much does a larger window help?
+# Nearly two thirds of the shuffled cells are padding. Bucketing leaves a third. Would a larger window leave less?
 
 # %%
 ask("a larger window")
 
 # %% [markdown]
-# Check your answer: choose *bucketed* in the panel and move *window*. Then increase *processes*. The panel measures
-# their work in *tokens*, the real cells of a shard, as if padding took no time.
+# Check your answer: choose *bucketed* in the panel, and move *window*. Then give the batches to more *processes*, and
+# watch how many tokens' worth of time they wait. (The panel counts their work in *tokens*, the real cells of a shard,
+# as if padding took no time.)
 
 # %%
 from packviz.panels import BatchingPanel
@@ -202,8 +244,10 @@ assert sorted(i for batch in first for i in batch) == list(range(len(sizes)))
 assert first != second
 
 # %% [markdown]
-# In training, `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in
-# every epoch. A batch of similar lengths is easy to share: whoever gets what, the shards are more alike.
+# A window over everything is sorting again, with nearly the same batches in every epoch. A window of one batch is
+# shuffling. Yours lies somewhere in between. In training,
+# `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in every epoch. And
+# a batch of similar lengths is easy to share: whoever gets what, the shards are more alike.
 #
 # <details><summary>Three more mistakes with several processes</summary>
 #
@@ -226,9 +270,9 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# A process has the losses of its own tokens, a tensor of shape `(N,)`. It also knows two whole numbers: `total_tokens`,
-# the sum over all processes, and `processes`, their number. Return the loss on which it calls `backward()`, so that the
-# average of the processes' gradients is the gradient of the mean over **all** tokens.
+# `losses` is a tensor of shape `(N,)`, the losses of one process's own tokens. `total_tokens` and `processes` are whole
+# numbers: the tokens of all processes together, and how many processes there are. Return the loss on which the process
+# calls `backward()`, so that the average of the processes' gradients is the gradient of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]
@@ -243,8 +287,8 @@ checks.process_loss(my_loss)
 # %% [markdown]
 # ## You can now
 #
-# share a batch among steps or processes: weight the loss by tokens, deal the sequences in turn, and form batches of
-# similar lengths with `pv.BucketSampler`.
+# cut a batch without moving its gradient: divide sums by a total, deal the sequences in turn, and let
+# `pv.BucketSampler` form batches of similar lengths.
 #
 # All this runs in Python. What happens to the lengths if the model is to leave Python?
 #

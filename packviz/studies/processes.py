@@ -38,7 +38,7 @@ from packviz.core.lengths import log_normal
 from packviz.core.util import HasText
 from packviz.core.validation import at_least
 from packviz.draw import bars
-from packviz.draw.quantities import milliseconds
+from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.draw.text import table
 from packviz.measure.timing import Timing, measure
 from packviz.ops.original import pack_padded_sequence
@@ -123,7 +123,11 @@ class Shards(HasText):
                 bar = bars.Bar([(own, bars.SOLID)], f"{own:,}")
                 rows[f"{strategy}, rank {rank}"] = bar
         worst = max(times, key=lambda strategy: times[strategy])
-        title = f"The {worst} split gives one rank {times[worst]:.2g} times the tokens of another"
+        off = whole_percent(self.errors[worst][MEANS])
+        title = (
+            f"The {worst} split gives one rank {times[worst]:.2g} times the tokens, and a mean of"
+            f" means is {off} off"
+        )
         return bars.BarChart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 
