@@ -4,8 +4,9 @@
 # **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
 #
 # It is late, the training run has died, and the last line of the traceback is about `lengths`. Or worse: nothing has
-# died, the loss goes down, and something is still wrong. Somebody has probably had your problem before. Their messages
-# are here, each with its cause, its cure, and, for most, a thread in which somebody asked.
+# died, the loss goes down, and something is still wrong. You are not the first. Some of these mistakes have been made,
+# asked about, and made again since 2017. Each is here with its message, its cause, its cure, and, for most, a thread in
+# which somebody asked.
 #
 # After this page, you can name a mistake by its message or its symptom, repair it, and check a batch for mistakes that
 # have no message.
@@ -42,8 +43,9 @@ search = MuseumPanel(
 search
 
 # %% [markdown]
-# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message. Of these three
-# texts, which one can it be sure of?
+# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message. Take these three
+# texts. One is a complaint in somebody's own words, one is a famous message, and one names its culprit. Which can it be
+# sure of?
 
 # %%
 import packviz as pv
@@ -87,8 +89,9 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 # %% [markdown]
 # ## And if there is no error?
 #
-# Then ask the data. `pv.diagnose` checks a batch *before* you trust it. In the batches of this page, sequence a is 10, 11,
-# 12, …, sequence b is 20, 21, …, and so on. This one holds a length that is too large, and torch packs it all the same:
+# Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In the batches of this page, sequence a is 10,
+# 11, 12, …, sequence b is 20, 21, …, and so on. This one holds a length that is too large, and torch packs it all the
+# same:
 
 # %%
 import torch
@@ -107,6 +110,9 @@ def make(lengths):
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
+# (If it says *undecided*, that is neither yes nor no: the data fit more than one explanation, or show too little, and only
+# you know more.)
+#
 # And where packing does raise an error, `pv.explain_errors` adds the cause and the fix to it:
 
 # %%
@@ -124,7 +130,8 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ## Wrong results
 #
-# Nine mistakes that torch accepts, and then computes something else. They are the expensive ones: nothing stops you.
+# Nine mistakes that torch accepts, and then computes something else. They are the expensive ones. Nothing stops you, the
+# loss goes down, and a week later you wonder why the results are a little worse than they should be.
 #
 # Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake; below it are
 # torch's message, the cause, the fix, and where people have asked. (`attempt(f, x)` stands for `f(x)` if an entry makes
@@ -171,7 +178,8 @@ assert torch.equal(pad_packed_sequence(packed, batch_first=True)[0], x)
 # %% [markdown]
 # ### 3. Lengths too short
 #
-# The lengths were limited with `clamp(max=4)`, but x still has six steps.
+# The lengths were limited with `clamp(max=4)`, but x still has six steps. That may even be meant, so `pv.diagnose` finds
+# this case *undecided*.
 
 # %%
 x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
@@ -653,7 +661,9 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # - **"There is no error, so it is right."** Entries 1 to 9 give wrong results without an error. Draw one batch with
 #   `pv.show` before you train.
 # - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and says what the data cannot
-#   show. Give it the batch as it was padded, before any layer changes the padding.
+#   show. Give it the batch as it was padded, before any layer changes the padding. We try it on two batches that do not
+#   show enough. The first could be read either way, and the second is *undecided*, because dropout has changed its
+#   padding:
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
@@ -704,8 +714,9 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds somet
 # %% [markdown]
 # ## You can now
 #
-# - find a mistake by its error message, in the search field or with `pv.explain`,
-# - check a batch with `pv.diagnose` before you train, and explain errors with `pv.explain_errors`,
-# - repair each mistake.
+# paste a message and find its cause, ask `pv.diagnose` if there is no message, and tell what neither of them can know.
+#
+# This was the last page. Somewhere in your own code, a batch has never been looked at. It takes one line:
+# `print(pv.diagnose(x, lengths))`.
 #
 # Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)
