@@ -5,7 +5,8 @@
 #
 # You leave RNNs behind and train a transformer. It has no time steps, so you can throw the padding out in one go: all
 # documents into one long row, one after another. Not a single cell is wasted. Then you look at the clock, and frown. And
-# when you change one word of the first document, the predictions for the last one change. What went wrong?
+# when you change one word of the first document, the predictions for the last one change. Two surprises in one afternoon.
+# What went wrong?
 #
 # After this page, you can put several documents into one row without mixing them, say what each way costs, and find out
 # what True means in somebody's mask.
@@ -31,10 +32,10 @@
 #
 # ## Where did the padding go?
 #
-# Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token), of which 5 are
-# padding. Without padding, ten rows remain. Two orders of them are in use:
+# We begin small. Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token), of
+# which 5 are padding. Without padding, ten rows remain. Two orders of them are in use:
 #
-# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Kernels for attention take them.
+# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most kernels that do without padding take these.
 # - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them, because
 #   it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
 
@@ -68,7 +69,8 @@ assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transp
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
-# It starts with 0 and ends with the number of rows. Does every layer need it?
+# It starts with 0 and ends with the number of rows. These four numbers are all that is left of the padding. Which layers
+# would miss them?
 #
 # ## Which layers need the boundaries?
 
@@ -86,16 +88,20 @@ layers = {
     "RNN": lambda x: rnn(x)[0],
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
 }
+
+# %%
 errors = {"alone": torch.zeros(10)}
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.draw.Strips(errors, "The numbers show how far a row is from its document alone", rows)
+pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# A convolution is wrong beside the boundaries, an RNN from the first boundary on, and attention everywhere. Linear
-# layers, LayerNorm, embeddings and a loss treat each row alone. So attention without a mask is the one to worry about:
-# it reads padding, and it reads neighbours. Padding first.
+# Each number is the distance of a row from what it is when its document is alone. A convolution is wrong beside the
+# boundaries. An RNN is wrong from the first boundary on. And attention? Ten rows, ten wrong. Linear layers, LayerNorm,
+# embeddings and a loss treat each row alone.
+#
+# So attention is the one to worry about. Without a mask, it reads padding, and it reads neighbours. Padding first.
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
@@ -113,10 +119,11 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # %% [markdown]
 # ## How much attention does padding get?
 #
-# In attention, each token, as a *query*, has a *score* with every token, as a *key*. A softmax turns its scores into
-# weights, which add up to 100 %. In b, 2 of 5 cells are padding. If all scores are equal, they get 40 % of the weight.
-# In c, they get 60 %. A *mask* leaves padding out. Suppose that ours holds numbers, 1 at padding and 0 elsewhere, and
-# pass it.
+# We go back to the padded batch. In attention, each token, as a *query*, has a *score* with every cell, as a *key*. A
+# softmax turns its scores into weights, which add up to 100 %. In c, 3 of 5 keys are padding. If all scores are equal, c
+# spends 60 % of its attention on nothing.
+#
+# A *mask* leaves padding out. Ours holds numbers: 1 at padding, and 0 elsewhere. We pass it.
 
 # %%
 ask("a mask of numbers")
@@ -127,15 +134,15 @@ q = k = torch.zeros(3, 5, 4)  # all scores are equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
 weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
-pv.draw.Attention(2, weights, "The weights of each query of c add up to 100 %")
+pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % instead of 60 %")
 
 # %% [markdown]
-# Worse than no mask at all. In torch, a mask of floating-point numbers is *added* to the scores, so a 1 at padding
-# multiplies its weight by e ≈ 2.7, before the weights are scaled to 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of
-# numbers hold 0 and −∞.)
+# We wanted 0 %, and got 80. That is worse than no mask at all, and nothing complained. In torch, a mask of floating-point
+# numbers is *added* to the scores, so a 1 at padding multiplies its weight by e ≈ 2.7, before the weights are scaled to
+# 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of numbers hold 0 and −∞.)
 #
-# True and False are safer, if you know what True means. We ask the functions: pass `real` as the mask, and change the
-# padding. If outputs at real tokens change, they have read the padding, so True means *leave out*.
+# True and False are safer, if you know what True means. We don't guess; we ask the functions. We pass `real` as the mask,
+# and change the padding. If outputs at real tokens change, they have read the padding, so True means *leave out*.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -147,6 +154,8 @@ calls = {
     "nn.MultiheadAttention(key_padding_mask=)": lambda x: attention(x, x, x, key_padding_mask=real)[0],
     "nn.TransformerEncoderLayer(src_key_padding_mask=)": lambda x: layer(x, src_key_padding_mask=real),
 }
+
+# %%
 for name, call in calls.items():
     changes = not torch.equal(call(x)[2, :2], call(other)[2, :2])
     print(f"{name:50} True means: {'leave out' if changes else 'take part'}")
@@ -167,14 +176,14 @@ causal = [F.scaled_dot_product_attention(rows, rows, rows, is_causal=True)[real]
 assert torch.equal(*causal)
 
 # %% [markdown]
-# The same argument name, `attn_mask`, has opposite meanings in two functions of one library. (In Hugging Face's
-# `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
+# Read the first two lines again. The same argument, `attn_mask`, has opposite meanings in two functions of one library.
+# (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
 # In a *causal* model, a token reads only itself and the tokens before it, so padding at the end needs no mask, but
 # padding at the start does. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
 # `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
-# Now the neighbours, for whose sake the last document's predictions changed.
+# That was padding, and one long row has none. How could one word of the first document reach the last?
 #
 # ## Who reads whom in one row?
 #
@@ -187,6 +196,7 @@ causal = torch.ones(10, 10, dtype=torch.bool).tril()
 own = ids[:, None] == ids  # (10, 10), True where query and key belong to the same document
 
 
+# %%
 def attend(x, **mask):
     q = k = v = x[None]
     return F.scaled_dot_product_attention(q, k, v, **mask)[0]
@@ -198,17 +208,23 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
 
 # %% [markdown]
-# With the causal mask alone, b and c read what is not theirs, and nothing complains. Two more things have to know the
-# boundaries.
+# There it is. With the causal mask alone, b and c read what is not theirs, and again nothing complains. With `own`, all
+# three documents are alone in one row. (The mask does not care about the order of rows: it works on packed rows, too. Only
+# kernels that take `cu_seqlens` need flat ones.)
+#
+# Is that all? Three more things have to know the boundaries.
 #
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. With
 # plain rotary positions (RoPE) and a document mask, only differences count, so restarting them changes the rounding and
 # nothing else. (Rounding grows with the offset. And RoPE that adapts to the row's length does need the restart.)
 #
-# **Labels.** Each token predicts the next one. For a document's last token, the next one belongs to a stranger. Give it
-# no label. (Hugging Face's models shift the labels themselves, so there the −100 belongs at each document's *first*
-# token. For an end-of-text token, giving no label is a matter of taste: the next document's first token as its label
-# teaches the model how documents begin.)
+# **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So that token
+# gets no label, which is written −100. In Hugging Face's models, which shift the labels themselves, the −100 belongs at
+# each document's *first* token. (An end-of-text token may keep its label. Then the model learns how documents begin.)
+#
+# **The mean.** A mean over tokens and a mean over documents are different losses. In the first, a counts four times as
+# much as c, because it has 4 labels, and c has 1. In the second, they count the same. Choose one, and keep it when you
+# pack. [Notebook 12](12_several_workers.ipynb) shows how a batch that is split loses it.
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -226,6 +242,7 @@ assert torch.allclose(
 )
 assert positions.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
+assert [int((part >= 0).sum()) for part in labels.split(lengths.tolist())] == [4, 2, 1]
 
 
 def learned(x, position):
@@ -254,11 +271,11 @@ assert from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated,
 assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
 
 # %% [markdown]
-# The documents are apart, and every result is right. That leaves the clock.
+# The documents are apart, and every result is right. One surprise is solved. That leaves the clock.
 #
 # ## Where did the savings go?
 #
-# The number of scores grows with the square of a row's length.
+# So far we have counted cells, because an RNN or a Linear layer pays for cells. Attention pays for scores.
 
 # %%
 ask("most work")
@@ -268,8 +285,8 @@ pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
 # No padding, and a third more scores. (Linear layers do less work in one row.) B padded rows of T tokens have B · T²
-# scores, and one row of N tokens has N². So one row has fewer scores only if N < T · √B. It gets worse with the number
-# of documents: let us take the 512 sentences of notebook 01.
+# scores, and one row of N tokens has N². So one row has fewer scores only if N < T · √B. Three documents make a small
+# loss. And the 512 sentences of notebook 01, all in one row?
 
 # %%
 from packviz.lessons import sentences
@@ -279,8 +296,10 @@ padded, one_row = pv.draw.Scores(sizes, strategy="padded"), pv.draw.Scores(sizes
 print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneeded {one_row.needed:12,}")
 
 # %% [markdown]
-# 31 times the scores of the padded batch, and 380 times those that are needed. Masking does not help. A mask that you
-# pass as a tensor only *hides* scores: they are computed all the same.
+# We took out all the padding, and attention now has 31 times as much to do as with it. Look at the last line, too. Of
+# every 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
+#
+# Does the mask not save them? No. A mask that you pass as a tensor only *hides* scores: they are computed all the same.
 
 # %% tags=["claims"]
 assert round(one_row.computed / padded.computed) == 31
@@ -291,7 +310,7 @@ assert 3**0.5 * 5 < 10
 
 # %% [markdown]
 # To save work, a *kernel* (a computing routine) must know the structure of the mask. With `is_causal=True`, it can skip
-# later tokens. How long do 2,048 tokens take on this machine?
+# later tokens. We time 2,048 tokens on this machine. Does the tensor save anything?
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -313,14 +332,17 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
 
+wide = F.pad(flat, (0, 12))[None, None]  # (1, 1, 10, 16): batch, heads, tokens, at least 16 features
+apart = wide.split([5, 3, 2], 2)
+by_documents = torch.cat([F.scaled_dot_product_attention(d, d, d, is_causal=True) for d in apart], 2)
 
+
+# %%
 def same_document(batch, head, query, key):
     return (ids[query] == ids[key]) & (query >= key)
 
 
 blocks = create_block_mask(same_document, None, None, 10, 10, device="cpu")
-wide = F.pad(flat, (0, 12))[None, None]  # (1, 1, 10, 16): batch, heads, tokens, at least 16 features
-by_documents = torch.cat([F.scaled_dot_product_attention(d, d, d, is_causal=True) for d in wide.split([5, 3, 2], 2)], 2)
 print("equal:", torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_documents, atol=1e-5))
 
 # %% tags=["claims"]
@@ -329,19 +351,17 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_do
 # %% [markdown]
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
-# Nothing in this list ran here, except FlexAttention without `torch.compile`. It needs a GPU, or libraries that we do
-# not install.
+# Nothing in this list ran here, except FlexAttention on a CPU. The rest needs a GPU, or libraries that we do not install.
 #
 # - **FlexAttention** saves time only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask
-#   depends on `ids`, so call `create_block_mask` for every batch, and compile it too. Keep the row's size fixed: a new size
-#   can mean a new compilation.
+#   depends on `ids`, so call `create_block_mask` for every batch, and compile it too. FLEXCOST
 # - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no
 #   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
 # - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch, and
 #   passes `cu_seqlens` explicitly. Inferring documents from positions that restart is fragile.
-# - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) cuts no document that fits into a row, and `"wrapped"` does. Use
-#   it with a padding-free kernel, or the documents mix.
+# - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. `"wrapped"` cuts
+#   wherever a row ends. With either, use a padding-free kernel, or the documents mix.
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
 #   document ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at
 #   each first token.
@@ -356,7 +376,7 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_do
 #
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
 # each document into the first row with room for it, and *first-fit decreasing* takes the longest documents first. Try
-# other strategies. Then choose *sentences* as lengths, and make the rows larger.
+# other strategies and row sizes. Which fills the rows best? Then choose *sentences* as lengths, and ask again.
 
 # %%
 from packviz.panels import RowPanel
@@ -372,8 +392,9 @@ assert cross_document == sorted(cross_document)
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
-# Long documents are harder to fit. Here are 512 log-normal lengths, half of them at most 62 and the longest 256, in
-# rows of 256. No strategy can do with fewer rows than the tokens divided by 256:
+# Short sentences fill any gap, so the strategies hardly differ. Long documents are harder to fit. Here are 512 log-normal
+# lengths, half of them at most 62 and the longest 256, in rows of 256. No strategy can do with fewer rows than the tokens
+# divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()
@@ -387,10 +408,12 @@ assert sorted(longer)[256] == 62
 assert max(longer) == 256
 assert math.ceil(sum(longer) / 256) == len(pv.draw.Scores(longer, 256, "cut where the row ends").rows) == 165
 assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
+assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# Longest first comes within one row of the bound. The only strategy here that saves that one row cuts 162 of 512
-# documents, whose ends are then read without their beginnings. Next-fit, which never looks back, needs 47 rows more.
+# Longest first comes within *one row* of the bound. The only strategy here that saves that row cuts 162 of 512 documents,
+# whose ends are then read without their beginnings. And next-fit, which never looks back, needs 47 rows more: over a fifth
+# of its cells are padding again.
 #
 # ## What people get wrong
 #
@@ -450,6 +473,9 @@ checks.document_ids(my_document_ids)
 #
 # put several documents into one row, with a mask, positions and labels that respect their borders, and count what it
 # costs. And when a mask surprises you, change what it should hide, and look.
+#
+# Almost nothing on this page raised an error, however wrong it was. So where do you look when something is wrong, and you
+# do not know what?
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)
