@@ -1,14 +1,17 @@
 """Recorded files: every one can be read, and what is drawn of it says on what it was measured."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from packviz.draw import quantities
 from packviz.studies import compiled, forum, methods, parts, rules, savings
 from packviz.studies.command import study_of
 
-RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
+ROOT = Path(__file__).parents[3]
+RECORDED = sorted((ROOT / "notebooks" / "recorded").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
@@ -50,3 +53,18 @@ def test_every_measured_chart_says_what_it_was_measured_on(name):
     results = MODULES[name].STUDY.load()
     assert ", 1 thread, glibc's " in results.caption
     assert results.caption in CHARTS[name](results).to_text()
+
+
+def test_the_times_of_the_readme_are_recorded():
+    recorded = {}
+    for study in (forum.STUDY, methods.STUDY):
+        results = study.load()
+        recorded |= {str(point): results.timing(point) for point in results.points}
+    readme = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| (\w+\([^|]+) \| (.+) \|$", readme, re.M)
+    assert len(rows) == 5
+    for point, numbers in rows:
+        timing = recorded[point]
+        names = [name for name in timing.seconds if name != "drop-in"][:3]
+        times = [quantities.milliseconds(timing.median(name)) for name in names]
+        assert numbers == " | ".join([*times, f"{timing.ratio(*names[1:]).value:.1f}"])
