@@ -354,7 +354,8 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), by_do
 # Nothing in this list ran here, except FlexAttention on a CPU. The rest needs a GPU, or libraries that we do not install.
 #
 # - **FlexAttention** saves time only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask
-#   depends on `ids`, so call `create_block_mask` for every batch, and compile it too. FLEXCOST
+#   depends on `ids`, so call `create_block_mask` for every batch, and compile it too. Keep the row's size
+#   fixed: a new size can mean a new compilation.
 # - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no
 #   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
