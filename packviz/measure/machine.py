@@ -185,8 +185,12 @@ def blas() -> str:
 
 
 def load_average() -> list[float]:
-    """Returns the average numbers of runnable processes over the last 1, 5 and 15 minutes."""
-    return [round(load, 2) for load in os.getloadavg()]
+    """Returns the average numbers of runnable processes over the last 1, 5 and 15 minutes.
+
+    Windows does not count them, so the result is empty there.
+    """
+    loads = os.getloadavg() if hasattr(os, "getloadavg") else ()
+    return [round(load, 2) for load in loads]
 
 
 def wait_until_idle(limit: float) -> float:
@@ -211,13 +215,21 @@ def _busy_cores(seconds: float) -> float:
     """Returns the average number of busy cores in the next seconds.
 
     If the system does not count the time of its cores, this is the load of the last minute.
+
+    Raises:
+        ValueError: the system tells neither of them.
     """
     try:
         earlier = _core_seconds()
         time.sleep(seconds)
         now = _core_seconds()
     except OSError:
-        return os.getloadavg()[0]
+        loads = load_average()
+        if not loads:
+            raise ValueError(
+                "wait: this system does not tell how busy it is; leave out wait"
+            ) from None
+        return loads[0]
     busy = now[0] - earlier[0]
     passed = now[1] - earlier[1]
     return busy / max(passed, 1) * (os.cpu_count() or 1)
@@ -240,7 +252,7 @@ def overload(place: Data) -> str:
     Args:
         place: the provenance of a measurement (see `provenance`).
     """
-    load = place.get("load_average", [0.0])[0]
+    load = (place.get("load_average") or [0.0])[0]
     cores = place.get("cores")
     return f"a load of {load:.1f} on {count(cores, 'core')}" if cores and load > cores else ""
 
@@ -261,7 +273,7 @@ def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) 
     on_gpu = str(place.get("device", "")).startswith("cuda")
     kind = f"GPU, CUDA {place.get('cuda')}" if on_gpu else "CPU"
     points = [*each] or [place]
-    loads = [point["load_average"][0] for point in points if "load_average" in point]
+    loads = [point["load_average"][0] for point in points if point.get("load_average")]
     busy = [float(point["busy_cores"]) for point in points if "busy_cores" in point]
     dates = [point["date"][:10] for point in points if "date" in point]
     parts = [f"{place.get('device_name')} ({kind})", f"torch {place.get('torch')}"]

@@ -6,12 +6,12 @@ Every further line is a row, which has a point's fields and what was measured th
     {"packviz": "methods", "version": 2, "provenance": {…}}
     {"mode": "GRU", …, "training": {…}, "forward": {…}}
 
-A row is appended under a lock, so several processes can write to the same file.
+A row is appended under a lock, so several processes can write to the same file, but not on Windows,
+which has no such lock.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -19,6 +19,11 @@ from pathlib import Path
 
 from packviz.core.util import require_suffix
 from packviz.measure.machine import Data
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows has no such module
+    fcntl = None  # type: ignore[assignment]
 
 PathLike = str | os.PathLike[str]
 
@@ -81,7 +86,8 @@ def append(path: PathLike, head: Data, row: Data) -> None:
     require_suffix("path", path, [".json"])
     line = json.dumps(row, allow_nan=False)
     with open(path, "ab+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
         file.seek(0)
         content = file.read()
         complete = content.rfind(b"\n") + 1

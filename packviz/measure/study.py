@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -191,14 +192,15 @@ class Results(HasText, Generic[P, V]):
         return caption(self.provenance, rounds, places)
 
     def to_text(self) -> str:
-        """Returns, for each point and pass, a table of times and ratios to the first call."""
+        """Returns a table of times, ratios to the first call and costs for each point and pass."""
         lines = []
         for point in self.values:
             for which, timing in self.timings(point).items():
                 first = next(iter(timing.seconds), "")
                 lines.append(f"{point}, {which}")
                 head = ["", "ms", f"times as long as {first} (quartiles)"]
-                lines += table([head, *timing.against(first)], "<  >  <")
+                calls = [[*row, timing.costs(row[0])] for row in timing.against(first)]
+                lines += table([head, *calls], "<  >  <  <")
         lines += ["", RATIOS]
         lines += [f"✗ {line}." for line in self.left_out]
         lines.append(f"Measured on {self.caption}.")
@@ -454,7 +456,7 @@ class Study(Generic[P, V, R]):
     ) -> R:
         """Measures the points that a result file lacks, and appends them to it.
 
-        Several processes can record to the same file.
+        Several processes can record to the same file, except on Windows.
 
         Args:
             path: the file. If it is `None`, the results are only returned.
@@ -467,7 +469,8 @@ class Study(Generic[P, V, R]):
                 installed.
             processes: whether each call gets a process of its own, as methods have in different
                 programs. In a shared process, what one call frees, the next one reuses. A GPU has
-                an allocator of its own, so all calls share a process there.
+                an allocator of its own, so all calls share a process there, and on Windows, which
+                cannot copy a process.
             wait: the longest time, in seconds, to wait before each measurement until other programs
                 use less than a fifth of a core. The result then records how many cores they used.
             **parameters: parameters that replace the study's own, such as `rounds` or `budget`.
@@ -484,7 +487,8 @@ class Study(Generic[P, V, R]):
         device = check_device(device)
         settings = self._settings(parameters)
         if self.parameters:
-            apart = processes and not device.startswith("cuda")
+            can_fork = "forkserver" in multiprocessing.get_all_start_methods()
+            apart = processes and can_fork and not device.startswith("cuda")
             settings["processes"] = ONE_PER_CALL if apart else "one"
         cores = os.cpu_count() or threads
         if threads > cores:

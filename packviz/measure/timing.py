@@ -289,19 +289,26 @@ class Timing(HasText):
             rows.append([name, milliseconds, multiple])
         return rows
 
+    def costs(self, name: str) -> str:
+        """Returns the peak memory and the page faults of a call, as far as they were measured."""
+        parts = []
+        if name in self.memory:
+            parts.append(f"peak memory {self.memory[name] / 1e6:.3g} MB")
+        if name in self.faults:
+            parts.append(text.count(self.faults[name], "page fault"))
+        return ", ".join(parts)
+
     def to_text(self) -> str:
-        """Returns the median and the quartiles of each call, and its ratio to the first call."""
+        """Returns the median, quartiles and costs of each call, and its ratio to the first call."""
         if not self.rounds:
             return "no call was timed"
         first, *others = self.seconds
         rows = []
         for name in self.seconds:
             low, middle, high = map(quantities.milliseconds, self.spread(name))
-            remark = f"(quartiles {low} to {high})"
-            if name in self.memory:
-                remark += f", peak memory {self.memory[name] / 1e6:.3g} MB"
-            rows.append([name, f"{middle} ms", remark])
-        lines = text.table(rows, "<  .12  <")
+            quartiles = f"(quartiles {low} to {high})"
+            rows.append([name, f"{middle} ms", quartiles, self.costs(name)])
+        lines = text.table(rows, "<  .12  <  <")
         lines += [self.ratio(name, first).to_text() for name in others]
         for name, why in self.missing.items():
             lines.append(f"✗ {name} was left out: {why}")

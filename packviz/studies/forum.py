@@ -339,7 +339,7 @@ STUDY = Study(
     Point,
     by_pass(_methods),
     Results,
-    full=grid(),
+    full=grid()[::-1],  # largest sizes first, for a machine that is lent for a few minutes
     quick=grid(steps=(32, 64), batch_size=QUICK_BATCH),
     others={"allocator": [point("B", 128, 64), point("B", FULL_BATCH, FULL_BATCH)]},
     parameters={"methods": METHODS, "rounds": 7, "budget": 40.0, "fewest": 3},

@@ -42,6 +42,7 @@ def test_a_run_measures_the_quick_points():
     assert timing.provenance["difference"] == {"twice": 0.0}
     assert {"date", "load_average"} <= timing.provenance.keys()
     assert timing.faults.keys() == timing.seconds.keys()
+    assert f"{timing.faults['twice']:,} page fault" in results.to_text()
     assert results.ratio(Point(1), "once", "twice").rounds == 3
     with pytest.raises(ValueError, match="size 9 was not measured; measured: size 1"):
         results.timing(Point(9))
@@ -208,6 +209,23 @@ def test_two_processes_write_one_file_and_lose_nothing(tmp_path):
     results = STUDY.load(path)
     assert sorted(point.size for point in results.points) == [*range(1, 50)]
     assert all(results.timing(point).rounds == 2 for point in results.points)
+
+
+WINDOWS = """
+import multiprocessing, os, sys
+sys.modules["fcntl"] = sys.modules["resource"] = None
+del os.getloadavg
+multiprocessing.get_all_start_methods = lambda: ["spawn"]
+from packviz.studies import forum
+results = forum.STUDY.record(sys.argv[1], forum.grid("A", [2], 3), rounds=1, progress=False)
+print(results)
+"""
+
+
+def test_a_study_needs_nothing_that_windows_lacks(fork, tmp_path):
+    run = fork(WINDOWS, tmp_path / "mine.json")
+    assert run.returncode == 0, run.stderr
+    assert "equal, 3 × 2, training" in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,7 @@ def test_page_faults_are_counted_for_each_call():
 
     result = measure({"fresh": fresh, "nothing": int}, rounds=3, warmup=1)
     assert result.faults["fresh"] > 16 * (result.faults["nothing"] + 1)
+    assert f"{result.faults['fresh']:,} page faults" in result.to_text()
 
 
 # Peak memory.
@@ -351,6 +352,11 @@ def test_busy_cores_are_counted(monkeypatch):
     monkeypatch.setattr(machine, "_core_seconds", missing)
     monkeypatch.setattr("os.getloadavg", lambda: (3.5, 0, 0))
     assert machine._busy_cores(0) == 3.5
+    monkeypatch.delattr("os.getloadavg")
+    with pytest.raises(
+        ValueError, match="this system does not tell how busy it is; leave out wait"
+    ):
+        machine._busy_cores(0)
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the system has no /proc/stat")

@@ -96,6 +96,7 @@ def test_every_point_is_measured_smallest_first():
         training, forward = (results.timing(point, which) for which in PASSES)
         assert training.memory["padded"] > forward.memory["padded"] > 0
     assert not results.left_out
+    assert results.to_text().count("peak memory") == 4 * len(results.points)
 
 
 @pytest.mark.parametrize("factor", [1.1, float("nan"), 1 + 1e-7])
