@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers
 from packviz.core.util import HasText
-from packviz.core.validation import require_dense, require_values, share
+from packviz.core.validation import require_plain, require_values, share
 from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
@@ -484,7 +484,7 @@ def compare(
         return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
     require_padded(x)
-    require_dense("x", x)
+    require_plain("x", x)
     require_values("x", x)
     first = bool(rnn.batch_first if batch_first is None else batch_first)
     layout = _layout(rnn, x, lengths, first)

@@ -17,7 +17,7 @@ from torch import Tensor
 from packviz.check.findings import UNDECIDED, Finding
 from packviz.core.layout import BoolArray, IntArray, Layout, host_array, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
-from packviz.core.validation import require_dense
+from packviz.core.validation import require_plain
 from packviz.draw.text import count
 from packviz.ops.arguments import require_padded
 
@@ -54,7 +54,7 @@ class Batch:
 
     def __init__(self, x: Tensor, lengths: object, batch_first: bool | None) -> None:
         require_padded(x)
-        require_dense("x", x)
+        require_plain("x", x)
         self.order = order(batch_first)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
@@ -164,7 +164,7 @@ class Batch:
 
 def _numbers(lengths: object) -> npt.NDArray[np.float64]:
     """Returns lengths, or those of a mask, as numbers, which need not be whole."""
-    require_dense("lengths", lengths)
+    require_plain("lengths", lengths)
     if getattr(lengths, "is_meta", False):
         return np.zeros(0)
     if isinstance(lengths, (Tensor, np.ndarray)) and lengths.ndim == 2:

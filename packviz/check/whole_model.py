@@ -12,7 +12,7 @@ from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers
 from packviz.core.padded import Padded
-from packviz.core.validation import require_dense, require_values, share
+from packviz.core.validation import require_plain, require_values, share
 from packviz.draw import text
 from packviz.ops.arguments import require_padded
 from packviz.ops.masks import Lengths, lengths_tensor
@@ -108,7 +108,7 @@ def compare_padding(
 ) -> PaddingComparison:
     """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
     require_padded(x)
-    require_dense("x", x)
+    require_plain("x", x)
     require_values("x", x)
     whole = lengths_tensor(lengths)
     shape = Padded.fitting(len(whole), x.shape, batch_first)

@@ -9,7 +9,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray, Layout
 from packviz.core.padded import order, reading
-from packviz.core.validation import kind_of, one_of, require_dense
+from packviz.core.validation import kind_of, one_of, require_dense, require_plain
 from packviz.draw import batch_picture, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import array
@@ -221,6 +221,7 @@ def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, 
             raise ValueError(f"x must be a padded batch {named}; {fix}") from None
         if not x.shape:
             raise TypeError(f"show() cannot draw {kind_of(x.item())} with lengths: {_GIVE}")
+    require_plain("x", x)
     shape = tuple(x.shape)
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {named}, got shape {shape}")

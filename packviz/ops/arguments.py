@@ -51,6 +51,18 @@ def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> N
         raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
 
 
+def require_device(name: str, tensor: Tensor, x: Tensor) -> None:
+    """Checks that a tensor is on the device of the batch `x`.
+
+    Raises:
+        ValueError: it is on another device. The message begins with `name`.
+    """
+    if tensor.device != x.device:
+        raise ValueError(
+            f"{name} is on {tensor.device}, but x is on {x.device}; move {name} to {x.device}"
+        )
+
+
 def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
     """Checks that an initial state fits the RNN, the batch `x` and the number of sequences.
 
@@ -71,9 +83,6 @@ def require_states(rnn: nn.RNNBase, hx: Any, x: Tensor, batch: int) -> None:
         described = " and ".join(map(str, got))
         raise ValueError(f"hx must be {names.format(*expected)}, got {described}")
     for state in states:
-        if state.device != x.device:
-            raise ValueError(
-                f"hx is on {state.device}, but x is on {x.device}; move hx to {x.device}"
-            )
+        require_device("hx", state, x)
         if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ValueError(f"hx is {state.dtype}, but x is {x.dtype}; convert hx to {x.dtype}")

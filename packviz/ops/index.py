@@ -20,6 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
+from packviz.ops.masks import to_device
 from packviz.ops.private import version
 
 ACCELERATORS = ("cuda",)
@@ -51,10 +52,7 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
         if device.type == "cpu":
             return [torch.from_numpy(array) for array in values]
         joined = torch.from_numpy(np.concatenate(values))
-        if device.type == "cuda":
-            joined = joined.pin_memory()
-        moved = joined.to(device, non_blocking=True)
-        return torch.split(moved, [len(array) for array in values])
+        return torch.split(to_device(joined, device), [len(array) for array in values])
 
 
 class Route:

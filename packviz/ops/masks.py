@@ -178,6 +178,7 @@ def masked_loss(
     cells: Any = loss
     weights = None
     if isinstance(loss, (Tensor, Module)) or not callable(loss):
+        require_plain("loss", loss)
         _check_loss(loss, arguments, options)
         n, read = _fitted(lengths, cells, "loss", batch_first)
         mask = _mask_like(n, read)
@@ -696,5 +697,10 @@ def _is_readable(n: Tensor) -> bool:
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:
-    """Moves a tensor to a device. torch waits only for a move from an accelerator to the CPU."""
+    """Moves a tensor to a device. torch waits only for a move from an accelerator to the CPU.
+
+    A GPU copies from pinned memory; with other memory, CUDA may wait for the GPU's earlier work.
+    """
+    if device.type == "cuda" and _is_readable(n):
+        n = n.pin_memory()
     return n.to(device, non_blocking=device.type != "cpu")

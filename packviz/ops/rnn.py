@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.core.util import warn
-from packviz.core.validation import kind_of, require_dense
+from packviz.core.validation import kind_of, require_plain
 from packviz.ops.arguments import require_features, require_padded, require_rnn
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
@@ -95,7 +95,7 @@ class WithLengths(nn.RNNBase):
             _refuse_lengths(hx)
             return self._plain(input, hx)
         require_padded(input)
-        require_dense("x", input)
+        require_plain("x", input)
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]
         if torch.compiler.is_compiling():

@@ -18,9 +18,15 @@ from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
-from packviz.core.validation import at_least, require_dense, require_values
+from packviz.core.validation import at_least, require_plain, require_values
 from packviz.ops import one_layer, original, packing
-from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
+from packviz.ops.arguments import (
+    require_device,
+    require_features,
+    require_padded,
+    require_rnn,
+    require_states,
+)
 from packviz.ops.choose import CALL, Plan, choose
 from packviz.ops.index import current_stream, falling_sizes, is_at_hand, placed
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
@@ -375,6 +381,8 @@ def _decided(batch: _Batch, method: Method) -> Plan:
     rnn = batch.rnn
     n = batch.n
     weights = batch.weights
+    if weights:
+        require_device("rnn", weights[0], batch.x)
     if method == "auto" or not weights:
         leaves = (batch.x, *batch.states, *weights)
         training = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
@@ -622,7 +630,7 @@ def _checked(
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
-    require_dense("x", x)
+    require_plain("x", x)
     require_values("x", x)
     shape = x.shape
     batch_first = bool(rnn.batch_first if batch_first is None else batch_first)

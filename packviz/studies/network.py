@@ -22,7 +22,7 @@ from packviz.core.validation import one_of
 from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison
 from packviz.measure.timing import Call
-from packviz.ops.masks import real_mask
+from packviz.ops.masks import real_mask, to_device
 from packviz.ops.running import forget
 
 PADDING = 0
@@ -40,7 +40,7 @@ after pack → RNN → pad.
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     """Runs the RNN over all cells, and sets the output in the padding to zero with a mask."""
     steps = x.shape[1 if rnn.batch_first else 0]
-    mask = real_mask(lengths.to(x.device, non_blocking=True), steps)
+    mask = real_mask(to_device(lengths, x.device), steps)
     if not rnn.batch_first:
         mask = mask.T
     output, states = rnn(x)

@@ -144,6 +144,8 @@ def test_a_mask_gives_what_its_lengths_give(verb):
         ValueError, match="row 1 of the mask has padding at time step 0 before real"
     ):
         VERBS[verb](mask.flip(1))
+    with pytest.raises(TypeError, match="lengths is a NumPy masked array"):
+        VERBS[verb](np.ma.masked_array([6, 3, 2, 1], mask=[0, 0, 1, 0]))
 
 
 @given(

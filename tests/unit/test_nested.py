@@ -1,5 +1,6 @@
-"""Tests that functions reject nested and sparse tensors by name, with advice that works."""
+"""Tests that nested, sparse and quantised tensors are refused by name, with advice that works."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,18 +53,31 @@ def test_nested_lengths_are_refused(name, nested):
         TAKES_LENGTHS[name](nested)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse")
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def quantised(x):
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse", "ignore:torch.quantize")
+@pytest.mark.parametrize(
+    ("make", "word", "cure"),
+    [
+        (torch.Tensor.to_sparse, "sparse", "to_dense"),
+        (torch.Tensor.to_sparse_csr, "sparse", "to_dense"),
+        (quantised, "quantised", "dequantize"),
+    ],
+)
 @pytest.mark.parametrize("name", TAKES_OTHERS)
-def test_a_sparse_batch_is_refused_and_runs_as_advised(name, layout):
+def test_an_odd_batch_is_refused_and_runs_as_advised(name, make, word, cure):
     called = "loss" if name == "masked_loss" else "x"
-    dense = torch.randn(3, 5, 3)
-    sparse = dense.to_sparse(layout=layout)
-    with pytest.raises(
-        TypeError, match=rf"^{called} is a sparse tensor; give a dense one: {called}\.to_dense\(\)$"
-    ):
-        TAKES_OTHERS[name](sparse, LENGTHS)
-    TAKES_OTHERS[name](sparse.to_dense(), LENGTHS)
+    odd = make(torch.randn(3, 5, 3))
+    with pytest.raises(TypeError, match=rf"^{called} is a {word} tensor; .*{called}\.{cure}\(\)$"):
+        TAKES_OTHERS[name](odd, LENGTHS)
+    TAKES_OTHERS[name](getattr(odd, cure)(), LENGTHS)
+
+
+def test_a_masked_array_is_not_drawn():
+    with pytest.raises(TypeError, match="x is a NumPy masked array, whose mask would be ignored"):
+        pv.show(np.ma.masked_array([[1, 2], [3, 4]]), [2, 1], batch_first=True)
 
 
 @pytest.mark.parametrize("name", TAKES_LENGTHS)
