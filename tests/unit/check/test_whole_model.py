@@ -96,7 +96,7 @@ class Answer:
 def test_verdicts(model, lengths, verdict):
     comparison = pv.compare(model, torch.randn(2, 5, 3), lengths, batch_first=True)
     assert comparison.agrees is verdict
-    assert repr(comparison)
+    assert comparison.to_markdown().startswith(comparison.summary)
 
 
 def test_a_state_is_refused():

@@ -1,5 +1,6 @@
 """pv.advise: what it recommends from given times, and what it measures, on a clock of the test."""
 
+import json
 import pickle
 
 import numpy as np
@@ -55,6 +56,10 @@ def test_the_text_says_what_it_could_not_tell():
     assert clear.verdict.startswith(f"Use {STAIRCASE}. It takes 0.50")
     assert "No clear difference" not in clear.verdict
     assert "its results differ from packing" in clear.to_text()
+    numbers = clear.to_dict()
+    assert json.loads(json.dumps(numbers)) == numbers
+    assert [row["exact"] for row in numbers["rows"]] == [False, True, True, True]
+    assert f"| {PADDED} | " in clear.to_markdown()
     unclear = given_times({PACKED: 2.05, AUTO: 2.0, STAIRCASE: 2.02}, spread=0.1)
     assert "No clear difference from it: " in unclear.verdict
     once = given_times({PACKED: 4.0, AUTO: 2.0}, rounds=1)
