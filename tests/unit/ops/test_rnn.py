@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import shutil
+from itertools import product
 
 import pytest
 import torch
@@ -357,7 +358,8 @@ class Model(nn.Module):
         super().__init__()
         self.before = nn.Linear(3, 3)
         self.rnn = pv.Ragged(build(kind, **options))
-        self.after = nn.Linear(4 * (1 + self.rnn.bidirectional), 2)
+        size = self.rnn.proj_size or 4
+        self.after = nn.Linear(size * (1 + self.rnn.bidirectional), 2)
 
     def forward(self, x, lengths, hx=None):
         output, states = self.rnn(torch.tanh(self.before(x)), hx, lengths)
@@ -406,7 +408,11 @@ def exported(model):
 
 def assert_right(run, model):
     """Compares a captured model with torch on batches that differ from the example in B and T."""
-    for sizes in BATCHES:
+    batches = [*BATCHES]
+    for _ in range(4):
+        size, steps = torch.randint(1, 20, (2,)).tolist()
+        batches.append((size, steps, torch.randint(1, steps + 1, (size,)).tolist()))
+    for sizes in batches:
         x, n = inputs(model.rnn, *sizes)
         assert_close(run(x, n), flat(Reference(model)(x, n)))
 
@@ -419,8 +425,6 @@ def assert_right(run, model):
 def test_a_training_step_compiles_in_one_graph(kind, backend):
     torch._dynamo.reset()
     model = Model(kind, num_layers=2)
-    if kind == "projected":
-        model.after = nn.Linear(2, 2)
     parametrizations.weight_norm(model.rnn, "weight_hh_l0")
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=backend)
     leaves = [*model.parameters()]
@@ -470,15 +474,6 @@ def test_autocast_gives_the_dtypes_of_torch(dtype):
     assert_close(eager, theirs)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", pytest.param("relu", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.filterwarnings("ignore")
-def test_a_program_keeps_b_and_t_dynamic(kind, batch_first):
-    model = Model(kind, batch_first=batch_first, num_layers=2, bidirectional=True).eval()
-    program = exported(model).module()
-    assert_right(lambda *given: flat(program(*given)), model)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_saved_program_runs_and_names_the_module_to_import(tmp_path, fork):
     model = Model("LSTM").eval()
@@ -519,21 +514,52 @@ def session(model, **options):
     return run
 
 
+def by_trace(model):
+    traced = torch.jit.trace(model, inputs(model.rnn, 3, 5, [5, 2, 3]))
+    return lambda *given: flat(traced(*given))
+
+
+def by_export(model):
+    program = exported(model).module()
+    return lambda *given: flat(program(*given))
+
+
+def by_onnx(model):
+    pytest.importorskip("onnxscript")
+    return session(model, dynamo=True, dynamic_shapes=dynamic_shapes(model.rnn), verbose=False)
+
+
+def by_legacy_onnx(model):
+    return session(model, dynamo=False, dynamic_axes={"x": [0, 1], "lengths": [0]})
+
+
+WAYS = {"trace": by_trace, "export": by_export, "ONNX": by_onnx, "legacy ONNX": by_legacy_onnx}
+QUICK = {  # of each way, one; of the cheap ones, more
+    ("LSTM", "trace"),
+    ("GRU", "trace"),
+    ("RNN", "trace"),
+    ("GRU", "export"),
+    ("LSTM", "ONNX"),
+    ("RNN", "legacy ONNX"),
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "options"),
+    ("kind", "way", "batch_first"),
     [
-        ("LSTM", {"num_layers": 2, "bidirectional": True}),
-        pytest.param("GRU", {"batch_first": True, "bidirectional": True}, marks=pytest.mark.slow),
-        pytest.param("RNN", {"bias": False, "num_layers": 2}, marks=pytest.mark.slow),
-        pytest.param("relu", {"batch_first": True}, marks=pytest.mark.slow),
+        pytest.param(*case, marks=[] if case[:2] in QUICK and case[2] else pytest.mark.slow)
+        for case in product(KINDS, WAYS, (True, False))
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_onnx_keeps_b_and_t_dynamic(kind, options):
-    pytest.importorskip("onnxscript")
-    model = Model(kind, **options).eval()
-    shapes = dynamic_shapes(model.rnn)
-    assert_right(session(model, dynamo=True, dynamic_shapes=shapes, verbose=False), model)
+def test_b_and_t_stay_dynamic(kind, way, batch_first):
+    options = {"num_layers": 2, "bidirectional": True, "bias": kind != "RNN"}
+    model = Model(kind, batch_first=batch_first, **options).eval()
+    if kind == "projected" and "ONNX" in way:
+        with pytest.raises(Exception, match="proj|packviz_ops_rnn"):
+            WAYS[way](model)
+    else:
+        assert_right(WAYS[way](model), model)
 
 
 class Padding(Model):
@@ -555,24 +581,9 @@ def test_onnx_takes_states_widths_and_padding_values(monkeypatch):
     assert_close(session(model, **how)(x, n), flat(wanted))
     with pytest.raises(RuntimeError, match="legacy exporter ignores padding_value"):
         session(model, dynamo=False)
-    with pytest.raises(Exception, match="ONNX has no LSTM with proj_size"):
-        session(Model("projected").eval(), **how)
     monkeypatch.delattr(torch.onnx, "ops")
     with pytest.raises(RuntimeError, match=r"needs torch 2\.8 or later"):
         rnns._in_onnx(model.rnn, x, n, [], [], 6, 0.0)
-
-
-@pytest.mark.parametrize("kind", ["GRU", "projected"])
-@pytest.mark.filterwarnings("ignore")
-def test_a_trace_and_the_legacy_exporter_keep_no_length(kind):
-    model = Model(kind, num_layers=2).eval()
-    if kind == "projected":
-        model.after = nn.Linear(2, 2)
-    traced = torch.jit.trace(model, inputs(model.rnn, 3, 5, [5, 2, 3]))
-    assert_right(lambda *given: flat(traced(*given)), model)
-    if kind == "GRU":
-        axes = {"x": {0: "T", 1: "B"}, "lengths": {0: "B"}}
-        assert_right(session(model, dynamo=False, dynamic_axes=axes), model)
 
 
 @pytest.mark.skipif(not hasattr(torch.Tag, "cudagraph_unsafe"), reason="needs a newer torch")
