@@ -14,7 +14,7 @@ import traitlets
 
 from packviz.core.validation import one_of
 from packviz.draw import palette
-from packviz.panels.panel import Companion
+from packviz.panels.panel import Companion, for_reader
 
 
 class Quiz(widgets.VBox):
@@ -80,7 +80,7 @@ class Quiz(widgets.VBox):
         self.feedback.value = f'<div style="{_LINE};color:{colour}"><b>{mark}</b> {why}</div>'
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        return {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
+        return for_reader({**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()})
 
 
 def ask(name: str) -> Quiz:

@@ -14,6 +14,7 @@ from packviz.core.layout import Layout
 from packviz.core.validation import at_least
 from packviz.draw import palette, picture
 from packviz.draw.drawing import Drawing
+from packviz.panels.panel import for_reader
 
 _HERE = Path(__file__).parent
 _MOST_SEQUENCES = 12
@@ -109,4 +110,5 @@ class BatchPanel(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         still = self.still
-        return data | {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}, metadata
+        data |= {"text/plain": still.to_text(), "image/svg+xml": still.to_svg()}
+        return for_reader(data), metadata

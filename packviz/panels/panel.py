@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import anywidget
 import ipywidgets as widgets
 import traitlets
+from IPython import get_ipython
 
 from packviz.core.validation import one_of
 from packviz.draw import palette, theme
@@ -175,7 +177,22 @@ class Panel(widgets.VBox):
         bundle = {**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()}
         if self._view:
             bundle[self._view.kind] = self._view.svg("light")
-        return bundle
+        return for_reader(bundle)
+
+
+def for_reader(bundle: dict[str, Any]) -> dict[str, Any]:
+    """Returns the forms of a widget's output without the widget itself if nobody can use it.
+
+    Programs that run a whole notebook, such as nbconvert and papermill, take no input. A page made
+    from what they store would show the widget, which needs scripts from the Internet, and not its
+    picture. Voilà takes no input either, but serves the widgets to readers.
+    """
+    kernel = getattr(get_ipython(), "kernel", None)
+    request = getattr(kernel, "get_parent", dict)().get("content", {})
+    takes_input = request.get("allow_stdin", True) or "SERVER_SOFTWARE" in os.environ  # Voilà's
+    if not takes_input:
+        bundle.pop("application/vnd.jupyter.widget-view+json", None)
+    return bundle
 
 
 def _line(words: str, style: str = "", tag: str = "div") -> str:

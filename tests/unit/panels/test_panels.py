@@ -3,6 +3,7 @@
 import re
 from functools import partial
 from operator import attrgetter
+from unittest.mock import Mock
 
 import ipywidgets
 import pytest
@@ -14,12 +15,14 @@ from packviz.core.batches import BUCKETED
 from packviz.core.layout import Layout
 from packviz.draw import palette, theme
 from packviz.draw.documents import MASKS
+from packviz.lessons import quiz
 from packviz.panels import (
     AlignPanel,
     BatchingPanel,
     CostPanel,
     RowPanel,
     StaircasePanel,
+    panel,
 )
 from packviz.panels.panel import Companion, Panel, View, row, slider
 from packviz.panels.picker import KINDS, TYPED
@@ -266,6 +269,34 @@ def test_any_panel(make):
     assert picture.startswith("<svg" if make is not panels.MuseumPanel else "<")
     assert "var(" not in picture
     assert {**make()._repr_mimebundle_(), WIDGET: None} == {**bundle, WIDGET: None}
+
+
+@pytest.mark.parametrize(
+    "make", [CostPanel, panels.BatchPanel, partial(quiz.ask, "padding gained")]
+)
+def test_a_program_that_takes_no_input_gets_only_the_picture(make, monkeypatch):
+    shell = Mock()
+    monkeypatch.setattr(panel, "get_ipython", lambda: shell)
+    for takes_input in (True, False):
+        shell.kernel.get_parent.return_value = {"content": {"allow_stdin": takes_input}}
+        assert (WIDGET in str(make()._repr_mimebundle_())) == takes_input
+    monkeypatch.setenv("SERVER_SOFTWARE", "voila/0.5")
+    assert WIDGET in str(make()._repr_mimebundle_())
+
+
+@pytest.mark.slow
+def test_a_page_of_nbconvert_has_the_pictures():
+    from nbconvert import HTMLExporter
+    from nbconvert.preprocessors import ExecutePreprocessor
+    from nbformat import v4
+
+    code = "import packviz as pv\npv.panels.BatchPanel([3, 2])"
+    cells = [v4.new_code_cell(code), v4.new_code_cell("pv.panels.CostPanel([3, 2])")]
+    notebook, resources = ExecutePreprocessor().preprocess(v4.new_notebook(cells=cells))
+    page, _ = HTMLExporter().from_notebook_node(notebook, resources)
+    assert "widgets" in notebook.metadata  # the state of the widgets
+    assert "widget-view" not in page
+    assert page.count('class="jp-RenderedSVG') == 2
 
 
 def test_the_lengths_of_a_panel_cannot_be_set():
