@@ -49,7 +49,7 @@ class _Rule:
         near: a second pattern that must be found, too; empty if there is none.
         unless: a pattern that must not be found; empty if there is none.
         unsure: whether other mistakes produce this text, too. If so, the rule fits a text of
-            several lines only if the text also mentions an RNN, packing or data parallelism.
+            several lines only if the text also mentions one of the subjects in `PACKING`.
     """
 
     text: str
@@ -74,7 +74,10 @@ class _Rule:
         return less < int(widths["more"]) < 2 * less
 
 
-PACKING = r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
+PACKING = (
+    r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
+    r"|torch.(export|onnx)|Guard failed|lengths|mask|target"
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -335,7 +338,7 @@ def text_of(error: BaseException) -> str:
 IS_ERROR = re.compile(
     r"Traceback \(most|\[ONNXRuntimeError\]|\b\w+(Error|Exception)\b|\b(Error|Unsupported)\s*:"
     r"|^expected\b|must (be|have|match)\b|has no attribute|is not callable|doesn't match|is invalid"
-    r"|out of (range|bounds)|to unpack",
+    r"|out of (range|bounds)|to unpack|unsupported operand|violated",
     re.IGNORECASE,
 )
 SHARED = "Other mistakes produce this text, too."

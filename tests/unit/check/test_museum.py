@@ -8,6 +8,7 @@ import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from traceback import format_exception
 from types import ModuleType
 from xml.etree import ElementTree
 
@@ -15,6 +16,8 @@ import pytest
 import torch
 from habits import habit_of
 from torch import nn
+from torch.export import Dim
+from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import (
     pack_padded_sequence,
     pad_packed_sequence,
@@ -301,6 +304,9 @@ def test_words_find_what_has_no_text_and_are_never_sure(asked, name):
         "KeyError: 'foo'",
         "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cpu Float tensor",  # noqa: E501
         "TypeError: pack_padded_sequence() got an unexpected keyword argument 'enforce_sorted'",
+        "unsupported operand type(s) for +: 'int' and 'str'",
+        "unsupported operand type(s) for *: 'NoneType' and 'int'",
+        'Constraints violated (C)! For more information, run with TORCH_LOGS="+dynamic".',
         "RuntimeError: The size of tensor a (64) must match the size of tensor b (4) at non-singleton dimension 1",  # noqa: E501
         "  File 'image.py'\nRuntimeError: The size of tensor a (5) must match the size of tensor b (4)",  # noqa: E501
     ],
@@ -376,6 +382,57 @@ def test_a_pasted_text_is_found_with_and_without_the_name_of_the_exception(text,
     matches = pv.explain(text)
     assert matches[0].name == name
     assert pv.explain(text.partition(": ")[2])[0].name == name
+
+
+class Sized(nn.Module):
+    def forward(self, x):
+        return LSTM(x).size(0)
+
+
+def read_at(lengths):
+    return X.transpose(0, 1)[torch.arange(3), lengths]
+
+
+def selected(losses, mask):
+    return losses[mask]
+
+
+def exported(x, **shapes):
+    return torch.export.export(nn.Sequential(nn.GRU(4, 4)).eval(), (x,), dynamic_shapes=shapes)
+
+
+RAISED = [  # errors as exceptions, whose tracebacks may name no RNN
+    (lambda: exported(X, input={0: Dim("T")}), "A number of steps that an export fixes"),
+    (
+        lambda: exported(X, input={0: Dim.AUTO}).module()(X[1:]),
+        "A number of steps that an export fixes",
+    ),
+    (lambda: read_at(torch.tensor([5, 3, 2])), "Last step read at lengths"),
+    (
+        lambda: selected(torch.ones(4, 5, 8), torch.ones(4, 7).bool()),
+        "Unpacked without total_length",
+    ),
+    (
+        lambda: cross_entropy(torch.ones(4, 9, 5), torch.ones(4, 7).long()),
+        "Unpacked without total_length",
+    ),
+    (lambda: Sized()(X), "A layer that gets output and state"),
+    (lambda: X[0][:, 4], None),
+    (lambda: selected(torch.ones(3, 5, 5), torch.ones(4, 4).bool()), None),
+    (lambda: (1, 2).size(), None),
+    (lambda: 1 + "a", None),
+    (lambda: None * 2, None),
+]
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+@pytest.mark.parametrize(("call", "name"), RAISED)
+def test_an_exception_is_found_or_met_with_silence(call, name):
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        call()
+    for text in (raised.value, "".join(format_exception(raised.value))):
+        matches = pv.explain(text)
+        assert [entry.name for entry in matches[:1]] == ([name] if name else [])
 
 
 # Cards, and what happens behind them.
