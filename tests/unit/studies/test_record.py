@@ -32,18 +32,17 @@ def test_every_study_exists_and_every_recorded_file_has_a_study():
     assert recorded <= {*record.STUDIES, "compilers"}
 
 
-def test_only_one_study_changes_the_allocator(main, tmp_path, monkeypatch):
-    seen = {}
-
-    def run(command, variables, seconds):
-        seen[Path(command[command.index("--out") + 1]).name] = variables
-        return 1
-
-    monkeypatch.setattr(record, "record", run)
-    main()
-    changed = {name for name, variables in seen.items() if variables}
-    assert changed == {"allocator_tuned_cpu.json"}
-    assert seen.keys() == {f"{name}_cpu.json" for name in record.STUDIES}
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_order_and_who_changes_the_allocator(main, monkeypatch, device):
+    seen = []
+    monkeypatch.setattr(record, "record", lambda *given: seen.append(given))
+    main("--device", device)
+    commands = [" ".join(command) for command, *_ in seen]
+    on_gpu = device == "cuda"
+    assert ("tests/device" in commands[0]) == on_gpu
+    assert "study benchmark --out" in commands[on_gpu]
+    changed = [variables for _, variables, _ in seen if variables]
+    assert changed == ([] if on_gpu else [*record.VARIABLES.values()])
 
 
 @pytest.mark.parametrize(("status", "copies"), [("0", 1), ("2", 0)])
@@ -56,6 +55,7 @@ def test_only_complete_results_are_copied(main, tmp_path, monkeypatch, status, c
         f"path.write_text(json.dumps(arguments))\nsys.exit({status})\n"
     )
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(record, "EXACT", ("-c", "print('exact')"))
     code, paths = main("--studies", "untuned", "--device", "cuda:1")
     assert (code, len(paths)) == (int(status != "0"), copies)
     given = json.loads((tmp_path / "out" / "untuned_cuda.json").read_text())
