@@ -188,7 +188,8 @@ def for_reader(bundle: dict[str, Any]) -> dict[str, Any]:
     picture. Voilà takes no input either, but serves the widgets to readers.
     """
     kernel = getattr(get_ipython(), "kernel", None)
-    request = getattr(kernel, "get_parent", dict)().get("content", {})
+    parent: Callable[[], dict[str, Any]] = getattr(kernel, "get_parent", dict)
+    request = parent().get("content", {})
     takes_input = request.get("allow_stdin", True) or "SERVER_SOFTWARE" in os.environ  # Voilà's
     if not takes_input:
         bundle.pop("application/vnd.jupyter.widget-view+json", None)

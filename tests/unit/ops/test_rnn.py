@@ -556,7 +556,7 @@ def test_b_and_t_stay_dynamic(kind, way, batch_first):
     options = {"num_layers": 2, "bidirectional": True, "bias": kind != "RNN"}
     model = Model(kind, batch_first=batch_first, **options).eval()
     if kind == "projected" and "ONNX" in way:
-        with pytest.raises(Exception, match="proj|packviz_ops_rnn"):
+        with pytest.raises(Exception, match=r"proj|packviz_ops_rnn"):
             WAYS[way](model)
     else:
         assert_right(WAYS[way](model), model)
