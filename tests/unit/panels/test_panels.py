@@ -295,8 +295,8 @@ def test_a_page_of_nbconvert_has_the_pictures():
     notebook, resources = ExecutePreprocessor().preprocess(v4.new_notebook(cells=cells))
     page, _ = HTMLExporter().from_notebook_node(notebook, resources)
     assert "widgets" in notebook.metadata  # the state of the widgets
-    assert "widget-view" not in page
-    assert page.count('class="jp-RenderedSVG') == 2
+    assert f'type="{WIDGET}">' not in page
+    assert page.count("jp-RenderedSVG jp-OutputArea-output") == 2
 
 
 def test_the_lengths_of_a_panel_cannot_be_set():
