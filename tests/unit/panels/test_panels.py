@@ -284,21 +284,6 @@ def test_a_program_that_takes_no_input_gets_only_the_picture(make, monkeypatch):
     assert WIDGET in str(make()._repr_mimebundle_())
 
 
-@pytest.mark.slow
-def test_a_page_of_nbconvert_has_the_pictures():
-    from nbconvert import HTMLExporter
-    from nbconvert.preprocessors import ExecutePreprocessor
-    from nbformat import v4
-
-    code = "import packviz as pv\npv.panels.BatchPanel([3, 2])"
-    cells = [v4.new_code_cell(code), v4.new_code_cell("pv.panels.CostPanel([3, 2])")]
-    notebook, resources = ExecutePreprocessor().preprocess(v4.new_notebook(cells=cells))
-    page, _ = HTMLExporter().from_notebook_node(notebook, resources)
-    assert "widgets" in notebook.metadata  # the state of the widgets
-    assert f'type="{WIDGET}">' not in page
-    assert page.count("jp-RenderedSVG jp-OutputArea-output") == 2
-
-
 def test_the_lengths_of_a_panel_cannot_be_set():
     for make in (AlignPanel, BatchingPanel, CostPanel, RowPanel):
         panel = make([4, 2])
