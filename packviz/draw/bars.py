@@ -153,10 +153,11 @@ def totals(
     bars: Mapping[str, tuple[int, int]],
     theme: str,
     words: Words = FLOPS,
+    rest: str = HATCHED,
 ) -> Sheet:
     """Draws a horizontal bar for each pair of counts.
 
-    The first count is the solid part, and the second the hatched part.
+    The first count is the solid part, and the second is the rest.
 
     Args:
         title: the title above the bars, which states the finding.
@@ -164,6 +165,7 @@ def totals(
             up to the padded one.
         theme: the name of the theme, one of the keys in `palette.THEMES`.
         words: the meanings of the bars.
+        rest: the fill of the second counts. Waiting is not hatched, because it is not work.
     """
     group = {}
     for name, (packed, saved) in bars.items():
@@ -171,9 +173,9 @@ def totals(
         counts = f"{text.short(packed)} of {text.short(padded)}"
         share = text.percent(saved, padded)
         label = f"{counts}: {share} {words[2]}"
-        parts = [(packed, SOLID), (saved, HATCHED)]
+        parts = [(packed, SOLID), (saved, rest)]
         group[name] = Bar(parts, label)
-    key = [(SOLID, words[0]), (HATCHED, words[1])]
+    key = [(SOLID, words[0]), (rest, words[1])]
     return rows(title, {"": group}, theme, key=key)
 
 

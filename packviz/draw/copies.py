@@ -76,17 +76,14 @@ class Copies(Drawing):
         for (start, end), cells in zip(self.slices, self.written, strict=False):
             y = self._draw_slice(sheet, start, end, cells, y)
         scale = min(1.0, _LONGEST / self.total)
-        bars = {
-            "needed": (needed, REAL),
-            "torch": (self.total, HATCHED),
-            "one index": (self.indexed, REAL),
-        }
-        for name, (cells, fill) in bars.items():
+        for name, cells in {"torch": self.total, "one index": self.indexed}.items():
             sheet.text(_BARS - 8, y + 14, name, anchor="end", bold=True)
-            sheet.box(_BARS, y + 2, cells * scale, 16, fill)
+            sheet.box(_BARS, y + 2, needed * scale, 16, REAL)
+            if cells > needed:
+                sheet.box(_BARS + needed * scale, y + 2, (cells - needed) * scale, 16, HATCHED)
             sheet.text(_BARS + cells * scale + 8, y + 14, f"{cells:,}", bold=True)
             y += 24
-        sheet.key(4, y + 6, [(HATCHED, "written, but not part of the slice")])
+        sheet.key(4, y + 6, [(REAL, "needed"), (HATCHED, "written, but not needed")])
         sheet.size(_WRITTEN + 8, y + 26)
         return sheet
 

@@ -17,17 +17,17 @@ SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "
 """The fills of sequences 0, 1, and so on. If there are more sequences than fills, they repeat."""
 
 METHODS = {
-    "padded": SEQUENCES[4],
-    "packed": SEQUENCES[5],
-    "drop-in": SEQUENCES[2],
-    "run": SEQUENCES[6],
-    "staircase": SEQUENCES[0],
-    "split": SEQUENCES[1],
-    "frozen": SEQUENCES[4],
+    "padded": "#1255F3",
+    "packed": "#A14B36",
+    "drop-in": "#1C9C9C",
+    "run": "#E90C7A",
+    "staircase": "#BD71D0",
+    "split": "#A09108",
+    "frozen": "#1255F3",
 }
-"""The colour of each method of running an RNN, in all charts that compare methods. *frozen* is
-exact, and runs on padded data; a chart shows it or torch's padded run as a bar or a curve, but not
-both."""
+"""The colour of each method of running an RNN, in all charts that compare methods. No sequence has
+one of these colours. *frozen* is exact, and runs on padded data; a chart shows it or torch's padded
+run as a bar or a curve, but not both."""
 
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
 """The fills for numbers from small to large."""
@@ -42,7 +42,7 @@ NaN or infinity."""
 REAL = "#6C8EAD"
 """The fill of real cells and useful work that do not belong to a single sequence or method."""
 
-FILLS = frozenset((*SEQUENCES, *RAMP, *SIGNED, *SHADES, REAL))
+FILLS = frozenset((*SEQUENCES, *METHODS.values(), *RAMP, *SIGNED, *SHADES, REAL))
 """The fills that are the same in every theme."""
 
 FONT = "Helvetica,Arial,sans-serif"

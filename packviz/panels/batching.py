@@ -11,12 +11,13 @@ from packviz.core import batches as buckets
 from packviz.core.batches import BUCKETED, ORDERS, SPLITS
 from packviz.core.layout import IntArray
 from packviz.draw import bars, text
+from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet, stack
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider
 from packviz.panels.picker import TYPED, LengthsPicker
 
 _CELLS = ("real cells", "padding", "padding")
-_TOKENS = ("tokens", "waiting, in tokens", "waiting")
+_TOKENS = ("tokens", "waiting (not work), in tokens", "waiting")
 
 
 class BatchingPanel(Panel):
@@ -128,7 +129,9 @@ class BatchingPanel(Panel):
             padding = bars.steps(title, real, cells, theme, _CELLS, "batch")
             drawings = [padding]
             if processes > 1:
-                drawings.append(bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS))
+                idle_fill = THEMES[theme].padding
+                waits = bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS, idle_fill)
+                drawings.append(waits)
             return stack(f"An epoch: {epoch}", drawings, theme)
 
         return View(draw, summary, lambda: "\n".join([summary, *lines]))

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 import torch
 
 from packviz.draw import bars
-from packviz.draw.palette import METHODS, REAL, SEQUENCES
+from packviz.draw.palette import METHODS, REAL, SIGNED
 from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.measure import rnn_calls
 from packviz.measure.study import (
@@ -38,7 +38,7 @@ REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the L
 """For each part, the name of the step in which it and all earlier parts are replaced."""
 
 REST = "the rest"
-FILLS = {"pad": METHODS["packed"], "pack": REAL, "packed LSTM": SEQUENCES[7], REST: REAL}
+FILLS = {"pad": METHODS["packed"], "pack": REAL, "packed LSTM": SIGNED[1], REST: REAL}
 KEY = [
     (FILLS["pad"], "pad"),
     (FILLS["packed LSTM"], "packed LSTM"),

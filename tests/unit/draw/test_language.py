@@ -1,8 +1,10 @@
 """The visual language: the pictures in docs/ are what is drawn, and its page says what holds."""
 
 import re
+from itertools import combinations, product
 from pathlib import Path
 
+import numpy as np
 import pictures
 import pytest
 from drawings import ParsedSvg
@@ -46,8 +48,47 @@ def test_one_colour_is_one_thing():
     methods = {**palette.METHODS}
     assert methods.pop("frozen") == methods["padded"]  # both run on padded data
     assert len(set(methods.values())) == len(methods)
-    assert palette.REAL not in (*palette.SEQUENCES, *palette.METHODS.values())
-    assert all(contrast(palette.REAL, theme.ground) >= 3 for theme in (palette.LIGHT, palette.DARK))
+    assert not {*methods.values(), palette.REAL} & {*palette.SEQUENCES}
+    assert palette.REAL not in methods.values()
+    for colour in (palette.REAL, *methods.values()):
+        assert contrast(palette.ink_on(colour), colour) >= 4.5
+        assert all(contrast(colour, theme.ground) >= 3 for theme in (palette.LIGHT, palette.DARK))
+
+
+# What remains of a colour in linear RGB, from Machado, Oliveira and Fernandes (2009), severity 1.
+SIGHTS = {
+    "usual": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+TO_XYZ = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+WHITE = [0.95047, 1, 1.08883]
+
+
+def lab(colour, sight):
+    """Returns a colour in CIELAB, where Euclidean distance is roughly perceived difference."""
+    rgb = np.array([*bytes.fromhex(colour[1:])]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(TO_XYZ @ np.clip(SIGHTS[sight] @ linear, 0, 1) / WHITE)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize(
+    ("sight", "least"), [("usual", 40), ("protanopia", 20), ("deuteranopia", 20)]
+)
+def test_methods_are_told_apart_whatever_the_sight(sight, least):
+    for one, other in combinations({*palette.METHODS.values()}, 2):
+        assert np.linalg.norm(lab(one, sight) - lab(other, sight)) >= least, (one, other)
+    for method, sequence in product(palette.METHODS.values(), palette.SEQUENCES):
+        assert np.linalg.norm(lab(method, "usual") - lab(sequence, "usual")) >= 25
 
 
 def test_no_drawing_has_a_colour_of_its_own():

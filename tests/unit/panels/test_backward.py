@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packviz.core.layout import Layout
 from packviz.count import profile
 from packviz.draw.copies import Copies
-from packviz.draw.palette import SEQUENCES, THEMES
+from packviz.draw.palette import REAL, SEQUENCES, THEMES
 from packviz.panels import BackwardPanel
 from packviz.panels.backward import written_by_index, written_by_torch
 
@@ -41,6 +41,8 @@ def test_the_slices_are_coloured_and_cover_each_real_cell_once(lengths, theme):
     assert not drawing.outside()
     coloured = [box for box in drawing.boxes if box.fill in SEQUENCES]
     assert len(coloured) == 2 * layout.n_real  # in the padded and in the packed gradients
+    solid = [box.width for box in drawing.boxes if (box.fill, box.height) == (REAL, 16)]
+    assert solid == pytest.approx([layout.n_real * min(1, 540 / copies.total)] * 2, abs=0.1)
 
 
 def test_more_distinct_lengths_write_more():

@@ -88,3 +88,11 @@ def test_no_slider_is_shown_that_does_nothing():
     assert visible(panel.picker.seed)
     assert (panel.window.value, panel.window.max) == (3, 3)
     shows(panel, OWN, 3, BUCKETED, window=3)
+
+
+def test_waiting_is_not_hatched():
+    panel = BatchingPanel([4] * 8, batch_size=8, processes=1)  # only the key of padding is hatched
+    hatched = panel.picture.value.count("--packviz-hatch")
+    move(panel.processes, 3)
+    assert "waiting" in panel.picture.value
+    assert panel.picture.value.count("--packviz-hatch") == hatched
