@@ -32,9 +32,11 @@ from packviz.ops.masks import real_mask
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.rnn import Ragged
 
-REFERENCE = "compiled, padded"
+REFERENCE = "packed"
 """The method that the others are compared with."""
-_INEXACT = ("padded", REFERENCE)
+_INEXACT = ("padded", "compiled, padded")
+_COMPILED = ("compiled, helpers disabled", "compiled, disabled island")
+"""The compiled steps that pack with torch's functions."""
 
 _Hide: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 _disabled: _Hide = torch.compiler.disable
@@ -133,8 +135,8 @@ def models(features: int, hidden: int) -> dict[str, nn.Module]:
 
 _KINDS: dict[str, Callable[[int, int], nn.Module]] = {
     "padded": _Forecaster,
-    REFERENCE: _Forecaster,
-    "packed": _Packing,
+    "compiled, padded": _Forecaster,
+    REFERENCE: _Packing,
     "Ragged": partial(_Wrapping, wrap=Ragged),
     "compiled, helpers disabled": partial(_Packing, hide=_disabled),
     "compiled, disabled island": partial(_Wrapping, wrap=_Island),
@@ -196,22 +198,29 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
             ratio = timing.ratio(name, REFERENCE)
             parts = [(ratio.value, _colour(name))]
             rows[name] = bars.Bar(parts, f"{ratio.value:.3g}", (ratio.low, ratio.high))
-        exact = [name for name in timing.seconds if name not in _INEXACT]
-        fastest = min(exact, key=lambda name: timing.ratio(name, REFERENCE).value)
-        gain = timing.ratio(fastest, "packed")
-        title = "Of the exact steps, none is clearly faster than the packed one"
-        if gain.is_clear:
-            title = f"The fastest exact step, {fastest}, takes {gain.value:.2f} times packed's time"
-        groups = {f"one training step ÷ {REFERENCE}": rows}
-        return bars.rows(title, groups, theme, line=1, notes=self._notes(timing))
+        groups = {f"one training step, as a multiple of {REFERENCE}'s time": rows}
+        return bars.rows(_finding(timing), groups, theme, line=1, notes=self._notes(timing))
 
     def _notes(self, timing: Timing) -> list[str]:
         backend = timing.provenance["parameters"]["backend"]
         return [RATIOS, f"Compiled by {backend}. Measured on {self.caption}."]
 
 
+def _finding(timing: Timing) -> str:
+    """Returns a sentence on compiling the packed step, and one on `Ragged`, eager and compiled."""
+    gain = min((timing.ratio(name, REFERENCE) for name in _COMPILED), key=lambda gain: gain.value)
+    title = "Compiling leaves the packed step about as slow."
+    if gain.is_clear:
+        title = f"Compiled, the packed step takes {gain.value:.2f} times its time."
+    ragged = []
+    for name in ("Ragged", "compiled, Ragged"):
+        if name in timing.seconds:  # the eager one is missing in older recordings
+            ragged.append(f"{name} takes {timing.ratio(name, REFERENCE).value:.2f}")
+    return f"{title} {' times, and '.join(ragged)} times its time"
+
+
 def _colour(name: str) -> str:
-    """Returns the colour of a method, which stands for padding, our operator or torch's packing."""
+    """Returns the colour of a method, which stands for padding, `Ragged` or torch's packing."""
     method = "run" if "Ragged" in name else "packed"
     return palette.METHODS["padded" if "padded" in name else method]
 
