@@ -161,3 +161,49 @@ def test_nothing_is_cut_off_and_no_text_is_small(page, width, progress):
              .map(text => parseFloat(getComputedStyle(text).fontSize))"""
     )
     assert min(sizes) >= 11
+
+
+def test_it_can_be_paused_and_scrubbed(page):
+    page.emulate_media(reduced_motion="no-preference")
+    page.click(".play")
+    page.wait_for_function("mounted.panel.progress > 0.05")
+    page.click(".play")
+    paused = page.evaluate("mounted.panel.progress")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate("mounted.panel.progress") == paused < 3
+    page.locator(".progress").fill("2.5")
+    assert page.evaluate("mounted.panel.progress") == 2.5
+
+
+# Python answers the reader's first pull with lengths of its own.
+IN_LAB = """
+from packviz.panels import BatchPanel
+panel = BatchPanel([4, 2, 7])
+def answer(change):
+    if panel.lengths == (5, 2, 7):
+        panel.lengths = [3, 6]
+panel.observe(answer, "lengths")
+panel
+"""
+
+
+def test_in_jupyterlab_python_and_the_browser_share_the_lengths(lab):
+    with lab.open(lab.server.write_notebook("batch.ipynb", [IN_LAB, "1 + 1"])) as notebook:
+        notebook.run_all()
+        page = notebook.page
+        ends = page.locator(".row-end")
+        cells = page.locator(".jp-Notebook .jp-Cell").count()
+        ends.first.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("document.querySelectorAll('.row-end').length === 2")
+        assert [end.get_attribute("aria-valuenow") for end in ends.all()] == ["3", "6"]
+        ends.first.focus()
+        for key in "abxdd":
+            page.keyboard.press(key)
+        notebook.settle()
+        assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+        page.fill(".typed", "3, 0")
+        assert "✗" in page.inner_text(".wrong")
+        notebook.settle()
+        assert [end.get_attribute("aria-valuenow") for end in ends.all()] == ["3", "6"]
+        assert notebook.problems() == []
