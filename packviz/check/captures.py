@@ -6,7 +6,6 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -14,6 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from packviz.core.validation import kind_of
+from packviz.ops.agreement import parts
 
 Capture = Callable[..., object]
 """A captured model, which takes the model's inputs."""
@@ -29,17 +31,15 @@ _ANSI = re.compile(r"\x1b\[[\d;]*m")
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a copy of a nested value in which `change` has replaced every leaf, in order.
 
-    Mappings, lists, tuples and dataclasses have parts. Any other object is a leaf, and so is a
-    list or a tuple of whole numbers.
+    Mappings, lists and tuples have parts. Any other object is a leaf, and so is a list or a tuple
+    of whole numbers.
     """
     if isinstance(value, Mapping):
         return {key: mapped(part, change) for key, part in value.items()}
-    if type(value) is not torch.Size and isinstance(value, (list, tuple)) and not is_list(value):
+    is_leaf = isinstance(value, torch.Size) or is_list(value)
+    if isinstance(value, (list, tuple)) and not is_leaf:
         parts = [mapped(part, change) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: getattr(value, field.name) for field in fields(value)}
-        return replace(value, **mapped(named, change))
     return change(value)
 
 
@@ -52,8 +52,8 @@ def leaves(value: Any) -> list[Any]:
 
 def numbers(output: Any) -> list[Any]:
     """Returns the leaves of a model's result that are tensors, arrays or numbers."""
-    kinds = (Tensor, np.ndarray, int, float, complex, list, tuple)
-    return [leaf for leaf in leaves(output) if isinstance(leaf, kinds)]
+    kinds = (Tensor, np.ndarray, int, float, complex)
+    return [part for _, part in parts(output) if isinstance(part, kinds)]
 
 
 def is_list(value: Any) -> bool:
@@ -103,6 +103,8 @@ def captured(
     tensors = _tensors(inputs)
     shapes = []
     for i, leaf in enumerate(leaves(inputs)):
+        if is_list(leaf) or isinstance(leaf, np.ndarray):
+            raise TypeError(f"an input is {kind_of(leaf)}; give a tensor")
         if isinstance(leaf, Tensor):
             shapes.append(dict.fromkeys(axes.get(i, ()), torch.export.Dim.AUTO))
     flat = _Flat(model, inputs)
@@ -147,8 +149,11 @@ def _onnx(flat: nn.Module, tensors: _Tensors, shapes: _Shapes, legacy: bool) -> 
     known = {given.name for given in session.get_inputs()}
 
     def run(*other: Tensor) -> object:
-        named = zip(names, other, strict=True)
-        return session.run(None, {name: x.cpu().numpy() for name, x in named if name in known})
+        taken = {}
+        for name, tensor in zip(names, other, strict=True):
+            if name in known:
+                taken[name] = tensor.cpu().numpy()
+        return session.run(None, taken)
 
     return run
 

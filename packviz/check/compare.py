@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -15,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
-from packviz.core.numbers import HasNumbers
-from packviz.core.util import HasText
-from packviz.core.validation import require_plain, require_values, share
+from packviz.core.numbers import HasNumbers, Row
+from packviz.core.validation import one_of, require_plain, require_values, share
 from packviz.draw import differences, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
@@ -100,59 +100,55 @@ class Difference:
         return Difference(self.axis, *parts, self.scale)
 
 
-class Agreement(HasText):
-    """A record of which `RESULTS` agree between the padded and the packed run, as in `agrees.h_n`.
-
-    An unknown name raises an error. So does a result that the comparison does not have, such as
-    `outputs_reverse` with one direction or `c_n` for a GRU, because neither True nor False would be
-    right.
-    """
-
-    def __init__(self, results: Mapping[str, bool]) -> None:
-        """Stores the answers."""
-        vars(self).update(results)
-
-    def __getattr__(self, name: str) -> bool:
-        if name not in RESULTS:
-            names = ", ".join(map(repr, RESULTS))
-            raise AttributeError(f"there is no result {name!r}; choose one of {names}")
-        raise AttributeError(
-            f"this comparison has no {name}; c_n needs an LSTM, a reverse half needs two"
-            " directions, and gradients need gradients=True"
-        )
-
-    def to_text(self) -> str:
-        """Returns a line for each result."""
-        rows = [[name, str(vars(self).get(name, "–"))] for name in RESULTS]
-        return "\n".join(text.table(rows, "<  <"))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Line:
     """One line of a comparison: how many cells of a result differ, and by how much.
 
     Attributes:
         name: the name of the result, or of its part, such as a half.
-        whole: the name of the result to which the part belongs.
+        difference: the difference in all cells.
         results: the `RESULTS` to which the line belongs. A line about padding belongs to none,
             because values in the padding are neither right nor wrong.
-        cells: the number of cells.
-        differing: the number of cells that differ.
-        both_nan: the number of cells in which both runs have a NaN in the same place.
-        worst: the largest absolute difference; may be NaN.
-        sequences: the names of the sequences that differ.
+        where: a mask of the cells that the line is about; True for all.
         noun: the name of a cell.
+        whole: the name of the result to which the part belongs; empty if it is no part.
     """
 
     name: str
-    whole: str
-    results: tuple[str, ...]
-    cells: int
-    differing: int
-    both_nan: int
-    worst: float
-    sequences: tuple[str, ...]
-    noun: str
+    difference: Difference
+    results: tuple[str, ...] = ()
+    where: BoolArray | bool = True
+    noun: str = "cell"
+    whole: str = ""
+
+    @cached_property
+    def cells(self) -> int:
+        """The number of cells."""
+        return int(np.broadcast_to(self.where, self.difference.differs.shape).sum())
+
+    @cached_property
+    def differing(self) -> int:
+        """The number of cells that differ."""
+        return int((self.difference.differs & self.where).sum())
+
+    @cached_property
+    def both_nan(self) -> int:
+        """The number of cells in which both runs have a NaN in the same place."""
+        return int((self.difference.both_nan & self.where).sum())
+
+    @property
+    def worst(self) -> float:
+        """The largest absolute difference; may be NaN."""
+        return float(self.difference.absolute.max(where=self.where, initial=0))
+
+    @property
+    def sequences(self) -> list[str]:
+        """The names of the sequences that differ."""
+        axis = self.difference.axis
+        if axis is None:
+            return []
+        places = (self.difference.differs & self.where).nonzero()
+        return list(map(sequence_name, np.unique(places[axis]).tolist()))
 
     @property
     def agreement(self) -> str:
@@ -167,39 +163,10 @@ class _Line:
         return f"differ at {self.differing:,} of {of}{where}, by up to {worst}"
 
 
-def _line(
-    name: str,
-    difference: Difference,
-    results: tuple[str, ...] = (),
-    where: BoolArray | bool = True,
-    noun: str = "cell",
-    whole: str = "",
-) -> _Line:
-    """Counts the differences in the cells of `where`."""
-    mask = np.broadcast_to(where, difference.differs.shape)
-    differs = difference.differs & mask
-    rows: list[int] = []
-    if difference.axis is not None:
-        rows = np.unique(differs.nonzero()[difference.axis]).tolist()
-    both_nan = difference.both_nan & mask
-    worst = difference.absolute.max(where=mask, initial=0)
-    return _Line(
-        name=name,
-        whole=whole or name,
-        results=results,
-        cells=int(mask.sum()),
-        differing=int(differs.sum()),
-        both_nan=int(both_nan.sum()),
-        worst=float(worst),
-        sequences=tuple(map(sequence_name, rows)),
-        noun=noun,
-    )
-
-
 def _merged(lines: list[_Line], every: list[_Line]) -> str:
     """Returns the names of lines, or of a result if all its parts are among them."""
     split = {line.whole for line in every if line not in lines}
-    names = [line.name if line.whole in split else line.whole for line in lines]
+    names = [line.name if line.whole in {"", *split} else line.whole for line in lines]
     return listed(list(dict.fromkeys(names)))
 
 
@@ -221,7 +188,6 @@ class StatesComparison(Drawing, HasNumbers):
         h_n: `(L, D, B)` the difference in the final hidden states.
         c_n: `(L, D, B)` the difference in the final cell states; `None` unless the RNN is an LSTM.
         batch_first: whether the two outputs are batch first, as `x` was.
-        h_0: the initial hidden states, with the same shape as `padded.h_n`.
         gradients: for each of `LOSSES`, the differences in that loss's gradients with respect to
             `"x"`, `(B, T)`, and to each trainable parameter, by name; empty if `compare` was called
             with `gradients=False`.
@@ -238,16 +204,17 @@ class StatesComparison(Drawing, HasNumbers):
     h_n: Difference
     c_n: Difference | None
     batch_first: bool
-    h_0: Tensor
     gradients: Mapping[str, Mapping[str, Difference]]
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def agrees(self) -> Agreement:
-        """A record of which results agree between the two runs, as in `comparison.agrees.h_n`."""
-        results = {name for line in self._lines for name in line.results}
-        wrong = {name for line in self._lines if line.differing for name in line.results}
-        return Agreement({name: name not in wrong for name in results})
+    def agrees(self) -> SimpleNamespace:
+        """Which results agree between the two runs, as in `comparison.agrees.h_n`."""
+        agrees: dict[str, bool] = {}
+        for line in self._lines:
+            for name in line.results:
+                agrees[name] = agrees.get(name, True) and not line.differing
+        return SimpleNamespace(**agrees)
 
     def needs_packing(self, name: str) -> bool:
         """Returns whether a result differs between the two runs, and so needs packing.
@@ -260,10 +227,13 @@ class StatesComparison(Drawing, HasNumbers):
         Raises:
             ValueError: there is no result with this name, or this comparison does not have it.
         """
-        try:
-            return not getattr(self.agrees, str(name))
-        except AttributeError as error:
-            raise ValueError(str(error)) from None
+        one_of("name", name, RESULTS)
+        if name not in vars(self.agrees):
+            raise ValueError(
+                f"this comparison has no {name}; c_n needs an LSTM, a reverse half needs two"
+                " directions, and gradients need gradients=True"
+            )
+        return not getattr(self.agrees, name)
 
     @property
     def verdict(self) -> str:
@@ -299,14 +269,14 @@ class StatesComparison(Drawing, HasNumbers):
         """The RNN, and the verdict."""
         return f"{self.rnn}, padded against packed. {self.verdict}"
 
-    def numbers(self) -> list[dict[str, object]]:
+    def numbers(self) -> list[Row]:
         """Returns a row for each compared result. `agrees` is `None` for values in the padding."""
-        rows: list[dict[str, object]] = []
+        rows: list[Row] = []
         for line in self._lines:
-            row: dict[str, object] = {"result": line.name}
-            row["agrees"] = not line.differing if line.results else None
-            row |= {"cells": line.cells, "differing": line.differing}
-            rows.append(row | {"largest difference": line.worst})
+            agrees = not line.differing if line.results else None
+            size = {"cells": line.cells, "differing": line.differing}
+            largest = {"largest difference": line.worst}
+            rows.append({"result": line.name, "agrees": agrees, **size, **largest})
         return rows
 
     def to_text(self) -> str:
@@ -336,7 +306,10 @@ class StatesComparison(Drawing, HasNumbers):
         """The outputs of each direction, by its label, which is empty if there is only one."""
         if self.outputs.absolute.shape[2] == 1:
             return {"": self.outputs[..., 0]}
-        return {f", {name} half": self.outputs[..., d] for d, name in enumerate(DIRECTIONS)}
+        halves = {}
+        for d, name in enumerate(DIRECTIONS):
+            halves[f", {name} half"] = self.outputs[..., d]
+        return halves
 
     @property
     def _states(self) -> dict[str, Difference]:
@@ -350,23 +323,23 @@ class StatesComparison(Drawing, HasNumbers):
         name = "outputs at real steps"
         for direction, (half, outputs) in zip(DIRECTIONS, self._halves.items(), strict=False):
             results = ("outputs", f"outputs_{direction}")
-            lines.append(_line(name + half, outputs, results, mask, whole=name))
+            lines.append(_Line(name + half, outputs, results, mask, whole=name))
         if self.layout.n_padding:
-            lines.append(_line("outputs at padding", self.outputs, where=~mask[..., None]))
+            lines.append(_Line("outputs at padding", self.outputs, where=~mask[..., None]))
         for name, state in self._states.items():
-            lines.append(_line(name, state, (name,), noun="state"))
+            lines.append(_Line(name, state, (name,), noun="state"))
         for loss, gradients in self.gradients.items():
             results = ("gradients", f"gradients_{loss}")
             whole = f"gradients (loss on {loss})"
             end = f", loss on {loss}"
             to_x, *to_weights = gradients.values()
-            lines.append(_line(f"gradient to x{end}", to_x, results, mask, whole=whole))
+            lines.append(_Line(f"gradient to x{end}", to_x, results, mask, whole=whole))
             if self.layout.n_padding:
-                lines.append(_line(f"gradient to padding{end}", to_x, where=~mask))
+                lines.append(_Line(f"gradient to padding{end}", to_x, where=~mask))
             if to_weights:
                 weights = _gathered(to_weights)
                 name = f"gradient to weights{end}"
-                lines.append(_line(name, weights, results, noun="tensor", whole=whole))
+                lines.append(_Line(name, weights, results, noun="tensor", whole=whole))
         return lines
 
     def panels(self) -> list[differences.Differences]:
@@ -383,7 +356,8 @@ class StatesComparison(Drawing, HasNumbers):
         for half, outputs in self._halves.items():
             panels.append(over_time(f"outputs{half}: |padded − packed|", outputs))
         arrows = ["→", "←"] if len(panels) > 1 else [""]
-        columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
+        layers = range(len(self.h_n.absolute))
+        columns = [f"{layer}{arrow}" for layer in layers for arrow in arrows]
         for name, state in self._states.items():
             values = state.absolute.reshape(len(columns), -1).T
             differs = state.differs.reshape(len(columns), -1).T
@@ -466,8 +440,9 @@ def compare(
 
     Raises:
         TypeError: `rnn` cannot be called, or `x` is not a dense tensor.
-        ValueError: shapes, dtypes or devices do not fit together; `x` is empty or on the meta
-            device; or a length is not valid.
+        ValueError: shapes or dtypes do not fit together; `x` is empty or on the meta device; or a
+            length is not valid.
+        RuntimeError: `x` and the RNN are on different devices.
 
     Examples:
         >>> import packviz as pv, torch
@@ -476,6 +451,9 @@ def compare(
         >>> comparison.agrees.outputs, comparison.agrees.h_n  # the padding changes h_n alone
         (True, False)
     """
+    require_padded(x)
+    require_plain("x", x)
+    require_values("x", x)
     if callable(rnn) and not isinstance(rnn, nn.RNNBase):
         if hx is not None:
             raise TypeError("hx is the state of an RNN; a whole model takes the batch alone")
@@ -483,9 +461,6 @@ def compare(
 
         return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
-    require_padded(x)
-    require_plain("x", x)
-    require_values("x", x)
     first = bool(rnn.batch_first if batch_first is None else batch_first)
     layout = _layout(rnn, x, lengths, first)
     if hx is not None:
@@ -503,7 +478,8 @@ def compare(
             leaf = x.detach().clone().requires_grad_(gradients)
             result = run(rnn, leaf, layout, hx, pack)
             results.append(_gradients(rnn, leaf, layout, result) if gradients else {})
-            runs.append(Run._make(None if part is None else part.detach() for part in result))
+            detached = [None if part is None else part.detach() for part in result]
+            runs.append(Run._make(detached))
     padded, packed = runs
     directions = 1 + rnn.bidirectional
     shape = (rnn.num_layers, directions, layout.batch_size, -1)
@@ -519,9 +495,6 @@ def compare(
             axis = 0 if name == "x" else None
             other = results[1][loss][name]
             differences[loss][name] = _difference(axis, tolerance, gradient, other)
-    h_0 = hx[0] if isinstance(hx, tuple) else hx
-    if h_0 is None:
-        h_0 = torch.zeros_like(padded.h_n)
     dtype = str(x.dtype).removeprefix("torch.")
     notes = tuple(_notes(rnn, gradients))
     return StatesComparison(
@@ -535,7 +508,6 @@ def compare(
         h_n=h_n,
         c_n=c_n,
         batch_first=first,
-        h_0=h_0,
         gradients=differences,
         notes=notes,
     )
@@ -546,14 +518,6 @@ def _layout(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layo
     require_features(rnn, x.shape, batch_first)
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
-    weight = next(rnn.parameters())
-    for kind in ("dtype", "device"):
-        ours = getattr(x, kind)
-        theirs = getattr(weight, kind)
-        if ours != theirs:
-            raise ValueError(
-                f"x has {kind} {ours}, but the module has {theirs}; call x.to({theirs!r})"
-            )
     return require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), batch_first))
 
 
@@ -635,8 +599,9 @@ def _gradients(
         shape = values[loss].shape
         factors = torch.randn(shape, generator=generator, dtype=torch.float64).to(values[loss])
         total = (values[loss] * factors).sum()
+        inputs = [x, *weights.values()]
         to_x, *to_weights = torch.autograd.grad(
-            total, [x, *weights.values()], retain_graph=True, materialize_grads=True
+            total, inputs, retain_graph=True, materialize_grads=True
         )
         gradients[loss] = {"x": to_x if rnn.batch_first else to_x.transpose(0, 1)}
         for name, gradient in zip(weights, to_weights, strict=True):
@@ -649,10 +614,12 @@ def _difference(axis: int | None, tolerance: float, padded: Tensor, packed: Tens
     p = padded.detach().to("cpu", torch.float64).numpy()
     q = packed.detach().to("cpu", torch.float64).numpy()
     both_nan = np.isnan(p) & np.isnan(q)
+    is_equal = (p == q) | both_nan
     with np.errstate(invalid="ignore", over="ignore"):
-        gap = np.where((p == q) | both_nan, 0.0, np.abs(p - q))
+        gap = np.where(is_equal, 0.0, np.abs(p - q))
     absolute = gap.max(axis=-1)
-    size = np.where(np.isfinite(q), np.abs(q), 0.0).max(axis=-1)
+    finite = np.where(np.isfinite(q), np.abs(q), 0.0)
+    size = finite.max(axis=-1)
     others = tuple(i for i in range(size.ndim) if i != axis)
     scale = size.max(axis=others, keepdims=True)
     differs = ~(absolute <= tolerance * scale)  # negated, so that NaN counts as a difference

@@ -52,7 +52,6 @@ QUESTIONS = {
 }
 """The three questions about each backend, with the headings of their columns."""
 
-_SEVERITY = (NOT_TRIED, RIGHT, REFUSED, WRONG)
 _jit: Any = torch.jit  # whose names are not typed
 _TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
 _OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
@@ -78,6 +77,10 @@ class Answer:
     reason: str = ""
     where: str = ""
     fix: str = ""
+
+
+def _severity(answer: Answer) -> int:
+    return (NOT_TRIED, RIGHT, REFUSED, WRONG).index(answer.mark)
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,8 +146,8 @@ def check_static(
     Args:
         model: any module.
         inputs: a tuple of the example's inputs, which may be nested. An input is read as lengths
-            if it contains whole numbers (a tensor, an array or a list), a mask of the real steps
-            or of the padding, or ids padded with 0 or 1.
+            if it contains whole numbers, as a tensor, an array or a list, or if it is a mask of the
+            real steps or of the padding.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export`
             with and without `dynamo=True`, run by ONNX Runtime). An exporter may leave the numbers
@@ -187,8 +190,8 @@ def check_static(
             example, tries, reasons = max(readings, key=lambda reading: len(reading[1]))
             answers = {name: _judged(name, model, example, tries, reasons) for name in names}
             size = _varying_size(model, record, example)
-    floats = [isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in leaves(inputs)]
-    required = "batch" if all(floats) and not record.packs else "lengths"
+    may_have_lengths = record.packs or not all(map(_is_float, leaves(inputs)))
+    required = "lengths" if may_have_lengths else "batch"
     return StaticCheck(title, answers, size, required)
 
 
@@ -196,8 +199,8 @@ def check_static(
 
 
 _Lengths = tuple[int, ...]
-_Write = Callable[[Tensor, Tensor, Tensor], object]
-"""A function that writes a leaf for some rows and time steps of the example, and other lengths."""
+_Write = Callable[[Tensor, int], object]
+"""A function that writes a leaf for other lengths and a number of time steps."""
 
 
 def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Write]]:
@@ -205,34 +208,22 @@ def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Write]]:
     if not isinstance(leaf, (Tensor, np.ndarray)) and not is_list(leaf):
         return
     values = torch.as_tensor(leaf).detach().cpu()
-    if not values.numel() or values.double().frac().any():
+    if not values.any() or values.double().frac().any():
         return
-    is_flat = values.dim() == 1 and values.dtype != torch.bool
-    if is_flat and values.min() >= 0 < values.max():
-        yield tuple(values.long().tolist()), lambda rows, times, lengths: _like(leaf, lengths)
-    is_binary = ((values == 0) | (values == 1)).all()
-    if values.dim() != 2 or (values.is_floating_point() and not is_binary):
+    if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0:
+        yield tuple(values.long().tolist()), lambda lengths, steps: _like(leaf, lengths)
+    if values.dim() != 2 or ((values != 0) & (values != 1)).any():
         return
-    for time_first, padding in product((False, True), (0, 1)):
-        is_real = (values.T if time_first else values) != padding
-        n = is_real.sum(1)
-        at_end = (is_real == real_mask(n, is_real.shape[1])).all()
-        if at_end and n.any() and (padding == 0 or not is_real.all()):
-            yield tuple(n.tolist()), partial(_masked, leaf, padding, time_first)
+    for time_first, inverted in product((False, True), (False, True)):
+        mask = (values.T if time_first else values) != inverted
+        n = mask.sum(1)
+        if n.any() and mask.equal(real_mask(n, mask.shape[1])):
+            yield tuple(n.tolist()), partial(_mask, leaf, time_first, inverted)
 
 
-def _masked(
-    leaf: Any, padding: int, time_first: bool, rows: Tensor, times: Tensor, lengths: Tensor
-) -> object:
-    """Writes a mask or ids, given the value of their padding and whether time is the first axis."""
-    cells = torch.as_tensor(leaf)
-    if time_first:
-        cells = cells.T
-    is_real = cells != padding
-    filled = cells.where(is_real, cells[is_real][0])
-    mask = real_mask(lengths, len(times)).to(cells.device)
-    cells = filled[rows][:, times].where(mask, padding)
-    return _like(leaf, cells.T if time_first else cells)
+def _mask(leaf: Any, time_first: bool, inverted: bool, lengths: Tensor, steps: int) -> object:
+    mask = real_mask(lengths, steps) != inverted
+    return _like(leaf, mask.T if time_first else mask)
 
 
 def _like(leaf: Any, values: Tensor) -> object:
@@ -240,7 +231,13 @@ def _like(leaf: Any, values: Tensor) -> object:
     values = values.to(torch.as_tensor(leaf))
     if isinstance(leaf, Tensor):
         return values
-    return values.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(values.tolist())
+    if isinstance(leaf, np.ndarray):
+        return values.numpy()
+    return type(leaf)(values.tolist())
+
+
+def _is_float(leaf: object) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
 
 
 @dataclass(frozen=True)
@@ -252,8 +249,7 @@ class _Example:
         lengths: the lengths; empty if the axes of batch and time are not known.
         steps: number of time steps.
         readings: the functions that write the lengths, by the number of the leaf.
-        axes: for each other tensor, by the number of the leaf, which axes are `"batch"` or
-            `"time"`.
+        axes: for each tensor, by the number of the leaf, which axes are `"batch"` or `"time"`.
     """
 
     inputs: Sequence[Any]
@@ -265,19 +261,17 @@ class _Example:
     def make(self, case: _Case, random: bool = False) -> Any:
         """Returns the inputs of a case. Floating-point tensors may get random numbers."""
         places = count()
-        rows = torch.tensor(case.rows)
+        lengths = torch.tensor(case.lengths)
         times = torch.arange(case.steps) % self.steps
-        indices = {"batch": rows, "time": times}
+        indices = {"batch": torch.tensor(case.rows), "time": times}
 
         def change(leaf: Any) -> object:
             place = next(places)
             if place in self.readings:
-                return self.readings[place](rows, times, torch.tensor(case.lengths))
+                return self.readings[place](lengths, case.steps)
             for axis, name in self.axes.get(place, {}).items():
                 leaf = leaf.index_select(axis, indices[name].to(leaf.device))
-            if random and isinstance(leaf, Tensor) and leaf.is_floating_point():
-                return torch.randn_like(leaf)
-            return leaf
+            return torch.randn_like(leaf) if random and _is_float(leaf) else leaf
 
         return mapped(self.inputs, change)
 
@@ -300,47 +294,44 @@ class _Case:
 
 def _cases(example: _Example) -> Iterator[_Case]:
     """Yields the cases to try. The first of each question are the ones that most models take."""
+    if not example.lengths:
+        return
+    n = np.array(example.lengths)
     lengths = list(example.lengths)
+    longest = max(lengths)
+    top = lengths.index(longest)
     steps = example.steps
     rows = [*range(len(lengths))]
-    if not lengths:
-        return
-    n = np.array(lengths)
-    top = int(n.argmax())
-    longest = lengths[top]
     for width in (steps + 3, steps + 4, longest):
-        yield _Case("steps", rows, width, lengths)
-    for chosen in ([top], [top, *rows], sorted(rows * 2)):
+        if width != steps:
+            yield _Case("steps", rows, width, lengths)
+    for chosen in ([top], [top, *rows]):
         yield _Case("batch", chosen, steps, n[chosen].tolist())
     if not example.readings:
         return
-    generator = np.random.default_rng(0)
     # Most of these keep the order of the lengths, for models that expect sorted ones.
-    others = [n - 1, (n + 1) // 2, n[::-1]]
-    others += [np.full_like(n, length) for length in (longest - 1, steps)]
-    others.append(np.where(n == longest, n, 1))
-    others += [*generator.integers(1, longest + 1, (3, len(n)))]
-    for other in others:
-        yield _Case("lengths", rows, steps, np.maximum(1, other).tolist())
-    yield _Case("lengths", rows[::-1], steps, lengths[::-1])
-    n[::-1][n[::-1].argmin()] = 0  # the last of the shortest
-    yield _Case("lengths", rows, steps, n.tolist())
-    fewer = max(1, steps - 1)
+    falling = longest - np.arange(len(n))
+    drawn = np.random.default_rng(0).integers(1, longest + 1, (2, len(n)))
+    equal = np.full_like(n, steps)
+    for other in (n - 1, (n + 1) // 2, n[::-1], equal, falling, *drawn):
+        changed = np.maximum(1, other).tolist()
+        yield _Case("lengths", rows, steps, changed)
+    yield _Case("lengths", rows, steps, [*lengths[:-1], 0])
     yield _Case("both", rows, steps + 3, [length + 3 for length in lengths])
-    yield _Case("both", rows, fewer, [min(length, fewer) for length in lengths])
+    fewer = max(1, steps - 1)
+    yield _Case("both", rows, fewer, np.minimum(n, fewer).tolist())
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     """Yields the ways to understand the inputs, most likely first, and at last none."""
-    flat = leaves(inputs)
-    tensors = {place: leaf for place, leaf in enumerate(flat) if isinstance(leaf, Tensor)}
+    flat = [*enumerate(leaves(inputs))]
+    tensors = {place: leaf for place, leaf in flat if isinstance(leaf, Tensor)}
     wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
-    shape = max(wide, key=Tensor.is_floating_point).shape if wide else ()
-    floats = [place for place, leaf in tensors.items() if leaf.is_floating_point()]
+    shape = max(wide, key=_is_float).shape if wide else ()
     readings: dict[_Lengths, dict[int, _Write]] = {}
     # Floating-point tensors come last, because features may look like a mask.
-    for place in sorted(range(len(flat)), key=floats.__contains__):
-        for lengths, write in _readings(flat[place]):
+    for place, leaf in sorted(flat, key=lambda item: _is_float(item[1])):
+        for lengths, write in _readings(leaf):
             readings.setdefault(lengths, {}).setdefault(place, write)
     rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     if not readings and rnns and len(shape) == 3:
@@ -382,7 +373,7 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
     reasons = dict.fromkeys(QUESTIONS, "the axes of batch and time are not known")
     if not example.readings:
         reasons["lengths"] = "no input was recognised as lengths"
-    tries: list[_Try] = []
+    tries = []
     for i, case in enumerate(_cases(example)):
         inputs = example.make(case, random=i % 2 == 1)
         try:
@@ -390,7 +381,8 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
         except Exception as error:
             reasons[case.question] = f"the model itself refuses {case}: {first_line(error)}"
             continue
-        if 0 in case.lengths and any(torch.as_tensor(x).isnan().any() for x in expected):
+        has_nan = any(torch.as_tensor(leaf).isnan().any() for leaf in expected)
+        if 0 in case.lengths and has_nan:
             continue  # the model takes no empty sequences
         tries.append((case, inputs, expected))
     return example, tries, reasons
@@ -432,10 +424,6 @@ def _judged(
     reasons: Mapping[str, str],
 ) -> dict[str, Answer]:
     """Captures the model on the example, and returns the answer to each question."""
-    for leaf in leaves(example.inputs):
-        if backend != "compile" and (is_list(leaf) or isinstance(leaf, np.ndarray)):
-            reason = f"it takes only tensors, but an input is {kind_of(leaf)}; give a tensor"
-            return dict.fromkeys(QUESTIONS, Answer(REFUSED, reason))
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
@@ -466,10 +454,10 @@ def _judged(
         except Exception as error:
             reason = f"for {case}, it raises {first_line(error)}"
             answer = Answer(REFUSED, reason, where, fix)
-        known = answers[question].mark
-        if _SEVERITY.index(answer.mark) > _SEVERITY.index(known):
-            answers[question] = answer
-    return {question: answers[question] for question in QUESTIONS}
+        # Of two equally serious answers, the first is kept.
+        answers[question] = max(answers[question], answer, key=_severity)
+    answers.pop("both", None)
+    return answers
 
 
 def _refusal(error: Exception) -> Answer:
@@ -480,7 +468,8 @@ def _refusal(error: Exception) -> Answer:
     fix = _TENSORS if re.search("[Dd]ata-dependent", text) else ""
     if "nn/utils/rnn.py" in text or "pack_padded_sequence or" in text:
         fix = _OPERATOR
-    return Answer(REFUSED, f"it raises {first_line(error)}", lines[-1] if lines else "", fix)
+    where = lines[-1] if lines else ""
+    return Answer(REFUSED, f"it raises {first_line(error)}", where, fix)
 
 
 def _is_users(path: str) -> bool:

@@ -73,7 +73,7 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table: a pair of marks for each question and RNN, followed by the conclusions."""
+        """The table: a pair of marks for each question and RNN."""
         padded = [answer for answer in self.answers if answer.method == "padded"]
         packed = [answer for answer in self.answers if answer.method == "packed"]
         rows = []
@@ -91,22 +91,13 @@ class TruthTable(Tabled):
                 label = f"{question}, as final state"
             folded.append(f"{label}: {meaning}")
             rows.append([label, *pairs])
-        notes = []
-        for start, questions in _CONCLUSIONS.items():
-            sound = [
-                answer.name
-                for answer in padded
-                if not any(answer.right[question] is False for question in questions)
-            ]
-            if sound:
-                notes.append(f"{start}: {'; '.join(sound)}.")
-        notes.append(
+        note = (
             "A gather takes output at each len-1. That gives the last layer's hidden state, but no"
             " c or lower layer."
         )
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
-        return Table(rows, head, title, notes, folded=folded, form="<  ^")
+        return Table(rows, head, title, [note], folded=folded, form="<  ^")
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
@@ -116,13 +107,6 @@ class TruthTable(Tabled):
 
 
 _MARKS = {True: "✓", False: "✗", None: "–"}
-_CONCLUSIONS = {
-    "Packing is not needed for the outputs at real steps of these": (
-        "outputs, forward",
-        "outputs, reverse",
-    ),
-    "Nor is it needed to gather the forward final state of these": ("output at len-1, forward",),
-}
 
 
 def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
@@ -147,7 +131,8 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
             x = torch.randn(3, 5, 3) * torch.tensor(layout.mask)[..., None]
             alone = []
             for b, n in enumerate(layout.lengths):
-                alone.append(run(rnn, x[b : b + 1, :n], Layout([n]), None, packed=False))
+                sequence = x[b : b + 1, :n]
+                alone.append(run(rnn, sequence, Layout([n]), None, packed=False))
             for method in ("padded", "packed"):
                 result = run(rnn, x, layout, None, packed=method == "packed")
                 right = _right(result, alone, layout, directions)
@@ -164,8 +149,9 @@ def _right(
     real = output[torch.tensor(layout.mask)]
     outputs = torch.cat([part.output[0] for part in alone])
     h_n = torch.cat([part.h_n for part in alone], dim=1)
+    ends = output[range(layout.batch_size), layout.lengths - 1]
     places = {
-        "output at len-1": output[range(layout.batch_size), layout.lengths - 1],
+        "output at len-1": ends,
         "output[:, -1]": output[:, -1],
         "output[:, 0]": output[:, 0],
     }
@@ -176,7 +162,8 @@ def _right(
         right["c_n"] = equal(result.c_n, c_n)
     for d, direction in enumerate(DIRECTIONS[:directions]):
         half = slice(4 * d, 4 * d + 4)
-        right[f"outputs, {direction}"] = equal(real[:, half], outputs[:, half])
+        is_right = equal(real[:, half], outputs[:, half])
+        right[f"outputs, {direction}"] = is_right
         for place, states in places.items():
             question = f"{place}, {direction}"
             if question in QUESTIONS:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from packviz.check.compare import keeping_modes
 from packviz.core.layout import Layout, require_steps, sequence_name
-from packviz.core.numbers import HasNumbers
+from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import Padded
-from packviz.core.validation import require_plain, require_values, share
+from packviz.core.validation import share
 from packviz.draw import text
-from packviz.ops.arguments import require_padded
+from packviz.ops.agreement import parts
 from packviz.ops.masks import Lengths, lengths_tensor
 from packviz.ops.tolerance import of_states
 
@@ -89,12 +89,12 @@ class PaddingComparison(HasNumbers):
             )
         return "It cannot be said whether what the model returned depends on the padding."
 
-    def numbers(self) -> list[dict[str, object]]:
+    def numbers(self) -> list[Row]:
         """Returns a row for each tensor that the model returned."""
-        rows: list[dict[str, object]] = []
+        rows: list[Row] = []
         for output in self.outputs:
-            row: dict[str, object] = {"output": output.name, "compared": output.compared}
-            rows.append(row | {"of": output.places, "differing": output.differing})
+            size = {"compared": output.compared, "of": output.places}
+            rows.append({"output": output.name, **size, "differing": output.differing})
         return rows
 
     def to_text(self) -> str:
@@ -107,14 +107,12 @@ def compare_padding(
     model: Model, x: Tensor, lengths: Lengths, batch_first: bool | None, tolerance: float | None
 ) -> PaddingComparison:
     """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
-    require_padded(x)
-    require_plain("x", x)
-    require_values("x", x)
     whole = lengths_tensor(lengths)
     shape = Padded.fitting(len(whole), x.shape, batch_first)
     layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
     mask = torch.tensor(layout.mask, device=x.device)
-    mask = mask if shape.batch_first else mask.T
+    if not shape.batch_first:
+        mask = mask.T
     clean = x.detach().clone()
     clean[~mask] = 0
     poisoned = _poisoned(clean, mask)
@@ -123,11 +121,15 @@ def compare_padding(
     with keeping_modes(module), torch.no_grad():
         module.eval()
         for batch in (clean, clean, poisoned):
-            runs.append(dict(_tensors(model(batch.clone()))))
+            results = {}
+            for name, value in parts(model(batch.clone())):
+                if isinstance(value, Tensor) and value.is_floating_point():
+                    results[name or "output"] = value.detach()
+            runs.append(results)
     outputs = []
     for name, value in runs[0].items():
-        results = [run.get(name, value) for run in runs]
-        outputs.append(_compared(name, results, mask, shape, tolerance))
+        values = [run.get(name, value) for run in runs]
+        outputs.append(_compared(name, values, mask, shape, tolerance))
     return PaddingComparison(layout, tuple(outputs))
 
 
@@ -145,7 +147,7 @@ def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
         return poisoned
     if clean.is_floating_point():
         noise = torch.randn(padding, *real.shape[1:], generator=generator)
-        largest = real[real.isfinite()].abs().max() if real.isfinite().any() else real.new_ones(())
+        largest = real.abs().nan_to_num(0, 0).max()
         poisoned[~mask] = noise.to(real) * largest.clamp(min=1)
         return poisoned
     others = real[real.reshape(len(real), -1).any(1)]
@@ -166,18 +168,18 @@ def _compared(
     if any(result.shape != value.shape for result in results):
         return Output(name, "entries", value.numel(), value.numel(), ())
     places = "entries"
-    rows = [result.double().reshape(-1, 1) for result in results]
+    cells = [result.flatten() for result in results]
     owner = torch.empty(0, dtype=torch.int64)
     if value.shape[:2] == mask.shape:
         places = "real cells"
-        rows = [result.double()[mask].reshape(len(result[mask]), -1) for result in results]
+        cells = [result[mask] for result in results]
         owner = mask.nonzero()[:, 1 - shape.batch_first].cpu()
     elif value.shape.count(shape.batch) == 1:  # otherwise it could be any of these dimensions
         places = "sequences"
         axis = value.shape.index(shape.batch)
-        rows = [result.double().movedim(axis, 0).reshape(shape.batch, -1) for result in results]
+        cells = [result.movedim(axis, 0) for result in results]
         owner = torch.arange(shape.batch)
-    clean, again, poisoned = rows
+    clean, again, poisoned = (cell.double().unsqueeze(-1).flatten(1) for cell in cells)
     if tolerance is None:
         tolerance = of_states(value.dtype, value.device.type)
     allowed = share("tolerance", tolerance)
@@ -189,19 +191,3 @@ def _compared(
     indices = set(owner[differs[: len(owner)]].tolist())
     sequences = tuple(map(sequence_name, sorted(indices)))
     return Output(name, places, len(clean), int(differs.sum()), sequences)
-
-
-def _tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yields the floating-point tensors in what a model returned, with their places."""
-    if isinstance(value, Tensor):
-        if value.is_floating_point():
-            yield name or "output", value.detach()
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _tensors(part, f"{name}[{key!r}]")
-    elif isinstance(value, (tuple, list)):
-        for i, part in enumerate(value):
-            yield from _tensors(part, f"{name}[{i}]")
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _tensors(getattr(value, field.name), f"{name}.{field.name}")

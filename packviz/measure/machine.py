@@ -254,7 +254,9 @@ def overload(place: Data) -> str:
     """
     load = (place.get("load_average") or [0.0])[0]
     cores = place.get("cores")
-    return f"a load of {load:.1f} on {count(cores, 'core')}" if cores and load > cores else ""
+    if not cores or load <= cores:
+        return ""
+    return f"a load of {load:.1f} on {count(cores, 'core')}"
 
 
 def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) -> str:
@@ -341,17 +343,11 @@ def check_device(device: str | torch.device) -> str:
         raise ValueError(unknown)
     if chosen.type == "cpu":
         return str(chosen)
-    version = torch.version.cuda
     gpus = torch.cuda.device_count()
-    reason = ""
-    if version is None:
-        build = "is built without CUDA: install a build with it (https://pytorch.org)"
-        reason = f"torch {torch.__version__} {build}"
-    elif not torch.cuda.is_available():
-        check = "finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES"
-        reason = f"torch for CUDA {version} {check}"
-    elif (chosen.index or 0) >= gpus:
-        reason = f"the last GPU here is cuda:{gpus - 1}"
-    if reason:
-        raise ValueError(f"device is {device!r}, but {reason}; or use the device cpu")
-    return str(chosen)
+    if (chosen.index or 0) < gpus:
+        return str(chosen)
+    reason = f"the last GPU here is cuda:{gpus - 1}"
+    if not gpus:
+        checks = "check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that torch was built with CUDA"
+        reason = f"torch {torch.__version__} finds no GPU: {checks} (https://pytorch.org)"
+    raise ValueError(f"device is {device!r}, but {reason}; or use the device cpu")

@@ -55,7 +55,6 @@ from packviz.measure.timing import (
 if TYPE_CHECKING:
     import torch
     from _typeshed import DataclassInstance
-    from torch import Tensor
 
 P = TypeVar("P", bound="DataclassInstance")
 V = TypeVar("V")
@@ -318,10 +317,10 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
     from packviz.ops.agreement import full_precision, leaves, relative_error  # noqa: PLC0415
     from packviz.ops.tolerance import of_gradients  # noqa: PLC0415
 
-    difference: dict[str, float] = {}
-    missing: dict[str, str] = {}
+    difference = {}
+    missing = {}
     reference = ""
-    expected: list[Tensor] = []
+    expected = []
     with full_precision():
         for name in comparison.alike:
             comparison.clear()
@@ -339,8 +338,8 @@ def _compared(comparison: Comparison) -> tuple[dict[str, float], dict[str, str]]
                 reference = name
                 expected = result
                 continue
-            off, wrong = relative_error(result, expected, of_gradients)
-            if wrong is None:
+            off, agree = relative_error(result, expected, of_gradients)
+            if agree:
                 difference[name] = off
             else:
                 missing[name] = f"{off:.2g} from {reference}"
@@ -498,7 +497,7 @@ class Study(Generic[P, V, R]):
         with _torch_threads(threads):
             place = provenance(device, settings)
             place = json.loads(json.dumps(place))  # the same types as in a file
-            values: dict[P, V] = {}
+            values = {}
             every = list(dict.fromkeys(points or self.full))
             for point in _with_progress(every) if progress else every:
                 if path and Path(path).exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,25 +13,10 @@ from torch import Tensor
 from packviz.core.validation import require_seconds, share
 from packviz.measure.machine import check_device
 from packviz.measure.timing import Timing, measure
-from packviz.ops.agreement import leaves, require_same
+from packviz.ops.agreement import leaves, parts, relative_difference
 from packviz.ops.tolerance import of_states
 
 _MOST_ROUNDS = 1000
-
-
-@dataclass(frozen=True, repr=False)
-class ComparedTiming(Timing):
-    """The times of several calls, and how closely their results agree.
-
-    Attributes:
-        agreement: a sentence about the results.
-    """
-
-    agreement: str = ""
-
-    def to_text(self) -> str:
-        """Returns the times, and a sentence that says how closely the results agree."""
-        return f"{super().to_text()}\n{self.agreement}".rstrip()
 
 
 def time_calls(
@@ -42,7 +27,7 @@ def time_calls(
     tolerance: float | None = None,
     device: str | torch.device | None = None,
     budget: float = 10.0,
-) -> ComparedTiming:
+) -> Timing:
     """Times functions of your own, and checks that they all return the same results.
 
     Every round calls each function once, in a random order, so a machine that is busy or warming up
@@ -105,18 +90,20 @@ def time_calls(
         device = check_device(device)
     cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # in this process
     gpus = range(torch.cuda.device_count()) if cuda_in_use() else ()
-    parts: dict[str, dict[str, Tensor]] = {}
+    results = {}
     with torch.random.fork_rng(gpus):
         for name, call in calls.items():
             with torch.random.fork_rng(gpus):
                 if setup:
                     setup()
                 result = call()
-            device = device or _accelerator(result)
+            tensors = [part for _, part in parts(result) if isinstance(part, Tensor)]
+            places = [str(tensor.device) for tensor in tensors if not tensor.is_cpu]
+            device = device or next(iter(places), None)
             if check and result is not None:
                 # `leaves` copies, because the next call may write to the same memory.
-                parts[name] = leaves(result)
-            del result  # it may be large
+                results[name] = leaves(result)
+            del result, tensors  # they may be large
         if device is None and cuda_in_use():
             raise ValueError(
                 "the results do not show where the work is done; pass device='cuda' or device='cpu'"
@@ -124,8 +111,11 @@ def time_calls(
         device = device or "cpu"
         agreement = "Results were not compared (check=False)."
         if check:
-            agreement = _agreement([*calls], parts, tolerance, device)
-        parts.clear()
+            agreement = _agreement(results, tolerance, device)
+            empty = [name for name in calls if name not in results]
+            if empty:
+                agreement += f" Not compared, because they return None: {', '.join(empty)}."
+        results.clear()
         timing = measure(
             calls,
             rounds=_MOST_ROUNDS,
@@ -134,43 +124,38 @@ def time_calls(
             until_narrow=True,
             budget=end - time.monotonic(),
         )
-    return ComparedTiming(**vars(timing), agreement=agreement)
+    return replace(timing, provenance={**timing.provenance, "agreement": agreement.strip()})
 
 
 def _agreement(
-    names: list[str],
-    parts: Mapping[str, Mapping[str, Tensor]],
-    tolerance: float | None,
-    device: str,
+    results: Mapping[str, Mapping[str, Tensor]], tolerance: float | None, device: str
 ) -> str:
     """Checks that the results agree, and returns a sentence that says how closely."""
-    empty = [name for name in names if name not in parts]
-    remark = f"Not compared, because they return None: {', '.join(empty)}." if empty else ""
-    if len(parts) < 2:
-        return remark
-    kind = device.partition(":")[0]
-
-    def allowed(dtype: torch.dtype) -> float:
-        return of_states(dtype, kind) if tolerance is None else tolerance
-
-    try:
-        error = require_same(parts, allowed)
-    except ValueError as difference:
-        raise ValueError(
-            f"{difference}; if a call changes its own state, reset it in setup=; if the difference"
-            " is intended, pass a larger tolerance=, or check=False"
-        ) from None
-    close = f"to within {error:.2g} of the largest value" if error else "exactly"
-    return f"Results agree {close} with those of {next(iter(parts))}. {remark}".rstrip()
-
-
-def _accelerator(result: object) -> str | None:
-    """Returns the device of a result's first tensor that is not on the CPU, if there is one."""
-    if isinstance(result, torch.Tensor):
-        return None if result.is_cpu else str(result.device)
-    if isinstance(result, Mapping):
-        result = tuple(result.values())
-    if not isinstance(result, (tuple, list)):
-        return None
-    devices = map(_accelerator, result)
-    return next(filter(None, devices), None)
+    if len(results) < 2:
+        return ""
+    (first, right), *others = results.items()
+    largest = 0.0
+    for name, result in others:
+        problem = f"{name} does not return what {first} returns: "
+        unpaired = right.keys() ^ result.keys()
+        if unpaired:
+            part = min(unpaired)
+            raise ValueError(f"{problem}only {first if part in right else name} returns {part}")
+        for part, wanted in right.items():
+            ours = result[part]
+            if ours.shape != wanted.shape:
+                shapes = f"shape {tuple(ours.shape)}, not {tuple(wanted.shape)}"
+                raise ValueError(f"{problem}{part} has {shapes}")
+            error = relative_difference(ours, wanted)
+            most = tolerance
+            if most is None:
+                most = of_states(wanted.dtype, device.partition(":")[0])
+            if error > most:
+                raise ValueError(
+                    f"{problem}{part} differs by {error:.2g} of its largest value; only {most:.2g}"
+                    " is allowed; if a call changes its own state, reset it in setup=; if the"
+                    " difference is intended, pass a larger tolerance=, or check=False"
+                )
+            largest = max(largest, error)
+    close = f"to within {largest:.2g} of the largest value" if largest else "exactly"
+    return f"Results agree {close} with those of {first}."

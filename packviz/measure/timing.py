@@ -242,12 +242,10 @@ class Timing(HasText):
         low, middle, high = _quartiles(ratios)
         return Ratio(name, to, middle, low, high, len(ratios), median_interval(ratios))
 
-    def is_narrow(self, to: str | None = None) -> bool:
-        """Returns whether the ratios to `to`, by default the first call, are known to about 5 %.
-
-        If there is only one call, the result says whether its time is known to about 5 %.
-        """
-        first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the ratios to the first call, or its time if it is the only one, are narrow."""
+        first, *others = self.seconds
         intervals = [self.ratio(name, first).interval for name in others]
         intervals = intervals or [median_interval(self._times(first))]
         return all(low >= 0 and high <= NARROW * low for low, high in intervals)
@@ -271,10 +269,12 @@ class Timing(HasText):
 
     @property
     def notes(self) -> list[str]:
-        """The lines below a picture or table: the machine, and a warning if it was busy."""
+        """The lines below a picture or table: the machine, whether it was busy, and the results."""
         lines = [f"Measured on {self.caption}."]
         if self.busy:
             lines.append(f"The machine is busy: {self.busy}. Times and ratios may be wrong.")
+        if self.provenance.get("agreement"):
+            lines.append(self.provenance["agreement"])
         return lines
 
     def against(self, to: str) -> list[list[str]]:
@@ -353,7 +353,6 @@ def measure(
     before: Call | None = None,
     clock: Stopwatch | None = None,
     until_narrow: bool = False,
-    to: str | None = None,
     budget: float = math.inf,
     fewest: int = FEWEST_ROUNDS,
 ) -> Timing:
@@ -375,7 +374,6 @@ def measure(
             their number has grown by a quarter. The check depends only on the width of the
             intervals, because stopping as soon as two calls can be told apart would find
             differences that don't exist.
-        to: the call with which `until_narrow` compares the others. Defaults to the first call.
         budget: seconds after which no new round begins, once `fewest` rounds are complete.
         fewest: number of rounds that are completed even if the budget is spent.
 
@@ -397,7 +395,6 @@ def measure(
         rounds,
         warmup,
         until_narrow=until_narrow,
-        to=to,
         budget=budget,
         fewest=fewest,
     )
@@ -422,7 +419,6 @@ def in_turn(
     warmup: int,
     *,
     until_narrow: bool = False,
-    to: str | None = None,
     budget: float = math.inf,
     fewest: int = FEWEST_ROUNDS,
 ) -> Timing:
@@ -449,7 +445,7 @@ def in_turn(
                     if faulted is not None:
                         faults[name].append(faulted)
             if until_narrow and done + 1 - warmup >= look:
-                if Timing(seconds).is_narrow(to):
+                if Timing(seconds).is_narrow:
                     break
                 look += max(1, look // 4)
     typical_faults = {name: statistics.median_low(faults[name]) for name in calls if faults[name]}
@@ -490,8 +486,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     fewer than `FEWEST_ROUNDS` values, there is no such interval, and the result is -inf to inf.
     """
     n = len(values)
-    tails = accumulate(2 * math.comb(n, k) / 2**n for k in range(n))
-    k = bisect_right([*tails], 1 - CONFIDENCE) - 1
+    both_ends = [2 * math.comb(n, k) / 2**n for k in range(n)]
+    tails = [*accumulate(both_ends)]
+    k = bisect_right(tails, 1 - CONFIDENCE) - 1
     if k < 0:
         return -math.inf, math.inf
     ordered = sorted(values)

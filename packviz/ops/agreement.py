@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def relative_difference(ours: Tensor, theirs: Tensor) -> float:
 
 def relative_error(
     ours: Sequence[Tensor], theirs: Sequence[Tensor], allowed: Callable[[torch.dtype], float]
-) -> tuple[float, int | None]:
+) -> tuple[float, bool]:
     """Compares two lists of results, pair by pair.
 
     Args:
@@ -65,24 +66,41 @@ def relative_error(
             explain.
 
     Returns:
-        A difference and an index. If no pair differs by more than is allowed, these are the largest
-        `relative_difference` of all pairs and `None`. Otherwise, they are the largest difference
-        among the pairs that differ by more, and the index of the first of these pairs. The
-        difference between results of different shapes is infinite.
+        The largest `relative_difference` of all pairs, and whether no pair differs by more than is
+        allowed. If some do, the difference is the largest among these. The difference between
+        results of different shapes is infinite.
     """
     errors = []
-    wrong = {}
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+    wrong = []
+    for a, b in zip(ours, theirs, strict=True):
         error = relative_difference(a, b) if a.shape == b.shape else math.inf
         errors.append(error)
         if error > allowed(b.dtype):
-            wrong[i] = error
-    if wrong:
-        return max(wrong.values()), min(wrong)
-    return max(errors, default=0.0), None
+            wrong.append(error)
+    return max(wrong or errors, default=0.0), not wrong
 
 
-def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
+def parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields what is in nested tuples, lists, mappings and dataclasses, with its place.
+
+    A place looks like `[0]['loss']`, after the given name.
+    """
+    if getattr(value, "is_nested", False):
+        value = value.unbind()
+    if isinstance(value, (tuple, list)):
+        value = dict(enumerate(value))
+    if isinstance(value, Mapping):
+        inner = {f"[{key!r}]": part for key, part in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        inner = {f".{field.name}": getattr(value, field.name) for field in fields(value)}
+    else:
+        yield name, value
+        return
+    for place, part in inner.items():
+        yield from parts(part, name + place)
+
+
+def leaves(nested: Any) -> dict[str, Tensor]:
     """Returns CPU copies of the tensors in nested tuples, lists and dicts, by name.
 
     A name looks like `result[0]['loss']`.
@@ -93,63 +111,18 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
     Raises:
         TypeError: `nested` contains something that cannot become a tensor.
     """
-    if nested is None:
-        return {}
-    if getattr(nested, "is_nested", False):
-        nested = nested.unbind()
-    if isinstance(nested, (Mapping, tuple, list)):
-        parts: dict[str, Tensor] = {}
-        for key, part in nested.items() if isinstance(nested, Mapping) else enumerate(nested):
-            parts |= leaves(part, f"{name}[{key!r}]")
-        return parts
-    try:
-        leaf = torch.as_tensor(nested).detach().to("cpu", copy=True)
-    except (TypeError, ValueError, RuntimeError):
-        expected = "return tensors, numbers, or tuples, lists and dicts of these"
-        raise TypeError(f"{name} is {kind_of(nested)}; {expected}") from None
-    if leaf.layout != torch.strided:
-        leaf = leaf.to_dense()
-    if leaf.is_complex():
-        leaf = torch.view_as_real(leaf.resolve_conj())
-    return {name: leaf}
-
-
-def require_same(
-    results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]
-) -> float:
-    """Checks that several functions return the same results as the first of them.
-
-    Args:
-        results: the result of each function, by the function's name, in the form that `leaves`
-            returns.
-        allowed: a function that takes a dtype and returns the largest error that rounding can
-            explain.
-
-    Returns:
-        The largest `relative_difference` from the results of the first function.
-
-    Raises:
-        ValueError: the results of two functions disagree. The message names the first part that
-            differs, and describes the difference.
-    """
-    (first, right), *others = results.items()
-    largest = 0.0
-    for name, result in others:
-        problem = f"{name} does not return what {first} returns: "
-        for part in {**right, **result}:
-            if part not in result:
-                raise ValueError(f"{problem}{part} is returned by {first} but not by {name}")
-            if part not in right:
-                raise ValueError(f"{problem}{part} is returned by {name} but not by {first}")
-        for part, wanted in right.items():
-            shape = tuple(result[part].shape)
-            if shape != wanted.shape:
-                raise ValueError(f"{problem}{part} has shape {shape}, not {tuple(wanted.shape)}")
-            error = relative_difference(result[part], wanted)
-            most = allowed(wanted.dtype)
-            if error > most:
-                rounding = f"only {most:.2g} is allowed"
-                value = f"{error:.2g} of its largest value"
-                raise ValueError(f"{problem}{part} differs by {value}; {rounding}")
-            largest = max(largest, error)
-    return largest
+    copies = {}
+    for name, part in parts(nested, "result"):
+        if part is None:
+            continue
+        try:
+            leaf = torch.as_tensor(part).detach().to("cpu", copy=True)
+        except (TypeError, ValueError, RuntimeError):
+            expected = "return tensors, numbers, or tuples, lists and dicts of these"
+            raise TypeError(f"{name} is {kind_of(part)}; {expected}") from None
+        if leaf.layout != torch.strided:
+            leaf = leaf.to_dense()
+        if leaf.is_complex():
+            leaf = torch.view_as_real(leaf.resolve_conj())
+        copies[name] = leaf
+    return copies

@@ -275,8 +275,6 @@ FORMS = {
     "padding mask": lambda n: ~mask_of(n),
     "mask of floats": lambda n: mask_of(n).float(),
     "mask, time first": lambda n: mask_of(n).T,
-    "ids": lambda n: torch.where(mask_of(n), 7, 0),
-    "ids padded with 1": lambda n: torch.where(mask_of(n), 7, 1),
 }
 NESTS = {
     "arguments": lambda x, n: (x, n),
@@ -324,6 +322,12 @@ def test_equal_sizes_are_not_mistaken(batch_first, sizes, own):
     )
     checked = check(forward, *inputs, *(others[name] for name in own), rnn=rnn)
     assert marks(checked) == [RIGHT] * 3
+
+
+def test_the_same_number_of_steps_is_no_answer():
+    scale = torch.rand(T, 1, 1)
+    checked = check(lambda self, x: self.rnn(x)[0] * scale, torch.rand(T, B, 3), rnn=nn.GRU(3, 4))
+    assert marks(checked) == [NOT_TRIED, NOT_TRIED, RIGHT]
 
 
 def test_channels_before_time():

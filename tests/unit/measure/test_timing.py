@@ -374,12 +374,9 @@ def test_other_devices_are_refused(device):
 
 
 def test_a_gpu_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for built, why in ((None, "is built without CUDA: install"), ("12.8", "finds no GPU: check")):
-        monkeypatch.setattr(torch.version, "cuda", built)
-        with pytest.raises(ValueError, match=f"but torch.* {why}.*; or use the device cpu$"):
-            machine.check_device("cuda")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match=r"but torch .* finds no GPU: check .*; or use the device"):
+        machine.check_device("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert machine.check_device("cuda:1") == "cuda:1"
     with pytest.raises(ValueError, match="device is 'cuda:2', but the last GPU here is cuda:1"):
