@@ -75,8 +75,8 @@ def diagnose(
         The findings, most serious first. An `"error"` means that torch will reject the batch, or
         that the result is wrong or very probably wrong. A `"warning"` means that something is
         probably wrong, or undecided. An `"info"` reports something worth knowing. The result's `ok`
-        is True if there is no error and nothing is undecided, and its `clean` is True if there is
-        no finding at all.
+        is True if there is no error and nothing is undecided. If there is no finding at all, the
+        result is empty, and `bool(findings)` is False.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
@@ -211,8 +211,8 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
                 f"The padding is {value}. pad_packed_sequence fills the padding with 0"
                 " instead, which a loss takes for a class."
             )
-            first = "batch_first=True, " if batch.batch_first else ""
-            fix = f"pad_packed_sequence(packed, {first}padding_value={value})"
+            first = f"batch_first={batch.batch_first}"
+            fix = f"pad_packed_sequence(packed, {first}, padding_value={value})"
             yield Finding("info", "padding not restored", message, fix=fix)
     hidden = batch.nan & padding
     if not hidden.any():
@@ -227,8 +227,7 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
         mask += ".T"
     if not x.is_cpu:
         mask += ".to(x.device)"
-    if x.ndim > 2:
-        mask += "[..., None]" * (x.ndim - 2)
+    mask += "[..., None]" * (x.ndim - 2)
     fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
     yield about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
 
@@ -242,9 +241,8 @@ def _width(batch: Batch) -> Iterator[Finding]:
             f" pad_packed_sequence returns {longest} steps or, in several processes, as many as"
             " each one's longest sequence has."
         )
-        first = "batch_first=True, " if batch.batch_first else ""
         total = f"total_length=x.shape[{int(batch.batch_first)}]"
-        fix = f"pad_packed_sequence(packed, {first}{total})"
+        fix = f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total})"
         yield Finding("info", "narrower when unpacked", message, fix=fix)
 
 
@@ -256,19 +254,14 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
         fix = "pack again, from x and its lengths"
         yield Finding("error", "broken packed sequence", f"{error}.", fix=fix)
         return
-    sort = packed.sorted_indices
     back = packed.unsorted_indices
-    contradict = (sort is None) != (back is None)
-    if back is not None and back.tolist() != layout.unsorted_indices.tolist():
-        contradict = True
-    if contradict:
-        shown = [
-            "None" if index is None else numbers(index.cpu().numpy()) for index in (sort, back)
-        ]
+    undone = None if back is None else back.tolist()
+    expected = None if packed.sorted_indices is None else layout.unsorted_indices.tolist()
+    if undone != expected:
         message = (
-            f"sorted_indices is {shown[0]} and unsorted_indices {shown[1]}; one must undo the"
-            " other. The RNN sorts h_0 by the first, and unpacking restores the order by the"
-            " second, so states and outputs belong to different sequences."
+            "unsorted_indices does not undo sorted_indices. The RNN sorts h_0 by sorted_indices,"
+            " and unpacking restores the order by unsorted_indices, so states and outputs belong to"
+            " different sequences."
         )
         fix = (
             "use packed._replace(data=data), which keeps both; if you build one by hand, pass only"
@@ -301,7 +294,8 @@ def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Fin
         sequences = [_bytes(batch.x[b, :n]) for b, n in enumerate(batch.n)]
         by_length = [sequences[b] for b in np.argsort(-batch.n, kind="stable")]
         if {*parts} <= {*sequences}:
-            wrong = np.array([part != own for part, own in zip(parts, sequences, strict=True)])
+            pairs = zip(parts, sequences, strict=True)
+            wrong = np.array([part != own for part, own in pairs])
             row = int(np.argmax(wrong))
             there = sequence_name(sequences.index(parts[row]))
             what = f"row {row} will be sequence {there}, not {sequence_name(row)}"
@@ -318,9 +312,8 @@ def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Fin
             yield Finding("error", "rows by sequence", message, fix=fix)
             return
     if wrong.any():
-        indices = "no" if packed.sorted_indices is None else "other"
         message = (
-            f"After unpacking, {what}, as packed has {indices} indices to restore your order."
+            f"After unpacking, {what}, because packed does not restore your order."
             " Outputs and h_n then get the labels of other sequences, without an error."
         )
         fix = (
@@ -338,7 +331,8 @@ def _bytes(cells: Tensor) -> bytes:
 
 def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     """Yields a finding if `last` was read at the padding."""
-    if not isinstance(last, Tensor) or last.numel() != batch.size * batch.x.shape[2]:
+    expected = batch.size * batch.x.shape[2]
+    if not isinstance(last, Tensor) or last.numel() != expected:
         raise ValueError(
             f"last must hold one step of x for each of {batch.size} sequences, got {_shape(last)}"
         )

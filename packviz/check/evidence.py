@@ -140,7 +140,8 @@ class Batch:
         cell = self.x[b, t]
         same = self.x == cell
         if cell.is_floating_point():
-            slack = 4 * torch.finfo(cell.dtype).eps * cell.abs().nan_to_num(0, 0).max()
+            largest = cell.abs().nan_to_num(0, 0).max()
+            slack = 4 * torch.finfo(cell.dtype).eps * largest
             same |= (self.x - cell).abs() <= slack
         return same.all(-1).numpy(), (b, t)
 
@@ -159,7 +160,8 @@ class Batch:
                 the batch, which gives a mask `(T, B - 1)`.
         """
         x = self.x if along else self.x.transpose(0, 1)
-        return (x[:, 1:] == x[:, :-1]).all(-1).numpy()
+        same = x[:, 1:] == x[:, :-1]
+        return same.all(-1).numpy()
 
 
 def _numbers(lengths: object) -> npt.NDArray[np.float64]:
@@ -303,8 +305,7 @@ def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
         if chance < CERTAIN and finding.rule != TOO_LONG:
             sure = "almost certain"
             level = "error"
-        look = "look" if inside > 1 else "looks"
-        why = f"{inside or 'none'} of {others} {look} like padding"
+        why = f"{inside} of {others} could be padding"
         message = f"{finding.message} This is {sure}, because {why}."
         return replace(finding, level=level, message=message)
     if finding.rule == TOO_LONG and (chance < SURE or not inside):
@@ -384,7 +385,8 @@ def _has_pattern(batch: Batch, rule: str) -> bool:
     b, t = np.nonzero(batch.filled)
     if rule == AFTER and (_alike(cells, t) or _alike(cells, b)):
         return True
-    last = batch.x[b, batch.n[b] - 1].to(cells.dtype)
+    ends = batch.n[b] - 1
+    last = batch.x[b, ends].to(cells.dtype)
     return rule in (AFTER, TOO_LONG) and len(cells) > 1 and _close(cells, last)
 
 
@@ -468,7 +470,8 @@ def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Read
     n = batch.n
     data = ~same[:, ::-1]
     # A row of this value alone shows nothing.
-    ends = np.where(data.any(axis=1), batch.steps - data.argmax(axis=1), n)
+    ends = batch.steps - data.argmax(axis=1)
+    ends = np.where(data.any(axis=1), ends, n)
     for read in (ends, np.maximum(n, ends)):
         if (read == n).all():
             continue
@@ -484,7 +487,7 @@ def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Read
             )
             finding = about(read != n, "error", "lengths in another order", message, fix)
         elif late.any():
-            finding = _cut(batch, read, cell)
+            finding = _cut(batch, read)
             purpose = _purpose(batch, read, cell)
             if "convolution" in purpose:
                 more = "; if x comes from a convolution, pass what went into it"
@@ -503,17 +506,13 @@ def _first(batch: Batch, read: IntArray) -> str:
     return f"lengths[{b}] is {batch.n[b]}, but the data {end} {read[b]}"
 
 
-def _cut(batch: Batch, read: IntArray, cell: _Cell | None) -> Finding:
+def _cut(batch: Batch, read: IntArray) -> Finding:
     """Returns a finding that some lengths are too short."""
     late = read > batch.n
-    lost = int((read - batch.n)[late].sum())
-    lie = "lies" if lost == 1 else "lie"
-    after = ""
-    if (read[late] < batch.steps).any():
-        after = f", with {'padding' if cell else 'zeros'} after them"
+    lost = count(int((read - batch.n)[late].sum()), "step")
     sequences = count(int(late.sum()), "sequence")
-    message = f"{count(lost, 'step')} of data in {sequences} {lie} beyond the stated length{after}:"
-    message += f" {_first(batch, read)}. Packing silently leaves out these steps."
+    message = f"Packing silently leaves out {lost} of data at the ends of {sequences}:"
+    message += f" {_first(batch, read)}."
     fix = "give the full lengths; if you cut on purpose, cut x as well"
     return about(late, "warning", AFTER, message, fix)
 
@@ -522,13 +521,11 @@ def _overlong(batch: Batch, read: IntArray) -> Finding:
     """Returns a finding that some lengths are too long."""
     n = batch.n
     wrong = read != n
-    over = int((n - read).sum())
-    steps = "step" if over == 1 else f"{over:,} steps"
-    look = "looks" if over == 1 else "look"
+    over = count(int((n - read).sum()), "step")
     sequences = count(int(wrong.sum()), "sequence")
     message = (
-        f"The last {steps} of {sequences} {look} like padding: {_first(batch, read)}. If this is"
-        " padding, the RNN reads it, and h_n is the state after it."
+        f"{over} at the ends of {sequences} may be padding: {_first(batch, read)}. If so, the"
+        " RNN reads padding, and h_n is the state after it."
     )
     fix = "none is needed if these are data; otherwise give each sequence's own length"
     if (n == batch.steps).all():
@@ -557,7 +554,8 @@ def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
             f"every sequence is cut by {steps} on purpose, as captions often lose their last word"
         )
     longest = n.max()
-    if (late.sum() > 1 or longest == 1) and (n[late] == longest).all():
+    at_one_length = (n[late] == longest).all()
+    if at_one_length and (late.sum() > 1 or longest == 1):
         return f"long sequences are cut at {count(int(longest), 'step')} on purpose"
     return ""
 

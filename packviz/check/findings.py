@@ -1,4 +1,4 @@
-"""Presents what a check of a batch has found, as text and as a picture, without torch."""
+"""Presents what a check of a batch has found, as text and as a table, without torch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from packviz.core.util import HasText
-from packviz.core.validation import one_of
-from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import CHAR, Sheet, stack
+from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
@@ -44,9 +42,6 @@ class Finding(HasText):
     fix: str = ""
     indices: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        one_of("level", self.level, LEVELS)
-
     @property
     def headline(self) -> str:
         """The mark, the level and the rule, such as `✗ error: trace`."""
@@ -71,7 +66,7 @@ class Finding(HasText):
 
 
 @dataclass(frozen=True, repr=False)
-class Findings(Drawing, Sequence[Finding]):
+class Findings(Tabled, Sequence[Finding]):
     """The findings of a check, most serious first, and otherwise as they were found.
 
     Attributes:
@@ -96,11 +91,6 @@ class Findings(Drawing, Sequence[Finding]):
     def ok(self) -> bool:
         """True if there is no error, and nothing is undecided."""
         return not self.of("error") and not self.undecided
-
-    @property
-    def clean(self) -> bool:
-        """True if there is no finding at all."""
-        return not self.found
 
     @property
     def undecided(self) -> bool:
@@ -137,18 +127,9 @@ class Findings(Drawing, Sequence[Finding]):
         """Returns the headline and every finding as text."""
         return "\n".join([self.headline, *(finding.to_text() for finding in self.found)])
 
-    def sheet(self, theme: str) -> Sheet:
-        """Draws the findings under their headline, each with its mark."""
-        return stack(self.headline, self.pictures(theme), theme)
-
-    def pictures(self, theme: str) -> list[Sheet]:
-        """Returns a list with a drawing of the findings; empty if there are no findings."""
-        if not self.found:
-            return []
-        sheet = Sheet(theme, "\n".join(finding.to_text() for finding in self.found))
-        inks = {"error": sheet.colours.wrong, "warning": "", "info": sheet.colours.muted}
-        y = 2.0
-        for finding in self.found:
-            sheet.text(8, y + 12, finding.headline, bold=True, ink=inks[finding.level])
-            y = sheet.paragraph(8 + 4 * CHAR, y + 17, finding.details())
-        return [sheet]
+    @property
+    def table(self) -> Table:
+        """The findings under their headline, as a table whose text can be copied."""
+        rows = [[each.headline, each.message, each.where, each.fix] for each in self.found]
+        head = ["", "message", "where", "fix"] if rows else []
+        return Table(rows, head, self.headline, form="<  <")

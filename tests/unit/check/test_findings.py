@@ -1,12 +1,9 @@
-"""Findings: their order, their words, and their picture."""
+"""Findings: their order, their words, and their table."""
 
-import pytest
-from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.check.findings import LEVELS, Finding, Findings
-from packviz.draw.palette import THEMES
 
 ERROR = Finding("error", "returned", "It goes out.", "net.py, line 3: return x", "Pad it.")
 WARNING = Finding("warning", "unsorted", "A sort.\nOn the CPU.")
@@ -37,13 +34,6 @@ def test_a_finding_in_words():
     assert WARNING.to_text() == "! warning: unsorted\n    A sort.\n    On the CPU."
 
 
-def test_there_are_three_levels():
-    with pytest.raises(
-        ValueError, match="level is 'fatal'; choose one of 'error', 'warning', 'info'"
-    ):
-        Finding("fatal", "x", "y")
-
-
 def test_the_gravest_come_first():
     other = Finding("warning", "second", "Later.")
     found = Findings("Network", (INFO, WARNING, ERROR, other))
@@ -66,11 +56,8 @@ def test_only_errors_are_not_ok():
 
 
 @given(st.lists(one_finding, max_size=5))
-def test_the_picture_says_what_the_text_says(found):
+def test_the_table_says_what_the_text_says(found):
     findings = Findings("Network", tuple(found))
-    for theme in THEMES:
-        drawing = ParsedSvg(findings.to_svg(theme))
-        shown = [text.said for text in drawing.texts]
-        assert shown[0] == findings.headline
-        assert len(shown) >= 1 + len(found)
-        assert all(text.box.right <= drawing.width for text in drawing.texts if text.said.isascii())
+    assert findings.table.title == findings.headline
+    assert findings.table.rows == [[f.headline, f.message, f.where, f.fix] for f in findings]
+    assert findings.to_html().count("<tr>") == len(found) + bool(found)

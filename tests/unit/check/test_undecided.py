@@ -103,15 +103,15 @@ def test_without_padding_there_is_nothing_to_judge_by(size):
     findings = pv.diagnose(torch.randn(size, 6, 3), [6] * size, batch_first=True)
     assert findings.rules == ["no padding"]
     assert findings.ok
-    assert not findings.clean
+    assert findings
     assert ("batch_first" in findings[0].message) == (size == 6)
 
 
 def test_clean_means_that_there_is_no_finding_and_ok_that_there_is_no_error():
-    assert Findings("N").clean
+    assert not Findings("N")
     for level in ("error", "warning", "info"):
         findings = Findings("N", (Finding(level, "rule", "What."),))
-        assert not findings.clean
+        assert findings
         assert findings.ok == (level != "error")
     doubt = Findings("N", (Finding("warning", "undecided", "Why."),))
     assert doubt.undecided
