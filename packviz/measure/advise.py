@@ -6,25 +6,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from packviz.core import lengths as sources
 from packviz.core.batches import batches
 from packviz.core.layout import IntArray, Layout, require_steps
-from packviz.core.numbers import HasNumbers
+from packviz.core.numbers import HasNumbers, Row
 from packviz.core.util import first_line
-from packviz.core.validation import kind_of, require_seconds
+from packviz.core.validation import require_seconds, require_values
 from packviz.draw import text
 from packviz.measure import rnn_calls
-from packviz.measure.machine import provenance
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
 from packviz.ops.agreement import relative_error
+from packviz.ops.arguments import require_rnn
+from packviz.ops.running import forget
 from packviz.ops.tolerance import of_states
+
+_Batch = tuple[Tensor, Tensor]  # the input and the lengths
 
 Method = Callable[[Any, Tensor, Tensor], Any]
 """A function that runs an RNN on a batch (see `rnn_calls`).
@@ -55,67 +56,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 packed = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
 output, {} = rnn(packed)
 output, lengths = pad_packed_sequence(output, batch_first=rnn.batch_first)"""
-
-
-class _Batches:
-    """Batches of random numbers, whose lengths are permuted before each measured call.
-
-    So a method cannot reuse what it computed for earlier lengths. In training, too, lengths differ
-    from batch to batch.
-    """
-
-    def __init__(self, rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> None:
-        """Makes a batch for each `(B,)` lengths.
-
-        Its shape is `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`.
-
-        The padding contains random numbers, too. If the RNN is in training mode, the inputs require
-        gradients.
-        """
-        weight = next(rnn.parameters())
-        generator = torch.Generator().manual_seed(seed)
-        self._random = np.random.default_rng(seed)
-        self._rnn = rnn
-        self.device = weight.device
-        self.lengths = [torch.tensor(n) for n in lengths]
-        self._inputs = []
-        for n in lengths:
-            shape = (int(n.max()), n.size, rnn.input_size)
-            numbers = torch.randn(shape, generator=generator)
-            x = numbers.to(weight.device, weight.dtype)
-            x = x.transpose(0, 1).contiguous() if rnn.batch_first else x
-            self._inputs.append(x.requires_grad_(rnn.training))
-
-    def permute(self) -> None:
-        """Gives the lengths of each batch to other sequences of the batch."""
-        for i, n in enumerate(self.lengths):
-            order = self._random.permutation(len(n))
-            self.lengths[i] = n[order]
-
-    def run(self, method: Method) -> list[Tensor]:
-        """Runs the RNN forward and, in training, backward to its inputs and weights.
-
-        Returns the output and the final states of the last batch.
-        """
-        weights = [weight for weight in self._rnn.parameters() if weight.requires_grad]
-        with torch.set_grad_enabled(self._rnn.training):
-            for x, lengths in zip(self._inputs, self.lengths, strict=True):
-                output, state = method(self._rnn, x, lengths)
-                results = [output, *(state if isinstance(state, tuple) else (state,))]
-                if self._rnn.training:
-                    # backward() would change the gradients that the RNN holds.
-                    ones = [torch.ones_like(result) for result in results]
-                    torch.autograd.grad(results, [x, *weights], ones)
-        return [result.detach() for result in results]
-
-    def evaluate(self, method: Method) -> list[Tensor]:
-        """Runs the RNN forward without dropout, and returns the output and the final states."""
-        training = self._rnn.training
-        self._rnn.eval()
-        try:
-            return self.run(method)
-        finally:
-            self._rnn.train(training)
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,14 +135,13 @@ class Advice(HasNumbers):
         """The recommendation, and the conditions under which it was measured."""
         return f"{self.verdict} {self.what}. Measured on {self.timing.caption}."
 
-    def numbers(self) -> list[dict[str, object]]:
+    def numbers(self) -> list[Row]:
         """Returns a row for each measured method: its median time, and its ratio to packing."""
-        rows: list[dict[str, object]] = []
+        rows: list[Row] = []
         for name in self.timing.seconds:
-            row: dict[str, object] = {"method": name, "seconds": self.timing.median(name)}
-            row["times as long as packing"] = self.timing.ratio(name, PACKED).value
-            row["exact"] = name not in self.inexact
-            rows.append(row)
+            ratio = {"times as long as packing": self.timing.ratio(name, PACKED).value}
+            seconds = {"seconds": self.timing.median(name)}
+            rows.append({"method": name, **seconds, **ratio, "exact": name not in self.inexact})
         return rows
 
     def to_text(self) -> str:
@@ -215,17 +154,10 @@ class Advice(HasNumbers):
         for name, why in self.timing.missing.items():
             rows.append([name, why])
         batches = text.count(self.sample, "batch", "batches")
-        return "\n".join(
-            [
-                self.verdict,
-                "",
-                *text.table(rows, "<  >  <"),
-                "",
-                f"{self.what}. A time is that of {batches}, and of the RNN alone.",
-                RATIOS,
-                f"Measured on {self.timing.caption}.",
-            ]
-        )
+        lines = [self.verdict, "", *text.table(rows, "<  >  <"), ""]
+        lines.append(f"{self.what}. A time is that of {batches}, and of the RNN alone.")
+        lines += [RATIOS, f"Measured on {self.timing.caption}."]
+        return "\n".join(lines)
 
     @property
     def _exact(self) -> list[str]:
@@ -255,14 +187,13 @@ def advise(
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
         lengths: `(N,)` lengths of the whole data set, each at least 1, as a list, an array, a
-            tensor, a mask or a `Layout`; or the path of a file for `pv.lengths.read`.
+            tensor, a mask or a `Layout`. `pv.lengths.read` reads them from a file.
         batch_size: number of sequences per batch.
         budget: seconds for the whole measurement. Every method is first called on one batch, to
             check its results. Methods that take over three times as long as the fastest exact one
             are not measured further, except for the two that use only torch. Interleaved rounds
             follow until the ratios to torch's packing are known to about 5 %, or the budget is
-            spent. If there is too little time for a round, the calls on one batch count as a round.
-            A call that has begun is always finished, and torch's packing is called at least once.
+            spent. A call that has begun is always finished, and so is the first round.
         seed: seed for the shuffling and the data.
 
     Returns:
@@ -272,8 +203,8 @@ def advise(
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: the lengths or the file are not valid, a number is out of range, or the RNN is
-            on the meta device, where weights have no values.
+        ValueError: the lengths are not valid, a number is out of range, or the RNN is on the meta
+            device, where weights have no values.
 
     Examples:
         >>> import packviz as pv, torch
@@ -282,80 +213,117 @@ def advise(
         True
     """
     end = time.monotonic() + require_seconds("budget", budget)
-    device = _device_of(rnn)
-    n = _lengths(lengths)
+    require_rnn(rnn)
+    weight = next(rnn.parameters())
+    require_values("rnn", weight)
+    device = weight.device
+    n = require_steps(Layout(lengths)).lengths
     groups = [n[group] for group in batches(n, batch_size, seed=seed)]
     gpus = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
-        middle = _Batches(rnn, _middle(groups, 1), seed)
-        looks, missing = _look(middle, end)
-        exact = [seconds for name, seconds in looks.items() if name != PADDED]
-        kept = {}
+        (batch,) = _random_batches(rnn, _middle(groups, 1), seed)
+        looks, missing = _look(rnn, batch, device, end)
+        fastest = min(seconds for name, seconds in looks.items() if name != PADDED)
         for name, seconds in looks.items():
-            if name in (PADDED, PACKED) or seconds <= SLOW * min(exact):
-                kept[name] = seconds
-            else:
+            if name not in (PADDED, PACKED) and seconds > SLOW * fastest:
                 missing[name] = f"on one batch, over {SLOW:g} times as slow as the fastest"
+        kept = [name for name in looks if name not in missing]
         left = end - time.monotonic()
-        rounds = left / sum(kept.values())  # with one batch
-        affordable = max(1, int(rounds / (_ROUNDS + 1)))
-        sample = min(affordable, SAMPLE, len(groups))
-        if rounds < 2:  # too few for a warm-up round and a timed one
-            seconds_once = {name: (seconds,) for name, seconds in kept.items()}
-            timing = Timing(seconds_once, provenance=provenance(device))
-        else:
-            measured = _Batches(rnn, _middle(groups, sample), seed)
-            timing = measure(
-                {name: partial(measured.run, ALL[name]) for name in kept},
-                rounds=int(rounds / sample),
-                warmup=1,
-                device=device,
-                before=measured.permute,
-                until_narrow=True,
-                to=PACKED,
-                budget=left,
-                fewest=1,
-            )
+        rounds = left / sum(looks[name] for name in kept)  # with one batch
+        affordable = int(rounds / (_ROUNDS + 1))
+        sample = max(1, min(affordable, SAMPLE, len(groups)))
+        measured = _random_batches(rnn, _middle(groups, sample), seed)
+        calls = {name: partial(_run, ALL[name], rnn, measured) for name in kept}
+        timing = measure(
+            calls,
+            rounds=max(1, int(rounds / sample)),
+            warmup=int(rounds >= 2),
+            device=device,
+            before=forget,
+            until_narrow=True,
+            budget=left,
+            fewest=1,
+        )
     which = "forward and backward" if rnn.training else "forward alone"
-    sequences = text.count(n.size, "sequence")
-    steps = f"{n.min()} to {n.max()} steps"
-    what = f"{rnn}, {which}; {sequences} of {steps}, in batches of {batch_size}"
-    ragged = n.min() < n.max()
-    inexact = (PADDED,) if ragged and PADDED in kept else ()
+    shortest = n.min()
+    longest = n.max()
+    sequences = f"{text.count(n.size, 'sequence')} of {shortest} to {longest} steps"
+    what = f"{rnn}, {which}; {sequences}, in batches of {batch_size}"
+    is_inexact = shortest < longest and PADDED in kept
+    inexact = (PADDED,) if is_inexact else ()
     timing = replace(timing, missing=missing)
     return Advice(timing, sample, inexact, what, rnn.mode == "LSTM")
 
 
-def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, and compares its results with packing.
+def _random_batches(rnn: nn.RNNBase, lengths: Sequence[IntArray], seed: int) -> list[_Batch]:
+    """Makes a batch for each `(B,)` lengths, with random numbers in the padding, too.
+
+    If the RNN is in training mode, the inputs require gradients.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for n in lengths:
+        shape = [int(n.max()), n.size]
+        if rnn.batch_first:
+            shape.reverse()
+        x = torch.randn(*shape, rnn.input_size, generator=generator)
+        x = x.to(next(rnn.parameters()))
+        made.append((x.requires_grad_(rnn.training), torch.tensor(n)))
+    return made
+
+
+def _run(method: Method, rnn: nn.RNNBase, made: Sequence[_Batch]) -> list[Tensor]:
+    """Runs the RNN forward and, in training, backward to its inputs and weights.
+
+    Returns the output and the final states of the last batch.
+    """
+    weights = [weight for weight in rnn.parameters() if weight.requires_grad]
+    with torch.set_grad_enabled(rnn.training):
+        for x, lengths in made:
+            output, state = method(rnn, x, lengths)
+            results = [output, *(state if isinstance(state, tuple) else (state,))]
+            if rnn.training:
+                # backward() would change the gradients that the RNN holds.
+                ones = [torch.ones_like(result) for result in results]
+                torch.autograd.grad(results, [x, *weights], ones)
+    return [result.detach() for result in results]
+
+
+def _look(
+    rnn: nn.RNNBase, batch: _Batch, device: torch.device, end: float
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Calls each method on one batch, and compares its results with packing, without dropout.
 
     If there is time, a method is called twice.
 
     Returns two dicts by method: the seconds of the last call, and the reasons why methods were left
     out. torch's padded run is kept although its results differ.
     """
-    seconds = stopwatch(batch.device)
-    allowed = partial(of_states, device=batch.device.type)
+    seconds = stopwatch(device)
+    training = rnn.training
     looks: dict[str, float] = {}
-    missing: dict[str, str] = {}
-    expected: list[Tensor] = []
+    missing = {}
     for name in (PACKED, *(name for name in ALL if name != PACKED)):
         if looks and time.monotonic() >= end:
             missing[name] = "left out: the budget was used up"
             continue
-        run = partial(batch.run, ALL[name])
+        run = partial(_run, ALL[name], rnn, [batch])
         try:
             took = seconds(run)
-            results = batch.evaluate(ALL[name])
+            rnn.eval()
+            results = run()
         except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
             if name in (PADDED, PACKED):
                 raise
             missing[name] = f"cannot run this: {first_line(error)}"
             continue
-        expected = expected or results
-        _, wrong = relative_error(results, expected, allowed)
-        if wrong is not None and name != PADDED:
-            missing[name] = f"does not give the {('output', 'h_n', 'c_n')[wrong]} of packing"
+        finally:
+            rnn.train(training)
+        if name == PACKED:
+            expected = results
+        _, agree = relative_error(results, expected, partial(of_states, device=device.type))
+        if not agree and name != PADDED:
+            missing[name] = "its results differ from packing"
             continue
         if time.monotonic() + len(ALL) * took < end:  # a first call also imports and allocates
             took = seconds(run)
@@ -363,31 +331,8 @@ def _look(batch: _Batches, end: float) -> tuple[dict[str, float], dict[str, str]
     return looks, missing
 
 
-def _device_of(rnn: object) -> torch.device:
-    """Returns the device of an RNN, and rejects an RNN that cannot be measured."""
-    if not isinstance(rnn, nn.RNNBase):
-        raise TypeError(
-            f"rnn is {kind_of(rnn)}; give an nn.RNN, nn.GRU or nn.LSTM, such as model.rnn"
-        )
-    device = next(rnn.parameters()).device
-    if device.type == "meta":
-        raise ValueError(
-            "rnn is on the meta device, where nothing can be timed; give it weights with to_empty()"
-        )
-    return device
-
-
-def _lengths(values: object) -> IntArray:
-    if values is None:
-        raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
-    if isinstance(values, (str, PathLike)):
-        values = sources.read(str(values))
-    return require_steps(Layout(values)).lengths
-
-
 def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
     """Ranks batches by cells, cuts them into equal groups, and returns the middle of each group."""
-    cells = [n.size * n.max() for n in groups]
-    ranked = np.argsort(cells, kind="stable")
-    parts = np.array_split(ranked, sample)
-    return [groups[part[part.size // 2]] for part in parts]
+    ranked = sorted(groups, key=lambda n: n.size * n.max())
+    middles = (np.arange(sample) + 0.5) * len(ranked) / sample
+    return [ranked[int(i)] for i in middles]

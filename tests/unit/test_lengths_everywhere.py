@@ -13,7 +13,6 @@ from torchs import outcome, same
 
 import packviz as pv
 from packviz.count import profile
-from packviz.measure import advise
 from packviz.ops.running import METHODS
 
 torch.manual_seed(0)
@@ -80,7 +79,7 @@ VERBS = {
     "fill": lambda n: pv.batches.fill(n, 6),
     "count": lambda n: profile.count(n).to_text(),
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
-    "advise": lambda n: advise._lengths(n),
+    "advise": lambda n: pv.advise(RNN, n, budget=1e-9).what,
     "GRU": lambda n: LENGTHS_RNN(X, lengths=n)[0].detach(),
     "last_output": lambda n: pv.last_output(X, n),
     **{
