@@ -392,8 +392,8 @@ BOOLEANS = (
 )
 
 
-def _mask_array(mask: object, name: str = "mask") -> BoolArray:
-    """Returns a mask as an array, `(B, T)`, in which every row begins with its real cells."""
+def mask_cells(mask: object, name: str = "mask") -> BoolArray:
+    """Returns a mask as an array of booleans, `(B, T)`, after checking its values."""
     require_plain(name, mask)
     require_values(name, mask)
     expected = f"{name} must be two-dimensional (batch, time step)"
@@ -408,7 +408,12 @@ def _mask_array(mask: object, name: str = "mask") -> BoolArray:
             f"{name} has shape {given.shape}, but a mask contains only True and False (or 1 and 0),"
             " True where a cell is real; as lengths, give one number per sequence"
         )
-    real = given.astype(bool)
+    return given.astype(bool)
+
+
+def _mask_array(mask: object, name: str = "mask") -> BoolArray:
+    """Returns a mask as an array, `(B, T)`, in which every row begins with its real cells."""
+    real = mask_cells(mask, name)
     lengths = real.sum(axis=1)
     if not lengths.any():
         raise ValueError("the mask has no real cell; if it is True at padding, pass ~mask")

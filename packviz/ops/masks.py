@@ -24,7 +24,14 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import cross_entropy, nll_loss
 
-from packviz.core.layout import BOOLEANS, MOST_STEPS, Layout, is_mask, read_lengths
+from packviz.core.layout import (
+    BOOLEANS,
+    MOST_STEPS,
+    Layout,
+    is_mask,
+    mask_cells,
+    read_lengths,
+)
 from packviz.core.padded import Padded, order, reading
 from packviz.core.util import warn
 from packviz.core.validation import kind_of, one_of, require_plain
@@ -78,9 +85,9 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     n = lengths_tensor(lengths)
     if max_len is None and isinstance(lengths, Layout):
         max_len = lengths.max_len
-    elif max_len is None and is_mask(lengths):
+    if max_len is None and is_mask(lengths):
         max_len = lengths.shape[1]
-    elif max_len is None:
+    if max_len is None:
         if not _is_readable(n):
             raise ValueError(
                 f"max_len is required here: finding the longest length on {n.device}, or while"
@@ -268,7 +275,8 @@ def _check_tensors(tensors: Sequence[Any], lengths: Any) -> None:
     if len(predictions) != len(targets) or predictions == targets:
         return
     pairs = zip(predictions, targets, strict=True)
-    if all(p == t or 1 in (p, t) for p, t in pairs):
+    fits = [p == t or 1 in (p, t) for p, t in pairs]
+    if all(fits):
         _refuse_broadcasting(predictions, targets)
 
 
@@ -597,9 +605,7 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
         if isinstance(lengths, Layout):
             lengths = lengths.lengths
         lengths = torch.as_tensor(lengths, device="cpu")  # a constant of the graph
-    if not isinstance(lengths, Tensor):
-        return torch.from_numpy(read_lengths(lengths, empty=True))
-    if lengths.dtype != torch.int64 and _is_readable(lengths):
+    if not isinstance(lengths, Tensor) or (lengths.dtype != torch.int64 and _is_readable(lengths)):
         return torch.from_numpy(read_lengths(lengths, empty=True))
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS)
@@ -619,23 +625,14 @@ def _booleans(mask: object) -> Tensor:
         ValueError: `mask` contains floats, or other numbers than 0 and 1.
     """
     require_plain("mask", mask)
-    values = mask
-    if not isinstance(values, Tensor):
-        values = torch.tensor(np.asarray(mask), device="cpu")
+    values = mask if isinstance(mask, Tensor) else torch.as_tensor(np.asarray(mask), device="cpu")
     if values.is_floating_point() or values.is_complex():
         raise ValueError(
             f"a mask of {values.dtype} is ambiguous; give booleans (mask.bool()) or the integers"
             " 0 and 1"
         )
-    if not _is_readable(values):
-        return values.bool()
-    wrong = (values != 0) & (values != 1)
-    if wrong.any():
-        b, t = wrong.nonzero()[0].tolist()
-        raise ValueError(
-            f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at"
-            " padding. Lengths are one-dimensional"
-        )
+    if _is_readable(values):
+        return torch.from_numpy(mask_cells(values))
     return values.bool()
 
 
