@@ -157,7 +157,8 @@ def survey(*names: str) -> Outcomes:
     A row takes about four seconds.
     """
     chosen = [one_of("names", name, models.TAGGERS) for name in names]
-    return STUDY.run([point for point in STUDY.full if not chosen or point.network in chosen])
+    points = [point for point in STUDY.full if point.network in (chosen or models.TAGGERS)]
+    return STUDY.run(points)
 
 
 def compile_and_compare(point: CompilerPoint, device: str, settings: Data) -> Outcome:

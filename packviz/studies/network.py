@@ -142,6 +142,5 @@ def comparison(
         method = METHODS[one_of("methods", name, METHODS)]
         calls[name] = training_step(network, inputs, method)
         if which == "forward":
-            forward = partial(network, ids, n, method)
-            calls[name] = rnn_calls.one_pass(forward, [], training=False)
+            calls[name] = torch.no_grad()(partial(network, ids, n, method))
     return Comparison(calls, forget, alike=methods)

@@ -11,6 +11,7 @@ about four minutes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.draw import bars, quantities, text
-from packviz.draw.palette import SIGNED, THEMES
-from packviz.draw.sheet import Sheet
+from packviz.draw import quantities
+from packviz.draw.palette import SIGNED
+from packviz.draw.table import Table
 from packviz.measure import rnn_calls
 from packviz.measure.machine import Data
 from packviz.measure.study import (
@@ -42,11 +43,24 @@ if TYPE_CHECKING:
 
 PADDED = "padded"
 PACKED = "packed"
-_SYMBOLS = {PACKED: "circle", PADDED: "x", "": "diamond"}
 _REGION = "shaded: where packing pays"
+_SHADED: dict[str, Any] = {
+    "mode": "lines",
+    "fill": "toself",
+    "fillcolor": SIGNED[2],
+    "opacity": 0.4,
+    "line": {"width": 0},
+}
 _MOST_PADDING = 75  # %, at the end of the axis
-_WINNERS = {PACKED: "packed is faster", PADDED: "padded is faster", "": "no clear difference"}
-_PARTS = ("✓ right", "✗ wrong", "no clear difference")
+_WINNERS = {PACKED: "packed faster", PADDED: "padded faster", "": "no clear difference"}
+_HEAD = (
+    "cases",
+    "✓ right",
+    "✗ wrong",
+    "no clear difference",
+    "right of the clear ones",
+    "times as long as the better choice",
+)
 _KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 
@@ -105,6 +119,11 @@ class Case:
     def slowdown(self, packs: bool) -> float:
         """Returns the time of a choice as a multiple of the better choice's."""
         return max(self.ratio if packs else 1 / self.ratio, 1.0)
+
+    @property
+    def kind(self) -> tuple[str, bool]:
+        """The kind of RNN, and whether this is the training pass."""
+        return self.point.mode, self.training
 
     @property
     def padding(self) -> float:
@@ -167,11 +186,6 @@ class Verdict:
     slowdown: float
 
     @property
-    def counts(self) -> tuple[int, int, int]:
-        """The numbers of right, wrong and unclear cases."""
-        return self.right, self.wrong, self.unclear
-
-    @property
     def accuracy(self) -> float:
         """The share of right choices among the cases with a clear difference."""
         return self.right / max(self.right + self.wrong, 1)
@@ -179,18 +193,16 @@ class Verdict:
 
 def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
     """Evaluates a rule on measured cases."""
-    counts = Counter[str]()
-    slowdown = 0.0
-    for case in measured:
-        choice = packs(case)
-        slowdown += case.slowdown(choice) / len(measured)
-        if not case.faster:
-            counts["unclear"] += 1
-        elif choice == (case.faster == PACKED):
-            counts["right"] += 1
-        else:
-            counts["wrong"] += 1
-    return Verdict(counts["right"], counts["wrong"], counts["unclear"], slowdown)
+    choices = [packs(case) for case in measured]
+    slowdowns = map(Case.slowdown, measured, choices)
+    judged = []
+    for case, choice in zip(measured, choices, strict=True):
+        if case.faster:
+            judged.append(choice == (case.faster == PACKED))
+    right = sum(judged)
+    wrong = len(judged) - right
+    unclear = len(measured) - len(judged)
+    return Verdict(right, wrong, unclear, sum(slowdowns) / len(measured))
 
 
 def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
@@ -220,32 +232,29 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     def fit(measured: Sequence[Case]) -> Packs:
         groups: dict[tuple[str, bool], list[Case]] = {}
         for case in measured:
-            key = (case.point.mode, case.training)
-            groups.setdefault(key, []).append(case)
-        thresholds = {}
-        for key, group in groups.items():
-            limits = [-np.inf, *sorted({number(case) for case in group})]
-            costs = []
-            for limit in limits:
-                slowdowns = [case.slowdown(number(case) > limit) for case in group]
-                costs.append(sum(slowdowns))
-            thresholds[key] = limits[int(np.argmin(costs))]
-
-        def packs(case: Case) -> bool:
-            key = (case.point.mode, case.training)
-            return number(case) > thresholds.get(key, np.inf)
-
-        return packs
+            groups.setdefault(case.kind, []).append(case)
+        thresholds = {kind: _threshold(number, group) for kind, group in groups.items()}
+        return lambda case: number(case) > thresholds.get(case.kind, math.inf)
 
     return fit
+
+
+def _threshold(number: Callable[[Case], float], measured: Sequence[Case]) -> float:
+    numbers = [number(case) for case in measured]
+
+    def slowdown(threshold: float) -> float:
+        choices = [value > threshold for value in numbers]
+        return sum(map(Case.slowdown, measured, choices))
+
+    return min([-math.inf, *sorted({*numbers})], key=slowdown)
 
 
 def compare(
     machines: Mapping[str, Measured],
     rules: Mapping[str, Packs],
     fits: Mapping[str, Fit] | None = None,
-) -> bars.BarChart:
-    """Draws a bar for each rule and machine, with the numbers of right, wrong and unclear cases.
+) -> Table:
+    """Returns a table of the right, wrong and unclear cases of each rule on each machine.
 
     Args:
         machines: the measurements, by machine name.
@@ -253,40 +262,22 @@ def compare(
         fits: functions that fit further rules to cases, by the name of the rule. Each rule is
             tested on the sizes that were left out of the fit (see `held_out`).
     """
-    verdicts: dict[str, Verdict] = {}
+    verdicts = {}
     for machine, results in machines.items():
         measured = cases(results)
-        every = dict(rules)
-        for name, fit in (fits or {}).items():
-            every[name] = held_out(fit, measured)
         prefix = f"{machine}: " if len(machines) > 1 else ""
-        for name, packs in every.items():
+        for name, packs in rules.items():
             verdicts[f"{prefix}{name}"] = judge(packs, measured)
+        for name, fit in (fits or {}).items():
+            verdicts[f"{prefix}{name}"] = judge(held_out(fit, measured), measured)
     best = max(verdicts, key=lambda name: verdicts[name].accuracy)
-    accuracy = quantities.whole_percent(verdicts[best].accuracy)
-    title = f"Where there is a clear difference, this rule is right most often: {best}, {accuracy}"
-    rows = [["cases", *_PARTS, "times as long as the better choice"]]
+    title = f"Where there is a clear difference, this rule is right most often: {best}"
+    rows = []
     for name, verdict in verdicts.items():
-        counts = map(str, verdict.counts)
-        rows.append([name, *counts, f"{verdict.slowdown:.2f}"])
-    notes = captions(machines)
-    lines = text.table(rows, "<  >  >  >  <")
-    words = "\n".join([title, *lines, *notes])
-    return bars.BarChart(words, partial(_bars, title, verdicts, notes))
-
-
-def _bars(title: str, verdicts: Mapping[str, Verdict], notes: Sequence[str], theme: str) -> Sheet:
-    colours = THEMES[theme]
-    fills = (bars.SOLID, colours.wrong, colours.ground)
-    drawn = {}
-    for name, verdict in verdicts.items():
-        accuracy = quantities.whole_percent(verdict.accuracy)
-        counts = f"✓ {verdict.right} ✗ {verdict.wrong}"
-        label = f"{counts}: {accuracy} right, {verdict.slowdown:.2f} × the best"
-        parts = [*zip(verdict.counts, fills, strict=True)]
-        drawn[name] = bars.Bar(parts, label)
-    key = [*zip(fills, _PARTS, strict=True)]
-    return bars.rows(title, {"": drawn}, theme, key=key, notes=notes)
+        counts = (verdict.right, verdict.wrong, verdict.unclear)
+        share = quantities.whole_percent(verdict.accuracy)
+        rows.append([name, *map(str, counts), share, f"{verdict.slowdown:.2f}"])
+    return Table(rows, _HEAD, title, captions(machines))
 
 
 def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
@@ -302,63 +293,61 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
     from packviz.draw.figures import axes  # noqa: PLC0415
 
     measured = cases(results, mode)
-    steps = sorted({case.point.steps for case in measured})
     panels: dict[str, list[Case]] = {}
-    for which in ("forward", "training"):
-        panels |= {f"{which}, {t} steps": [] for t in steps}
-    faster = dict.fromkeys(PASSES, 0)
-    for case in measured:
+    for case in sorted(measured, key=lambda case: (case.training, case.point.steps)):
         which = "training" if case.training else "forward"
-        panels[f"{which}, {case.point.steps} steps"].append(case)
-        faster[which] += case.faster == PACKED
+        panels.setdefault(f"{which}, {case.point.steps} steps", []).append(case)
+    wins = Counter(case.training for case in measured if case.faster == PACKED)
     title = (
-        f"{mode}, {machine}: packing is faster on {faster['forward']} of {len(measured) // 2}"
-        f" batches forward, and on {faster['training']} in training"
+        f"{mode}, {machine}: packing is faster on {wins[False]} of {len(measured) // 2} batches"
+        f" forward, and on {wins[True]} in training"
     )
     shades = (
         "Brown: packing saves time, dark if it takes a third or less. Green: it takes longer."
         " Points are shifted sideways by up to 1.5 %, so that all can be seen."
     )
     notes = [shades, *captions({machine: results})]
+    regions = [paying_region(group) for group in panels.values()]
     lines = [title]
-    for panel, group in panels.items():
-        for winner, label in _WINNERS.items():
-            here = [case for case in group if case.faster == winner]
-            count = text.count(len(here), "case")
-            extent = f" with {_extent(here)}" if here else ""
-            lines.append(f"{panel}, {label}: {count}{extent}")
+    for (panel, group), (padding, work) in zip(panels.items(), regions, strict=True):
+        winners = _by_winner(group)
+        counts = [f"{len(won)} {label}" for label, won in winners.items()]
+        lines.append(f"{panel}: {', '.join(counts)}")
+        if padding < 1:
+            lines.append(f"{_REGION}: from {padding:.0%} padding and {work:.2g} FLOPs on")
     chart = axes(
         title,
         "\n".join([*lines, *notes]),
         x="padding, % of the cells",
         y="FLOPs per time step",
         panels=list(panels),
-        across=len(steps),
+        across=len(panels) // 2,
         tall=220,
         below=notes,
     )
     highest = max((case.work for case in measured), default=1.0)
     for i, group in enumerate(panels.values()):
-        padding, work = paying_region(group)
+        padding, work = regions[i]
         if padding < 1:
             x = [100 * padding, _MOST_PADDING, _MOST_PADDING, 100 * padding]
             y = [work, work, highest, highest]
-            area: dict[str, Any] = {
-                "mode": "lines",
-                "fill": "toself",
-                "fillcolor": SIGNED[2],
-                "opacity": 0.4,
-            }
-            chart.points(x, y, _REGION, panel=i, line={"width": 0}, **area)
-        for winner, label in _WINNERS.items():
-            here = [case for case in group if case.faster == winner]
-            x = [100 * case.padding + _jitter(k) for k, case in enumerate(here)]
-            y = [case.work for case in here]
-            marker = {"symbol": _SYMBOLS[winner], "color": [_shade(case.ratio) for case in here]}
-            chart.points(x, y, label, marker=marker, panel=i)
+            chart.points(x, y, _REGION, panel=i, **_SHADED)
+        for look, (label, won) in enumerate(_by_winner(group).items()):
+            x = [100 * case.padding + _jitter(k) for k, case in enumerate(won)]
+            y = [case.work for case in won]
+            marker = {"color": [_shade(case.ratio) for case in won]}
+            chart.points(x, y, label, look, panel=i, marker=marker)
     chart.figure.update_xaxes(range=[-5, _MOST_PADDING])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
+
+
+def _by_winner(measured: Sequence[Case]) -> dict[str, list[Case]]:
+    """Returns the cases by the label of the faster method."""
+    groups = {}
+    for winner, label in _WINNERS.items():
+        groups[label] = [case for case in measured if case.faster == winner]
+    return groups
 
 
 def paying_region(measured: Sequence[Case]) -> tuple[float, float]:
@@ -367,17 +356,15 @@ def paying_region(measured: Sequence[Case]) -> tuple[float, float]:
     A rule packs if both are reached. The region is the one whose rule has the smallest slowdown. If
     it is best never to pack, both numbers are infinite.
     """
-    paddings = sorted({case.padding for case in measured if case.ratio < 1})
-    works = sorted({case.work for case in measured if case.ratio < 1})
-    best = (np.inf, np.inf)
-    least = sum(case.slowdown(False) for case in measured)
-    for padding, work in product(paddings, works):
-        packs = [case.padding >= padding and case.work >= work for case in measured]
-        slowdown = sum(map(Case.slowdown, measured, packs))
-        if slowdown < least:
-            least = slowdown
-            best = (padding, work)
-    return best
+
+    def slowdown(corner: tuple[float, float]) -> float:
+        padding, work = corner
+        reached = [case.padding >= padding and case.work >= work for case in measured]
+        return sum(map(Case.slowdown, measured, reached))
+
+    wins = [case for case in measured if case.ratio < 1]
+    corners = product({case.padding for case in wins}, {case.work for case in wins})
+    return min([(math.inf, math.inf), *sorted(corners)], key=slowdown)
 
 
 def _jitter(number: int) -> float:
@@ -388,14 +375,8 @@ def _jitter(number: int) -> float:
 def _shade(ratio: float) -> str:
     """Returns the colour of a packed time that is `ratio` times the padded time."""
     middle = len(SIGNED) // 2
-    return SIGNED[middle + round(np.clip(2 * np.log2(ratio), -middle, middle))]
-
-
-def _extent(measured: Sequence[Case]) -> str:
-    padding = [100 * case.padding for case in measured]
-    work = [case.work for case in measured]
-    shares = f"{min(padding):.2g} to {max(padding):.2g} % padding"
-    return f"{shares} and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
+    shift = np.clip(2 * np.log2(ratio), -middle, middle)
+    return SIGNED[middle + round(shift)]
 
 
 def _both(point: Point, which: str, device: str) -> Comparison:

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from drawings import ParsedSvg
 
 from packviz.measure.study import Point, Results
 from packviz.studies import rules
@@ -99,18 +98,17 @@ def test_rules_compared():
     cpu = results_of(case(2.0), case(4.0, steps=8), case(1.0, steps=4, spread=1.5))
     gpu = results_of(case(0.5))
     habits = {"pack": lambda c: True, "never": lambda c: False}
-    chart = rules.compare({"CPU": cpu, "GPU": gpu}, habits)
-    texts = ParsedSvg(chart.to_svg()).said()
-    assert "✓ 0 ✗ 2: 0 % right, 2.33 × the best" in texts  # not by colour alone
-    assert "GPU: a machine" in "".join(texts)
-    assert [line.split() for line in chart.to_text().splitlines()[2:6]] == [
-        ["CPU:", "pack", "0", "2", "1", "2.33"],
-        ["CPU:", "never", "2", "0", "1", "1.00"],
-        ["GPU:", "pack", "1", "0", "0", "1.00"],
-        ["GPU:", "never", "0", "1", "0", "2.00"],
+    table = rules.compare({"CPU": cpu, "GPU": gpu}, habits)
+    assert table.title.endswith("this rule is right most often: CPU: never")
+    assert "GPU: a machine" in "".join(table.notes)
+    assert table.rows == [
+        ["CPU: pack", "0", "2", "1", "0 %", "2.33"],
+        ["CPU: never", "2", "0", "1", "100 %", "1.00"],
+        ["GPU: pack", "1", "0", "0", "100 %", "1.00"],
+        ["GPU: never", "0", "1", "0", "0 %", "2.00"],
     ]
     share = {"share": rules.fit_threshold(lambda c: c.padding)}
-    assert "share" in ParsedSvg(rules.compare({"CPU": gpu}, {}, share).to_svg()).said()
+    assert rules.compare({"CPU": gpu}, {}, share).rows[0][0] == "share"
 
 
 def test_where_packing_pays():
@@ -122,13 +120,14 @@ def test_where_packing_pays():
         if "shaded" not in trace.name
     }
     assert sum(map(len, points.values())) == 3
-    (point,) = points["packed is faster", "x2"]
+    (point,) = points["packed faster", "x2"]
     assert point[0] == pytest.approx(100 * cases[1].padding, abs=1.6)
     assert point[1] == pytest.approx(cases[1].work, rel=0.01)
-    assert len(points["padded is faster", "x2"]) == len(points["no clear difference", "x"]) == 1
+    assert len(points["padded faster", "x2"]) == len(points["no clear difference", "x"]) == 1
     assert len({trace.marker.symbol for trace in chart.figure.data}) >= 3
     (region,) = (trace for trace in chart.figure.data if "shaded" in trace.name)
-    assert "training, 16 steps, packed is faster: 1 case with" in chart.to_text()
+    assert "training, 16 steps: 1 packed faster, 1 padded faster, 0 no" in chart.to_text()
+    assert f"from {cases[1].padding:.0%} padding" in chart.to_text()
     json.dumps(chart._repr_mimebundle_())
     corner = min(region.x), min(region.y)
     assert corner == pytest.approx((100 * cases[1].padding, cases[1].work), rel=0.01)
