@@ -18,14 +18,14 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"
 LIMITS = {
-    "nodes of packviz": 148_800,  # aim: 143,000
-    "nodes of packviz that the everyday calls load": 34_050,  # aim: 33,000
-    "nodes of tests": 155_000,
+    "nodes of packviz": 144_300,  # aim: 143,000
+    "nodes of packviz that the everyday calls load": 33_500,  # aim: 33,000
+    "nodes of tests": 154_000,
     "nodes of tools and docs": 16_500,  # aim: 15,000
-    "nodes of a statement, mean": 12.03,  # aim: 12
+    "nodes of a statement, mean": 12,
     "nodes of a statement, nine in ten": 22,
     "bytes of TOML, JSON, JavaScript and CSS": 169_400,  # aim: 156,191
-    "classes": 138,  # aim: 135
+    "classes": 133,
     "uses of Any": 250,
     "comments that silence mypy": 20,
     "assignments of several unrelated values": 60,
