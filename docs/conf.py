@@ -7,6 +7,8 @@ import doctest
 import io
 from typing import Any
 
+from figures import box, figure
+
 import packviz
 
 project = html_title = "packviz"
@@ -67,7 +69,7 @@ def draw_examples(
     for drawn in names.values():
         if not hasattr(drawn, "to_svg") or isinstance(drawn, type):
             continue
-        picture = f'<div class="pv-picture packviz" tabindex="0">{drawn.to_svg("live")}</div>'
+        picture = box("picture", figure(drawn.to_svg()))
         lines += ["", ".. raw:: html", "", *(f"   {line}" for line in picture.splitlines()), ""]
 
 

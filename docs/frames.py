@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
+from figures import figure
 
-from packviz import lessons, panels
+from packviz.panels.panel import Panel
 
 _INPUT = (
     widgets.IntSlider,
     widgets.SelectionSlider,
     widgets.Checkbox,
     widgets.Dropdown,
-    widgets.ToggleButtons,
     widgets.Text,
 )
 _STYLE = re.compile(r"<style>.*?</style>")
@@ -41,20 +41,16 @@ class Frames:
         frames: the picture, summary, error and text of each frame. The first frame is the start.
     """
 
-    def __init__(self, call: str) -> None:
-        """Makes the panel with `call`, and moves its controls along its walks in walks.toml."""
-        walks = next(walks for start, walks in WALKS.items() if call.startswith(start))
-        names = {"sentences": lessons.sentences}
-        # Page 12 uses this name for the lengths of the sentences.
-        sizes = [len(sentence) for sentence in lessons.sentences()]
-        self.panel = eval(call, {**vars(panels), **names, "sizes": sizes})
+    def __init__(self, panel: Panel) -> None:
+        """Moves the controls of a panel along its walks in walks.toml."""
+        self.panel = panel
         self.offered = [*inputs(self.panel)]
         self.controls: dict[Any, list[Any]] = {}
         self.start: dict[Any, Any] = {}
         self.places: dict[str, Any] = {}
         self.frames: list[list[str]] = []
         self._frame()
-        settings = [setting for walk in walks for setting in self._walk(walk)]
+        settings = [setting for walk in WALKS[type(panel).__name__] for setting in self._walk(walk)]
         for setting, frame in settings:
             level = self.places
             *outer, last = [
@@ -92,6 +88,8 @@ class Frames:
         """Returns the number of the frame that the panel shows now. A new frame is added."""
         panel = self.panel
         picture = _STYLE.sub("", panel.picture.value)  # the site includes the style only once
+        if "<svg" in picture:
+            picture = figure(picture)
         words = escape(panel.to_text())
         frame = [picture, panel.summary.value, panel.error.value, words]
         if frame not in self.frames:
@@ -104,6 +102,8 @@ class Frames:
         for control, values in self.controls.items():
             if isinstance(control, widgets.IntSlider) and len(values) <= control.max - control.min:
                 more.append("every value of the sliders")
+            elif isinstance(control, widgets.Text):
+                more.append(f"{control.description} of your own")
         if not more:
             return ""
         return f"In JupyterLab, the panel also has {', '.join(dict.fromkeys(more))}."

@@ -25,6 +25,13 @@ if (unfold && folds.length) {
 // Long names in tables may break after these signs.
 for (const code of document.querySelectorAll("td code .pre")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)/g, "$&<wbr>");
 
+// What scrolls sideways says so.
+const boxes = document.querySelectorAll(".pv-picture, .pv-chart, .pv-table");
+const mark = () => boxes.forEach((box) => box.toggleAttribute("data-scrolls", box.scrollWidth > box.clientWidth + 1));
+addEventListener("resize", mark);
+addEventListener("load", mark);
+document.addEventListener("toggle", mark, true);
+
 // Quizzes: a choice, the button, the feedback to that choice.
 for (const quiz of document.querySelectorAll(".pv-quiz")) {
   const [check, feedback] = [quiz.querySelector("button"), quiz.querySelector("[role=status]")];
@@ -85,6 +92,7 @@ for (const panel of document.querySelectorAll(".pv-panel")) {
       const html = frame.map((piece) => pieces[piece]).join("");
       if ((!wrong || i === 2) && parts[i].innerHTML !== html) parts[i].innerHTML = html;
     });
+    mark();
   };
   panel.addEventListener("pointerenter", get, { once: true });
   panel.addEventListener("focusin", get, { once: true });

@@ -43,7 +43,10 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Returns the browser's path. Without a browser, the test is skipped, or fails in CI."""
+    """Returns the browser's path. Without a browser, the test is skipped.
+
+    It fails in CI, and if PACKVIZ_CHROMIUM is set, because its path is then wrong.
+    """
     from browser.chromium import (
         find_chromium,
         how_to_get_it,
@@ -51,7 +54,8 @@ def chromium():
     )  # in tools/, absent on a bare GPU machine
 
     if (found := find_chromium()) is None:
-        (pytest.fail if in_ci() else pytest.skip)(how_to_get_it())
+        is_wrong = in_ci() or "PACKVIZ_CHROMIUM" in os.environ
+        (pytest.fail if is_wrong else pytest.skip)(how_to_get_it())
     return found
 
 

@@ -11,13 +11,14 @@ import argparse
 import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from nbtools.alternative import describe_pictures
 from nbtools.canonical import dumps, leaks, loads
 from nbtools.check import defects, stored_notebooks
 from nbtools.execute import RunError, draw_charts, executed
 from nbtools.source import Edition, SourceError, editions, source_files
-from nbtools.strict import strict_failures
+from nbtools.strict import run_strictly
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -57,12 +58,9 @@ def _write(options: argparse.Namespace) -> int:
 
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     """Runs one edition, and replaces its file if it has changed. Returns what was done."""
-    old = ""
-    stored = None
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        old = edition.path.read_text(encoding="utf-8")
-        stored = loads(old)
-    notebook = executed(edition)
+    stored = _stored(edition.path)
+    # Both editions have the live timings of the reader's notebook, which is written first.
+    notebook = executed(edition, _stored(options.root / "notebooks" / edition.path.name))
     draw_charts(notebook, stored)
     problems = []
     for cell in notebook.cells:
@@ -71,10 +69,17 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
         raise RunError("\n  ".join(["its outputs depend on this run or machine", *problems]))
     describe_pictures(notebook)
     new = dumps(notebook)
-    if new == old:
+    if stored and new == edition.path.read_text(encoding="utf-8"):
         return "unchanged"
     edition.path.write_text(new, encoding="utf-8", newline="\n")
     return "written"
+
+
+def _stored(path: Path) -> Any | None:
+    """Returns a stored notebook, or None if it is missing or broken."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return loads(path.read_text(encoding="utf-8"))
+    return None
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -91,9 +96,10 @@ def _test(options: argparse.Namespace) -> int:
     # A solutions notebook comes after the reader's notebook of the same name, and replaces it.
     stored = {path.stem: path for path in stored_notebooks(options.root)}
     paths = [stored[source.stem] for source in source_files(options.root, options.names)]
-    failures = strict_failures(options.root, paths)
-    print(*failures, sep="\n", file=sys.stderr)
-    return bool(failures)
+    failed = run_strictly(options.root, paths)
+    for path in paths:
+        print(f"{path.relative_to(options.root)}: run and compared", flush=True)
+    return bool(failed)
 
 
 if __name__ == "__main__":

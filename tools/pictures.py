@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from browser.chromium import find_chromium
+from nbtools.execute import small
+from playwright.sync_api import sync_playwright
+
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
 from packviz.draw.differences import BANDS
@@ -18,6 +22,9 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 LENGTHS = (3, 5, 2, 4)
 """The lengths of the batch in the README's pictures."""
+
+EXAMPLE = (4, 6, 8, 5, 4, 3, 7, 8)
+"""The lengths of the batch in the picture that stands for a link to the site."""
 
 # The README's batch in motion. A sequence has row b, and row r when the batch is sorted; a cell has
 # step t and place p in `data`, and is 42 × 28 px. The style computes the places from these numbers.
@@ -62,6 +69,9 @@ patternTransform="rotate(45)"><rect width="7" height="7" fill="var(--padding)"/>
 <text class="word start w3" x="400" y="152">4. store column by column</text>
 {parts}
 </svg>"""
+_PREVIEW = """<body style="margin: 40px 60px; font: 27px Helvetica, Arial, sans-serif">
+<b style="font-size: 58px">packviz</b><br>See what padding does to your RNN.<br>
+<style>svg { margin: 24px 0 0 120px; zoom: 1.22 }</style>"""
 _ROW = """<g class="row" style="--b:{b};--r:{r}"><text class="strong" x="20" y="19">{name}</text>
 <text class="quiet" x="52" y="19">{length}</text>
 <rect class="edge padding" x="76" width="210" height="28" fill="url(#hatch)"/>
@@ -88,21 +98,19 @@ def moving() -> str:
     ranks = layout.unsorted_indices
     parts = []
     for b, length in enumerate(LENGTHS):
-        look = {"name": sequence_name(b), "fill": palette.SEQUENCES[b]}
-        parts.append(_ROW.format(b=b, r=ranks[b], length=length, **look))
+        row_of = {"b": b, "r": ranks[b], "length": length, "name": sequence_name(b)}
+        parts.append(_ROW.format(**row_of, fill=palette.SEQUENCES[b]))
     for t, size in enumerate(layout.batch_sizes):
         leaves = 38 + 6 * t
         parts.append(_COLUMN.format(t=t, size=size, leaves=leaves, arrives=leaves + 9))
-    cells = []
-    for p, (b, t) in enumerate(layout.source):
+    # A cell travels downwards, in front of those below it.
+    for p, (b, t) in reversed([*enumerate(layout.source)]):
         fill = palette.SEQUENCES[b]
-        look = {"name": sequence_name(b), "fill": fill, "ink": palette.ink_on(fill)}
-        cells.append(_CELL.format(b=b, r=ranks[b], t=t, p=p, **look))
-    parts += reversed(cells)  # a cell travels downwards, in front of those below it
+        cell = {"b": b, "r": ranks[b], "t": t, "p": p, "name": sequence_name(b), "fill": fill}
+        parts.append(_CELL.format(**cell, ink=palette.ink_on(fill)))
     colours = []
     for theme in (palette.LIGHT, palette.DARK):
-        values = [f"--{name}:{colour};" for name, colour in vars(theme).items()]
-        colours.append("".join(values))
+        colours.append("".join(f"--{name}:{colour};" for name, colour in vars(theme).items()))
     return _MOVING.format(*colours, font=palette.FONT, parts="\n".join(parts))
 
 
@@ -115,27 +123,37 @@ def colours() -> str:
 
 def _colours(theme: str) -> Sheet:
     own = palette.THEMES[theme]
-    fills: dict[str, str] = {}
-    for i, fill in enumerate(palette.SEQUENCES):
-        fills[f"sequence {sequence_name(i)}"] = fill
-    for name, fill in palette.METHODS.items():
-        fills[f"method: {name}"] = fill
+    fills = {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCES)}
+    fills |= {f"method: {name}": fill for name, fill in palette.METHODS.items()}
     fills |= zip(_SIGNS, palette.SIGNED, strict=True)
     fills |= zip(_SHARES, palette.RAMP, strict=True)
     fills |= zip(_BANDS, palette.SHADES, strict=True)
     fills |= {"real, useful": palette.REAL, "padding, wasted work": HATCHED}
-    fills |= {"pointed at": own.accent, "wrong": own.wrong}
+    fills |= {"pointed at": own.accent, "wrong": own.wrong, "right": own.right}
     fills |= {"words": own.text, "axes and notes": own.muted}
     sheet = Sheet(theme)
-    sheet.box(0, 0, 380, 22 * len(fills) + 20, own.ground, stroke="")
-    for i, (name, fill) in enumerate(fills.items()):
-        y = 10 + 22 * i
+    height = 22 * len(fills) + 20
+    sheet.box(0, 0, 380, height, own.ground, stroke="")
+    y = 10
+    for name, fill in fills.items():
         sheet.box(8, y + 2, 30, 16, fill)
-        sheet.text(50, y + 14, name, ink=own.text)
         code = f"{own.hatch} on {own.padding}" if fill == HATCHED else fill
-        sheet.text(220, y + 14, code, ink=own.text)
-    sheet.size(380, 22 * len(fills) + 20)
+        for x, words in ((50, name), (220, code)):
+            sheet.text(x, y + 14, words, ink=own.text)
+        y += 22
+    sheet.size(380, height)
     return sheet
+
+
+def preview() -> bytes:
+    """Returns the picture that stands for a link to the site, as PNG."""
+    page = f"{_PREVIEW}{show(EXAMPLE).to_svg()}"
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox"]
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=flags)
+        tab = browser.new_page(viewport={"width": 1200, "height": 630})
+        tab.set_content(page)
+        return small(tab.screenshot())
 
 
 DRAWN: Mapping[str, Callable[[], str]] = {
@@ -149,3 +167,4 @@ DRAWN: Mapping[str, Callable[[], str]] = {
 if __name__ == "__main__":
     for name, draw in DRAWN.items():
         (DOCS / name).write_text(draw() + "\n", encoding="utf-8")
+    (DOCS / "preview.png").write_bytes(preview())

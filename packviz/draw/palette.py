@@ -64,6 +64,7 @@ class Theme:
     hatch: str
     accent: str
     wrong: str
+    right: str
 
 
 LIGHT = Theme(
@@ -75,6 +76,7 @@ LIGHT = Theme(
     hatch="#8f8f8f",
     accent="#b3003c",
     wrong="#b00020",
+    right="#00704f",
 )
 DARK = Theme(
     ground="#111111",
@@ -85,6 +87,7 @@ DARK = Theme(
     hatch="#868686",
     accent="#ff7fa5",
     wrong="#ff8a80",
+    right="#5fd3ae",
 )
 # The colours follow the page's theme (see `STYLE`). Without a style sheet, they are those of the
 # light theme.

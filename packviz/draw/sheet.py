@@ -214,6 +214,7 @@ class Sheet:
         ink: str = "",
         halo: str = "",
         mono: bool = False,
+        kind: str = "",
     ) -> None:
         """Writes a line of text.
 
@@ -229,11 +230,13 @@ class Sheet:
             halo: the colour around letters that are written over something else; may be empty.
             mono: whether all letters have the same width, as in cells and columns. An identifier
                 such as `batch_sizes` always has such letters.
+            kind: the class of the SVG element; may be empty.
         """
         if not text:
             return
         mono = mono or is_code(text)
         look = _attributes(
+            **{"class": kind},
             text_anchor=anchor,
             font_size=size,
             font_weight="bold" if bold else "",
@@ -252,11 +255,15 @@ class Sheet:
         """Writes a line of small, muted text, such as a number at an axis."""
         self.text(x, y, text, anchor=anchor, size=11, ink=self.colours.muted)
 
-    def title(self, text: str) -> float:
-        """Writes the title at the top left, and returns the y-coordinate below it."""
+    def title(self, text: str, size: int = 12) -> float:
+        """Writes the title at the top left, and returns the y-coordinate below it.
+
+        The title of a stack of pictures is larger, and not bold. The web site turns what has the
+        class `title` into a caption.
+        """
         y = 16.0
         for line in wrap(text, _COLUMNS):
-            self.text(4, y, line, bold=True)
+            self.text(4, y, line, size=size, bold=size == 12, kind="title")
             y += 18
         return y - 10
 
@@ -360,7 +367,7 @@ class Sheet:
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     """Places sheets one below the other, under a title."""
     whole = Sheet(theme, title)
-    y = whole.paragraph(4, 3, wrap(title, _COLUMNS), size=13) + 7
+    y = whole.title(title, 13) + 4
     for sheet in sheets:
         whole.place(sheet, 0, y)
         y += sheet.height + 8

@@ -74,10 +74,15 @@ class Quiz(widgets.VBox):
         self.feedback.value = ""
 
     def _show_feedback(self, button: widgets.Button) -> None:
-        mark = "✓" if self.solved else "✗"
-        colour = palette.LIVE.text if self.solved else palette.LIVE.wrong
+        verdict = "✗ Not this one."
+        colour = palette.LIVE.wrong
+        if self.solved:
+            verdict = "✓ Right."
+            colour = palette.LIVE.right
         why = escape(self._feedback_to[self.choices.value])
-        self.feedback.value = f'<div style="{_LINE};color:{colour}"><b>{mark}</b> {why}</div>'
+        look = f"{_LINE};border-left:4px solid {colour};padding:2px 10px"
+        words = f'<b style="color:{colour}">{verdict}</b> {why}'
+        self.feedback.value = f'<div style="{look}">{words}</div>'
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         return for_reader({**super()._repr_mimebundle_(**kwargs), "text/plain": self.to_text()})

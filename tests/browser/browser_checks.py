@@ -48,7 +48,7 @@ def moves(notebook: Notebook, panel: Panel, slider: Control) -> bool:
     if slider.at_maximum:
         keys.reverse()
     for there, back in (keys, keys[::-1]):
-        before = notebook.signature(panel)
+        before = notebook.call("signature", panel.id)
         notebook.locate(slider).press(there)
         changed = notebook.changed(panel, before)
         notebook.locate(slider).press(back)
@@ -97,25 +97,25 @@ class Walk:
 
     def _slider(self, slider: Control) -> None:
         moved = moves(self.notebook, self.panel, slider)
-        if not moved and not self.notebook.error_text(self.panel):
+        if not moved and not self.notebook.call("errorText", self.panel.id):
             self._complain(slider, "leaves the picture as it is")
 
     def _text(self, field: Control) -> None:
         if self.panel.kind != "panel":
             return
-        before = self.notebook.signature(self.panel)
+        before = self.notebook.call("signature", self.panel.id)
         self._type(field, GARBAGE)
         if field.name == "error text":  # a search takes any text, and says where nothing is like it
             if not self.notebook.locate(field).page.get_by_text("Nothing matches").count():
                 self._complain(field, f"finds something for {GARBAGE!r}")
-        elif not self.notebook.error_text(self.panel):
+        elif not self.notebook.call("errorText", self.panel.id):
             self._complain(field, f"takes {GARBAGE!r} without a word")
-        elif self.notebook.signature(self.panel) != before:
+        elif self.notebook.call("signature", self.panel.id) != before:
             self._complain(field, "loses its picture over wrong input")
         self._type(field, field.value)
-        if error := self.notebook.error_text(self.panel):
+        if error := self.notebook.call("errorText", self.panel.id):
             self._complain(field, f"still shows its error after right input: {error}")
-        if self.notebook.signature(self.panel) != before:
+        if self.notebook.call("signature", self.panel.id) != before:
             self._complain(field, "does not come back to its picture after right input")
 
     def _type(self, field: Control, text: str) -> None:
@@ -138,7 +138,7 @@ class Walk:
             if ("play", play.name, i) in self.done or not play.usable:
                 continue
             self.done.add(("play", play.name, i))
-            before = self.notebook.signature(self.panel)
+            before = self.notebook.call("signature", self.panel.id)
             self.notebook.locate(play).click()
             if not self.notebook.changed(self.panel, before, quiet=PLAYS_WITHIN):
                 self._complain(play, "plays, and the picture stays")

@@ -44,7 +44,7 @@ def test_every_check_can_fail(lab: Lab) -> None:
     cells = [GOOD, SPOILT, QUIZ, UNREACHED, *TROUBLE]
     with lab.open(lab.server.write_notebook("canary.ipynb", cells)) as notebook:
         notebook.run_all()
-        problems = "\n".join([*notebook.cell_problems(), *notebook.problems()])
+        problems = "\n".join([*notebook.call("cellProblems"), *notebook.problems()])
         for text in TROUBLE.values():
             assert text in problems
         good, spoilt, quiz, unreached = notebook.panels()

@@ -22,7 +22,7 @@ def legible(notebook: Notebook, theme: str) -> list[str]:
     """Lists what is faint in a theme, or a barrier otherwise."""
     notebook.set_theme(dark=theme == "dark")
     complaints = barriers(notebook)
-    for i in range(len(notebook.call("cells"))):
+    for i in range(notebook.call("cellCount")):
         complaints += faint_texts(notebook, i)
     notebook.set_theme(dark=False)
     return complaints
@@ -48,7 +48,7 @@ def themes(name: str) -> list[str]:
 
 
 CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {
-    "every cell runs clean": Notebook.cell_problems,
+    "every cell runs clean": lambda notebook: notebook.call("cellProblems"),
     "all is legible, and nobody is barred": lambda notebook: [
         text for theme in themes(notebook.name) for text in legible(notebook, theme)
     ],

@@ -51,12 +51,12 @@ def test_several_regions_and_none():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("# solution\na", "has no '# end solution'"),
-        ("a\n# end solution", "has no '# solution'"),
-        ("# solution\n# solution\na\n# end solution", "inside a solution"),
+        ("# solution\na", "'# solution' is not one of a pair"),
+        ("a\n# end solution", "'# end solution' is not one of a pair"),
+        ("# solution\n# solution\na\n# end solution", "'# solution' is not one of a pair"),
         ("# solution\n\n# end solution", "empty"),
-        ("# Solution\na\n# end solution", "'# Solution' is neither"),
-        ("# solution\na\n# end-solution", "'# end-solution' is neither"),
+        ("# Solution\na\n# end solution", "'# Solution' is not one of a pair"),
+        ("# solution\na\n# end-solution", "is not one of a pair"),
     ],
 )
 def test_a_broken_region_is_refused(text, message):
@@ -136,7 +136,7 @@ def test_names(tmp_path):
     assert source_files(tmp_path) == [one, two]
     for name in ("02", "02_two", "notebooks/02_two.ipynb", "02_two.py"):
         assert source_files(tmp_path, [name]) == [two]
-    with pytest.raises(SourceError, match=r"no notebook is named 03; choose from 01_one, 02_two"):
+    with pytest.raises(SourceError, match=r"'03'\]: .* has 01_one, 02_two"):
         source_files(tmp_path, ["01", "03"])
-    with pytest.raises(SourceError, match="no sources"):
+    with pytest.raises(SourceError, match="has no sources"):
         source_files(tmp_path / "elsewhere")

@@ -33,6 +33,11 @@
     return Boolean(current && current.content && current.content.model && current.sessionContext?.session?.kernel);
   };
 
+  // JupyterLab asks every kernel for its widgets, and a kernel without ipywidgets then writes to stderr. torch.profiler
+  // writes to stderr when it starts and stops.
+  const HARMLESS = /^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$|^(USDT:.*\bprofiler_st(art|op)\s*)+$/;
+  const plain = (text) => text.replace(/\x1b\[[0-9;]*m/g, '').trim();
+
   /** Records every error and all stderr output that the kernel sends, whether a cell or a callback caused it. */
   pv.listen = async () => {
     pv.messages = [];
@@ -41,12 +46,13 @@
     await panel().sessionContext.ready;
     panel().sessionContext.iopubMessage.connect((_, message) => {
       const { msg_type: type } = message.header;
-      const parent = message.parent_header?.msg_type ?? '';
       if (type === 'error') {
         const { ename, evalue, traceback } = message.content;
-        pv.messages.push({ kind: 'error', parent, text: `${ename}: ${evalue}\n${(traceback || []).join('\n')}` });
+        const kind = message.parent_header?.msg_type === 'execute_request' ? 'cell' : 'callback';
+        pv.messages.push(`${kind}: ${plain(`${ename}: ${evalue}\n${(traceback || []).join('\n')}`)}`);
       } else if (type === 'stream' && message.content.name === 'stderr') {
-        pv.messages.push({ kind: 'stderr', parent, text: message.content.text });
+        const text = plain(message.content.text);
+        if (!HARMLESS.test(text)) pv.messages.push(`stderr: ${text}`);
       }
     });
     panel().sessionContext.session.kernel.anyMessage.connect((_, { msg: message, direction }) => {
@@ -107,15 +113,17 @@
     current.dispose();
   };
 
-  pv.cells = () => panel().content.widgets.map((cell, index) => ({
-    index,
-    type: cell.model.type,
-    source: cell.model.sharedModel.getSource(),
-    executed: cell.model.type !== 'code' || cell.model.executionCount !== null,
-    broken: [...cell.node.querySelectorAll('.jp-OutputArea-output')]
-      .map((node) => node.textContent)
-      .find((text) => /Error displaying widget|Loading widget|Failed to load model/.test(text)) ?? null,
-  }));
+  /** Lists the cells that did not run, and the widgets that are not drawn. */
+  pv.cellProblems = () => panel().content.widgets.flatMap((cell, index) => {
+    const source = cell.model.sharedModel.getSource().trim();
+    const reasons = [...cell.node.querySelectorAll('.jp-OutputArea-output')]
+      .map((node) => node.textContent.trim())
+      .filter((text) => /Error displaying widget|Loading widget|Failed to load model/.test(text));
+    if (cell.model.type === 'code' && source && cell.model.executionCount === null) reasons.push('did not run');
+    return reasons.map((reason) => `cell ${index} (${source.split('\n')[0]}): ${reason}`);
+  });
+
+  pv.cellCount = () => panel().content.widgets.length;
 
   pv.isDark = () => document.body.dataset.jpThemeLight === 'false';
 

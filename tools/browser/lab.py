@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_server.serverapp import list_running_servers
+from nbtools.canonical import METADATA
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute
 
-KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 PAGE_SCRIPT = Path(__file__).with_suffix(".js")
 LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])"
 OUTSIDE = re.compile(rf"^(?!(https?|wss?)://{LOOPBACK}([:/]|$)|data:|blob:|about:|chrome)")
@@ -45,12 +46,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 # Errors that JupyterLab itself writes to the console even if nothing is wrong.
 HARMLESS_CONSOLE = re.compile(r"favicon|ResizeObserver loop")
-# JupyterLab asks every kernel for its widgets, and a kernel without ipywidgets then writes to
-# stderr. torch.profiler writes to stderr when it starts and stops.
-HARMLESS_STDERR = re.compile(
-    r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$"
-    r"|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
-)
 PATIENCE = 300.0  # seconds, because a busy machine is not a defect
 
 
@@ -146,9 +141,8 @@ class Server:
     def _wait_until_up(self) -> str:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and self.process.poll() is None:
-            for path in (self.home / "JUPYTER_RUNTIME_DIR").glob("jpserver-*.json"):
-                with contextlib.suppress(ValueError):  # the file may not be complete yet
-                    return str(json.loads(path.read_text())["url"])
+            for server in list_running_servers(str(self.home / "JUPYTER_RUNTIME_DIR")):
+                return str(server["url"])
             time.sleep(0.1)
         raise RuntimeError(f"JupyterLab did not start:\n{self.log()[-4000:]}")
 
@@ -170,7 +164,7 @@ class Server:
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:
         """Writes a notebook of code cells beside the copied ones, and returns its name."""
         v4: Any = nbformat.v4  # its functions have no type annotations
-        notebook = v4.new_notebook(metadata={"kernelspec": KERNEL})
+        notebook = v4.new_notebook(metadata=METADATA)
         notebook.cells = [v4.new_code_cell(source) for source in cells]
         (self.root / name).write_text(v4.writes(notebook))
         return name
@@ -252,32 +246,13 @@ class Notebook:
 
     def problems(self) -> list[str]:
         """Returns the problems since the last call: of the kernel, the page and the server."""
-        problems = self._lab.problems[:]
+        problems: list[str] = self.page.evaluate("() => packvizLab.messages.splice(0)")
+        problems += self._lab.problems
         self._lab.problems.clear()
-        for message in self.page.evaluate("() => packvizLab.messages.splice(0)"):
-            text = _plain(message["text"]).strip()
-            if message["kind"] == "error":
-                kind = "cell" if message["parent"] == "execute_request" else "callback"
-                problems.append(f"{kind}: {text}")
-            elif not HARMLESS_STDERR.match(text):
-                problems.append(f"stderr: {text}")
         log = self._lab.server.log()[self._log_from :]
         self._log_from += len(log)
         if "Traceback (most recent call last)" in log:
             problems.append(f"log: {log[-4000:]}")
-        return problems
-
-    def cell_problems(self) -> list[str]:
-        """Returns the cells that did not run, and the widgets that are not drawn."""
-        problems = []
-        for cell in self.call("cells"):
-            reasons = []
-            if cell["type"] == "code" and cell["source"].strip() and not cell["executed"]:
-                reasons.append("did not run")
-            if cell["broken"]:
-                reasons.append(cell["broken"].strip())
-            line = cell["source"].strip().partition("\n")[0]
-            problems += [f"cell {cell['index']} ({line}): {reason}" for reason in reasons]
         return problems
 
     def call(self, function: str, *arguments: object) -> Any:
@@ -329,21 +304,9 @@ class Notebook:
         """Returns Playwright's handle on a control."""
         return self.page.locator(f'[data-pv-control="{control.id}"]')
 
-    def signature(self, panel: Panel) -> str:
-        """Returns a fingerprint of the picture in a panel."""
-        return str(self.call("signature", panel.id))
-
     def changed(self, panel: Panel, before: str, quiet: float = 0.4) -> bool:
         """Waits for the picture to change, and returns whether it differs from `before`.
 
         The wait ends when the picture differs, or when nothing has changed for `quiet` seconds.
         """
         return bool(self.call("changed", panel.id, before, quiet * 1000, PATIENCE * 1000))
-
-    def error_text(self, panel: Panel) -> str:
-        """Returns the error that a panel shows, or an empty string."""
-        return str(self.call("errorText", panel.id))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)

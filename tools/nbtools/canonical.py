@@ -13,7 +13,8 @@ import nbformat
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_TIMING = "live-timing"
-LIVE_TEXT = "Timed live: run this cell to see the numbers of your own machine.\n"
+RECORDED = "Recorded on "
+"""How the stored output of a live timing begins, before the date and the machine."""
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -39,7 +40,7 @@ def canonical(notebook: Any, stem: str) -> Any:
 
     Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's
     number and the cell's position. Consecutive streams are joined. A traceback keeps only the
-    cell's own lines, not those of libraries. The output of a live timing becomes a fixed sentence.
+    cell's own lines, not those of libraries. A live timing has no stderr, where its progress goes.
 
     Args:
         notebook: An nbformat 4 notebook.
@@ -92,14 +93,14 @@ def leaks(cell: Any, root: Path) -> list[str]:
         cell: A code cell.
         root: The repository's folder.
     """
-    hits: list[str] = []
+    text = "\n".join(_strings(cell.get("outputs", [])))
+    text = _BASE64.sub("", plain(text))
     own = re.compile(rf"(?<![\w.]){re.escape(str(root))}(?![\w.-])")
-    for text in _strings(cell.get("outputs", [])):
-        text = _BASE64.sub("", plain(text))
-        hits += [f"this machine's path {match[0]}" for match in own.finditer(text)]
-        for kind, pattern in _LEAKS.items():
-            hits += [f"{kind} {match[0]}" for match in pattern.finditer(text)]
-    return [f"an output contains {hit}" for hit in dict.fromkeys(hits)]
+    hits = {}
+    for kind, pattern in {"this machine's path": own, **_LEAKS}.items():
+        for match in pattern.finditer(text):
+            hits[f"an output contains {kind} {match[0]}"] = True
+    return [*hits]
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -115,6 +116,13 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
 
 
+def is_recorded(cell: Any) -> bool:
+    """Returns whether a cell is a live timing with a stored result and its conditions."""
+    if LIVE_TIMING not in tags(cell) or not cell.outputs:
+        return False
+    return str(cell.outputs[0].get("text", "")).startswith(RECORDED)
+
+
 def _cell(cell: Any, identity: str) -> dict[str, Any]:
     kept = {key: cell.metadata[key] for key in _KEPT_CELL_METADATA if cell.metadata.get(key)}
     result = {"cell_type": cell.cell_type, "id": identity, "metadata": kept, "source": cell.source}
@@ -125,10 +133,10 @@ def _cell(cell: Any, identity: str) -> dict[str, Any]:
 
 
 def _outputs(cell: Any) -> list[dict[str, Any]]:
-    if LIVE_TIMING in tags(cell) and cell.get("execution_count") is not None:
-        return [{"output_type": "stream", "name": "stdout", "text": LIVE_TEXT}]
     result: list[dict[str, Any]] = []
     for output in copy.deepcopy(cell.outputs):
+        if LIVE_TIMING in tags(cell) and output.get("name") == "stderr":
+            continue
         if output.output_type == "stream" and result and result[-1].get("name") == output.name:
             result[-1]["text"] += output.text
         elif (cleaned := _output(output)) is not None:

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import copy
 import io
 import json
 import os
 from collections.abc import Iterator
+from datetime import date
+from importlib.metadata import version
 from typing import Any
 
+import nbformat
 from browser.chromium import find_chromium, how_to_get_it
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from PIL import Image
-from playwright.async_api import async_playwright
+from playwright.sync_api import sync_playwright
 from plotly.offline import get_plotlyjs
 
 from nbtools.alternative import PNG, chart_size, png_of
-from nbtools.canonical import PLOTLY, canonical, plain
+from nbtools.canonical import (
+    LIVE_TIMING,
+    PLOTLY,
+    RECORDED,
+    canonical,
+    is_recorded,
+    plain,
+    tags,
+)
 from nbtools.source import Edition
+from packviz.core.system import cpu_name
 
 CELL_SECONDS = 300
 QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR", "--HistoryManager.hist_file=:memory:"]
 CHART_SCALE = 2
+THREADS = 2
 
+_v4: Any = nbformat.v4  # its functions have no type annotations
 _TO_PNG = "([{data, layout}, options]) => Plotly.toImage({data, layout}, options)"
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -43,7 +56,7 @@ class RunError(RuntimeError):
     """Raised if a notebook cannot be run to its end, or if a chart cannot be drawn."""
 
 
-def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[str, str]:
+def kernel_env(strict: bool, *, threads: int = THREADS, hash_seed: int = 0) -> dict[str, str]:
     """Returns the environment variables for running a notebook.
 
     Args:
@@ -60,8 +73,11 @@ def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[st
     return env
 
 
-def executed(edition: Edition) -> Any:
+def executed(edition: Edition, recorded: Any | None = None) -> Any:
     """Runs an edition, and returns it in canonical form, with its charts not yet drawn.
+
+    A live timing says when and where it was recorded. If it is the same in the notebook `recorded`,
+    its stored output is kept, because otherwise each run would change the notebook.
 
     Raises:
         RunError: A cell raised an error or took too long, or the kernel died.
@@ -82,7 +98,20 @@ def executed(edition: Edition) -> Any:
         client.execute(env=kernel_env(edition.strict))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise RunError(plain(str(error))) from None
+    kept = {}
+    if recorded:
+        kept = {cell.source: cell.outputs for cell in filter(is_recorded, recorded.cells)}
+    for cell in notebook.cells:
+        if LIVE_TIMING in tags(cell):
+            fresh = [_v4.new_output("stream", text=_conditions()), *cell.outputs]
+            cell.outputs = kept.get(cell.source, fresh)
     return canonical(notebook, edition.path.stem)
+
+
+def _conditions() -> str:
+    """Returns the line above a live timing: the date, the processor, torch and the threads."""
+    machine = f"{cpu_name()}, torch {version('torch')}, with at most {THREADS} threads"
+    return f"{RECORDED}{date.today():%-d %B %Y}, on {machine}. Run the cell to time yours.\n"
 
 
 def charts(notebook: Any) -> Iterator[Any]:
@@ -109,36 +138,32 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
     old = {_key(chart): png_of(chart) for chart in charts(stored)} if stored else {}
     new = []
     for chart in charts(notebook):
-        chart.data[PNG] = old.get(_key(chart), "")
+        chart.data[PNG] = old.get(_key(chart)) or png_of(chart)
         if not chart.data[PNG]:
             new.append(chart)
+    if not new:
+        return
     browser = find_chromium()
-    if new and browser is None:
+    if browser is None:
         raise RunError(f"cannot draw its charts: {how_to_get_it()}")
-    if new:
-        asyncio.run(_rasterise(new, browser))
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = chromium.new_page()
+        page.add_script_tag(content=get_plotlyjs())
+        for chart in new:
+            width, height = chart_size(chart)
+            options = {"format": "png", "width": width, "height": height, "scale": CHART_SCALE}
+            address = page.evaluate(_TO_PNG, [chart.data[PLOTLY], options])
+            png = base64.b64decode(address.partition(",")[2])
+            chart.data[PNG] = base64.b64encode(small(png)).decode("ascii")
 
 
 def _key(chart: Any) -> str:
     return json.dumps(chart.data[PLOTLY], sort_keys=True)
 
 
-async def _rasterise(new: list[Any], browser: str | None) -> None:
-    """Adds a PNG to charts, which plotly draws in one headless browser."""
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = await chromium.new_page()
-        await page.add_script_tag(content=get_plotlyjs())
-        for chart in new:
-            width, height = chart_size(chart)
-            options = {"format": "png", "width": width, "height": height, "scale": CHART_SCALE}
-            address = await page.evaluate(_TO_PNG, [chart.data[PLOTLY], options])
-            png = base64.b64decode(address.partition(",")[2])
-            chart.data[PNG] = base64.b64encode(_small(png)).decode("ascii")
-
-
-def _small(png: bytes) -> bytes:
-    """Reduces a chart's PNG to a fifth of its size by fewer colours, as readers download it."""
+def small(png: bytes) -> bytes:
+    """Reduces a PNG of a chart to a fifth of its size by fewer colours, as readers download it."""
     small = io.BytesIO()
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image.quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)

@@ -29,7 +29,8 @@ CLAIMS = "claims"
 CELL_OPTIONS = {"tags", "jupyter"}
 _JUPYTEXTS_OWN = {"lines_to_next_cell", "lines_to_end_of_cell_marker"}
 
-_NEARLY_A_MARKER = re.compile(r"#+\s*(end[\s_-]*)?solutions?\s*:?", re.IGNORECASE)
+_MARKER = re.compile(r"(?im)^ *(#+ *(end[ _-]*)?solutions? *:?) *$")
+_REGION = re.compile(rf"(?ms)^(?P<indent> *){BEGIN}\n(?P<solution>.*?)\n *{END}$")
 _CODE = r"(?:^|\n)(?P<fence>```|~~~).*?(?:\n(?P=fence)|\Z)|(?P<ticks>`+)[^`].*?(?P=ticks)"
 _LINK = r"(?P<open>\]\(\s*<?|^\[[^\]\n]+\]:[ \t]*|\b(?:src|href)=[\"'])(?P<target>[^\s)\"'>]+)"
 _TITLE = re.compile(r"^(# .*?)[ \t]*$", re.MULTILINE)
@@ -67,16 +68,12 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
         SourceError: There is no source, or none with one of these names.
     """
     sources = sorted((root / "notebooks" / "source").glob("[0-9][0-9]_*.py"))
-    if not sources:
-        raise SourceError(f"no sources in {root / 'notebooks' / 'source'}")
-    known: dict[str, Path] = {}
-    for path in sources:
-        known |= {path.stem: path, path.stem[:2]: path}
     wanted = {Path(name).stem for name in names}
-    if unknown := sorted(wanted - known.keys()):
-        offer = ", ".join(path.stem for path in sources)
-        raise SourceError(f"no notebook is named {', '.join(unknown)}; choose from {offer}")
-    return sorted({known[name] for name in wanted}) if wanted else sources
+    chosen = [path for path in sources if not wanted or wanted & {path.stem, path.stem[:2]}]
+    if len(chosen) < len(wanted) or not chosen:
+        offer = ", ".join(path.stem for path in sources) or "no sources"
+        raise SourceError(f"names {sorted(wanted)}: {root / 'notebooks' / 'source'} has {offer}")
+    return chosen
 
 
 def editions(source: Path) -> list[Edition]:
@@ -117,34 +114,16 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
         are removed.
 
     Raises:
-        SourceError: A region is not closed, is not opened, is empty or contains a second region, or
-            a marker is misspelt.
+        SourceError: A region is empty, or a marker is misspelt or not one of a pair.
     """
-    stub: list[str] = []
-    solved: list[str] = []
-    start: int | None = None  # the length of `solved` at the opening marker, inside a region
-    for line in text.split("\n"):
-        word = line.strip()
-        if word == BEGIN:
-            if start is not None:
-                raise SourceError(f"{where}: {BEGIN!r} is inside a solution")
-            start = len(solved)
-            stub.append(line.replace(BEGIN, STUB))
-        elif word == END:
-            if start is None:
-                raise SourceError(f"{where}: {END!r} has no {BEGIN!r} before it")
-            if not "".join(solved[start:]).strip():
-                raise SourceError(f"{where}: the solution is empty")
-            start = None
-        elif _NEARLY_A_MARKER.fullmatch(word):
-            raise SourceError(f"{where}: {word!r} is neither {BEGIN!r} nor {END!r}")
-        else:
-            solved.append(line)
-            if start is None:
-                stub.append(line)
-    if start is not None:
-        raise SourceError(f"{where}: {BEGIN!r} has no {END!r} after it")
-    return "\n".join(stub), "\n".join(solved)
+    for region in _REGION.finditer(text):
+        if not region["solution"].strip():
+            raise SourceError(f"{where}: the solution is empty")
+    stub = _REGION.sub(rf"\g<indent>{STUB}", text)
+    solved = _REGION.sub(r"\g<solution>", text)
+    if odd := _MARKER.search(f"{stub}\n{solved}"):
+        raise SourceError(f"{where}: {odd[1]!r} is not one of a pair, {BEGIN!r} and {END!r}")
+    return stub, solved
 
 
 def links(markdown: str) -> list[str]:

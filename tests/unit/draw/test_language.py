@@ -1,6 +1,7 @@
 """The visual language: the pictures in docs/ are what is drawn, and its page says what holds."""
 
 import re
+import struct
 from itertools import combinations, product
 from pathlib import Path
 
@@ -89,6 +90,15 @@ def test_methods_are_told_apart_whatever_the_sight(sight, least):
         assert np.linalg.norm(lab(one, sight) - lab(other, sight)) >= least, (one, other)
     for method, sequence in product(palette.METHODS.values(), palette.SEQUENCES):
         assert np.linalg.norm(lab(method, "usual") - lab(sequence, "usual")) >= 25
+
+
+def test_padding_is_seen_in_the_dark():
+    assert contrast(palette.DARK.padding, palette.DARK.ground) >= 1.5
+
+
+def test_the_preview_of_a_link_has_the_size_that_sites_ask_for():
+    size = struct.unpack(">II", (pictures.DOCS / "preview.png").read_bytes()[16:24])
+    assert size == (1200, 630)
 
 
 def test_no_drawing_has_a_colour_of_its_own():

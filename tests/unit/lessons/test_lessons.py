@@ -64,12 +64,14 @@ def test_each_choice_has_its_feedback():
     assert not asked.check.disabled
     assert asked.feedback.value == ""  # chosen, not yet revealed
     press(asked)
-    assert words(asked.feedback) == "✗ Not in <text>."
+    assert words(asked.feedback) == "✗ Not this one. Not in <text>."
+    assert palette.LIVE.wrong in asked.feedback.value
     assert not asked.solved
     choose(asked, "a letter")
     assert asked.feedback.value == ""  # the old feedback does not belong to the new choice
     press(asked)
-    assert words(asked.feedback) == "✓ So it is & stays."
+    assert words(asked.feedback) == "✓ Right. So it is & stays."
+    assert palette.LIVE.right in asked.feedback.value
     assert asked.solved
     choose(asked, None)
     assert asked.check.disabled
@@ -95,8 +97,9 @@ def test_the_quizzes_of_the_notebooks(name):
         choose(asked, choice)
         press(asked)
         assert words(asked.feedback)[:2] == ("✓ " if choice == asked.answer else "✗ ")
-        assert len(words(asked.feedback)) > 10
-        assert words(asked.feedback)[2:] not in asked.to_text()
+        why = words(asked.feedback).partition(". ")[2]
+        assert len(why) > 10
+        assert why not in asked.to_text()
     assert not {"✓", "✗"} & set(asked.to_text())
     assert (
         max(map(len, asked.to_text().splitlines())) <= 100
