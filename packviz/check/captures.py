@@ -31,7 +31,7 @@ _ANSI = re.compile(r"\x1b\[[\d;]*m")
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a copy of a nested value in which `change` has replaced every leaf, in order.
 
-    Mappings, lists and tuples have parts. Any other object is a leaf, and so is a list or a tuple
+    Mappings, lists and tuples have parts. Every other object is a leaf, and so is a list or a tuple
     of whole numbers.
     """
     if isinstance(value, Mapping):

@@ -434,7 +434,7 @@ def align(
     if padding_side == "left":
         step = column - width + end
     real = (step >= 0) & (step < end)
-    # A rotation, or a sort, reads the padding from many cells. Any cells will do, because the
+    # A rotation, or a sort, reads the padding from many cells. It may read any cells, because the
     # padding is overwritten. If it were read from a single cell, all gradients would be added up
     # there, which is slow.
     if mask is not None and batch.steps:

@@ -209,7 +209,7 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 def _finding(timing: Timing) -> str:
     """Returns a sentence on compiling the packed step, and one on `Ragged`, eager and compiled."""
     gain = min((timing.ratio(name, REFERENCE) for name in _COMPILED), key=lambda gain: gain.value)
-    title = "Compiling leaves the packed step about as slow."
+    title = "Compiling makes no clear difference to the packed step."
     if gain.is_clear:
         title = f"Compiled, the packed step takes {gain.value:.2f} times its time."
     ragged = []

@@ -18,13 +18,13 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"
 LIMITS = {
-    "nodes of packviz": 144_300,  # aim: 143,000
-    "nodes of packviz that the everyday calls load": 33_500,  # aim: 33,000
-    "nodes of tests": 154_000,
-    "nodes of tools and docs": 16_500,  # aim: 15,000
+    "nodes of packviz": 144_700,  # aim: 143,000
+    "nodes of packviz that the everyday calls load": 33_560,  # aim: 33,000
+    "nodes of tests": 157_000,
+    "nodes of tools and docs": 15_000,
     "nodes of a statement, mean": 12,
     "nodes of a statement, nine in ten": 22,
-    "bytes of TOML, JSON, JavaScript and CSS": 169_400,  # aim: 156,191
+    "bytes of TOML, JSON, JavaScript and CSS": 166_200,  # aim: 156,191
     "classes": 133,
     "uses of Any": 250,
     "comments that silence mypy": 20,
