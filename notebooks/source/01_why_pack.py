@@ -274,7 +274,7 @@ pv.show(lengths)
 # - name the ten lines from lists of words to a loss, and the two of them that keep the padding away from the LSTM,
 # - show how far padding moves the final state of an LSTM, and that packing leaves it where it was.
 #
-# One thing we have not looked at. In the ten lines, the packed `data` has 14 rows. In which order? The answer has made
-# people report a bug.
+# One thing we have not looked at. In the ten lines, the packed `data` has 14 rows. In which order? What packing returns
+# looks so wrong at first sight that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

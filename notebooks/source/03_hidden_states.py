@@ -61,7 +61,7 @@ panel
 # Pull *b* longer, and go on watching *c*. Nobody touches c. Yet its state moves with every step, for the longest row
 # decides how much padding c has to read.
 #
-# So much for one number of three, in one tensor of three. Do the others behave like it?
+# We have watched one number, though, and the LSTM returns three tensors full of them. Do the others behave like it?
 
 # %% [markdown]
 # ## Which results are wrong?

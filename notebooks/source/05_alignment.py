@@ -3,9 +3,9 @@
 #
 # **How do you move padding and states without mixing up sequences?**
 #
-# A tokenizer has turned four texts into token ids, you have their lengths, and packing works without an error. The last
-# words of three texts never reach your RNN, and one of the three does not reach it at all. The lengths are right. So is
-# the data. What is wrong?
+# A tokenizer has turned four texts into token ids, you have their lengths, and packing works without an error. But
+# three of the texts never reach your RNN whole. They lose their last words, and one of them loses all it has. The
+# lengths are right. So is the data. What is wrong?
 #
 # After this page, you can move the padding of a batch, and hand states from an encoder to a decoder in the right order.
 #

@@ -163,7 +163,7 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 # ## Does it learn?
 #
 # The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
-# in fixed batches, and print the loss. Then we show them 512 sequences that they have never seen.
+# in the same batches every time, and print the loss. Then we show them 512 sequences that they have never seen.
 
 
 # %%

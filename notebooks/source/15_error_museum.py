@@ -334,7 +334,7 @@ with museum.entry("Lengths greater than T") as attempt:
 
 there = torch.nn.functional.pad(x.T, (0, 2))
 pv.draw.Aligned.of(
-    make(lengths), lengths, title="the steps that the lengths ask for, framed where x has none", batch_first=True, like=there
+    make(lengths), lengths, title="what the lengths ask for, framed where x has nothing", batch_first=True, like=there
 )
 
 # %% tags=["claims"]

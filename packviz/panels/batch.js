@@ -6,7 +6,7 @@ const INKS = ["#000", "#000", "#000", "#000", "#fff", "#000", "#000", "#fff"];
 const STAGES = ["padded", "sorted", "without padding", "packed"];
 const PACKED = STAGES.length - 1;
 const MOST_SEQUENCES = 12; // that a reader can make; Python may give more
-const MOST_CELLS = 400; // with more cells than these, a row is one shape, and so is a time step
+const MOST_CELLS = 300; // with more cells than these, a row is one shape, and so is a time step
 const SMALLEST_TEXT = 11; // pixels
 
 // ---- Numbers and words -------------------------------------------------------------------------------------------
