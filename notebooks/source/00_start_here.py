@@ -86,7 +86,7 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 16 min |
 # | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 16 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do ten lines become a model that trains, and how do you check it? | 20 min |
-# | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and why is that not the same as time? | 20 min |
+# | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and does the clock agree? | 20 min |
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
 # | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 18 min |
 # | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
@@ -125,7 +125,7 @@ checks.half_padding(my_lengths)
 #    wrong](01_why_pack.ipynb#Who-changed-the-review?).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your
 #    machine and recommends one. The result's `.code` is the code to use.
-# 4. **Batch [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) together**, which leaves less
+# 4. **Batch [similar lengths](12_several_workers.ipynb#Can-a-batch-be-easy-to-share?) together**, which leaves less
 #    padding.
 # 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.
 # 6. **Compile only now**, after reading [what can break](13_static_graphs.ipynb).

@@ -274,11 +274,11 @@ from packviz.studies import methods
 methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
-# Eight batches of 44, and all of them have a lot of padding. So it does happen: on some, packing takes little more than
+# Eight batches of 44, and all of them have a lot of padding. So it does happen: on one, packing takes little more than
 # half the time. <!-- recorded --> Now look at the other row of each batch. What the forward pass gains, training loses
 # again, every time. And on how many of the 44 was packing clearly faster in *training*? On none. <!-- recorded -->
 #
-# So it is the backward pass that spoils packing, at least with torch's own functions on a CPU. [Notebook
+# So on these eight, it is the backward pass that spoils packing, with torch's own functions on this CPU. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why, and [notebook 11](11_should_you_pack.ipynb) lets you test your own
 # lengths and model.
 

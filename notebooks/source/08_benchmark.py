@@ -113,7 +113,7 @@ forum.ratios(cpu, ["padded", "packed"])
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs packed data on the same fused kernel as
 # padded data. There is the answer to your colleague. Whoever times a batch of equal lengths may well shrug. Whoever
-# times a ragged one cannot even quote *a* number, because the factor is three at 32 steps, and goes on growing.
+# times a ragged one cannot even quote *a* number, because the factor is three at 32 steps, and far from done.
 # <!-- recorded --> How does it go on?
 
 # %% tags=["claims"]
@@ -224,7 +224,7 @@ forum.chart({"yours": yours, **forum.recordings(names)}, "ratio", methods=names)
 assert not yours.left_out
 
 # %% [markdown]
-# With few and short sequences, the effect is smaller than in the recording. Set `quick = False`, or use a terminal,
+# These few sizes end at 128 steps, far before the cliff. Set `quick = False`, or use a terminal,
 # where you can stop and resume the benchmark:
 #
 # ```

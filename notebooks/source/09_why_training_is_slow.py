@@ -71,7 +71,7 @@ assert sums[-1] > 0.8  # at the longest
 
 # %% [markdown]
 # Two of the three. Replace them, and the step at 256 steps is over 40 times as fast: eight seconds become less than a
-# fifth of a second. <!-- recorded --> They are not *part* of the problem. They are the problem.
+# fifth of a second. <!-- recorded --> Together, they are nearly the whole step.
 #
 # Before we go on, read the three batches from top to bottom. From 64 to 128 steps, the time of a packed step grows
 # about fourfold. From 128 to 256, it grows eightfold. <!-- recorded --> Keep that eight in mind. We shall need it.
@@ -264,7 +264,7 @@ for method, least, most in [("padded", 0.7, 1.4), ("packed", 2.2, 3), ("run", 0.
 
 # %% [markdown]
 # It does not agree. For a padded step and for `run`, twice the length takes about twice the time, as it should. The
-# bytes of a packed step promise a slope of 2, and the clock says 2.3: not four times the time, but five.
+# bytes of a packed step promise a slope of 2, and the clock says 2.3: on average not four times the time, but five.
 # <!-- recorded --> There is our eight again, and the cliff of notebook 08.
 #
 # So two causes explain a factor of four. Somebody else adds to the bill, and does not show up in our bytes. Who?
@@ -356,7 +356,7 @@ for name, variables in {"default": {}, "both": {"MALLOC_MMAP_MAX_": "0", **trim}
     measured[name] = faults, seconds
     print(f"{name:10} {faults:8,.0f} page faults {1000 * seconds:8,.0f} ms")
 share = 1 - measured["both"][1] / measured["default"][1]
-print(f"Without page faults, a step takes {share:.0%} less time than by default.")
+print(f"With both variables, a step takes {share:.0%} less time than by default.")
 
 # %% [markdown]
 # Your numbers are your machine's. Here are ours, for a small batch and a large one. The last column has the settings:

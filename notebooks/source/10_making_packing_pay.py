@@ -314,10 +314,10 @@ forum.ratios(full)
 # %% [markdown]
 # In setup A, there is nothing to gain, and next to nothing is lost. Now look at B. At 512 steps, torch's packed step
 # takes over half a minute, and *run* takes four tenths of a second. That is over seventy times as fast, for the same
-# results.
+# results. (With both settings of notebook 09, it is still 28 times.)
 # <!-- recorded -->
 #
-# And look where it ends: *below* 1. From 128 steps on, *run* takes about half as long as the padded step, whose final
+# And look where it ends: *below* 1. From 128 steps on, in this benchmark, *run* takes about half as long as the padded step, whose final
 # states are wrong. <!-- recorded --> Half the work, half the time. So the sentence with which notebook 07 began can
 # come true after all. It only needed somebody to throw away the slices.
 #
@@ -361,7 +361,7 @@ for machine, timed in machines.items():
 
 # %% [markdown]
 # `auto` takes about a third of the time of torch's packed step, for all three. Against the padded step, the gain is
-# largest for the GRU and the plain RNN. For an LSTM, it is small, and a second thread can undo it. The median hardly
+# largest for the GRU and the plain RNN. For an LSTM, it is small. Small LSTMs can lose, and a second thread can shrink the gain. The median hardly
 # moves, but on five of the seven LSTM batches, the padded step wins back ground. <!-- recorded -->
 
 # %% tags=["claims"]

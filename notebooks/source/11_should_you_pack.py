@@ -7,7 +7,7 @@
 # slow. A post says: always, since half of a batch is padding. Each of them has measured something, once. None of them
 # has seen your batch. Whom do you believe?
 #
-# After this page, you can tell what a rule overlooks, and replace it by a measurement that takes five seconds.
+# After this page, you can tell what a rule overlooks, and replace it by a measurement on your own machine.
 #
 # Time: 17 minutes.
 #
@@ -36,7 +36,8 @@
 # The rule comes from the documentation of transformertf, a library for forecasting. If all lengths are equal, it pads.
 # Otherwise it packs, as long as the lengths vary by more than 10 % of the longest, or there are at least 8 sequences.
 # That sounds like somebody who has thought about it. So let us test the rule. We timed hundreds of batches, padded and
-# packed, with three kinds of RNN in many sizes, in the forward pass alone and in training.
+# packed, with three kinds of RNN in many sizes, in the forward pass alone and in training. (These times are older than
+# those of the other pages. The two variables of notebook 09 were set, which help packing.)
 
 # %%
 import torch
@@ -86,13 +87,12 @@ for size in sorted({size for size, _, _ in times}):
 
 # %% [markdown]
 # The columns tell different stories. Larger RNNs gain more than the smallest, because they spend more of their time on
-# matrix products, which packing reduces. A large GRU gains even in training. (Notebook 07 found no such case among its
-# smaller RNNs.) An LSTM gains nothing in training, at any size: a padded LSTM has oneDNN's fused kernel, and a packed
+# matrix products, which packing reduces. A large GRU gains even in training. An LSTM gains nothing in training, at any size: a padded LSTM has oneDNN's fused kernel, and a packed
 # one does not.
 #
 # So *never* is too strong. But before you copy our table, ask it what we asked the others: what have you seen? It has
 # seen one processor, whose name is in the captions. The fused kernel brings its own matrix products. The packed run
-# takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL on a processor of AMD,
+# takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL (the recording does not name it) on a processor of AMD,
 # where it takes a generic path: at large products, it is about half as fast as oneDNN. <!-- recorded --> So "packing
 # does not pay for a large LSTM" is a statement about MKL on an AMD processor. With a faster BLAS, the packed times
 # shrink, and those of the padded LSTM do not.
@@ -196,7 +196,7 @@ for name, fit in fits.items():
 # us, too. Where we say how good `auto` is, we show batches for which its rule was not made, and even these come from
 # one machine. Why may `pv.run` follow a rule at all? Because a wrong guess costs it time, and never the result.
 #
-# So whom do you believe? Nobody. You measure, and it takes five seconds.
+# So whom do you believe? Nobody. You measure, on your own machine.
 
 # %% tags=["claims"]
 gru = [case for case in cpu if case.point.mode == "GRU" and case.faster == "packed"]

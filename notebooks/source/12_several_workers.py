@@ -184,7 +184,7 @@ assert found.tokens("contiguous") == [2136, 641]
 print(found.times())
 
 # %% [markdown]
-# It matters for the clock. After each step, the processes wait for the slowest one. In the contiguous deal, one of them
+# It matters for the clock, if less than you may hope. After each step, the processes wait for the slowest one. In the contiguous deal, one of them
 # has three times the tokens of the other, which waits. If they take turns, both have about the same number.
 #
 # So two processes need half the time? Not quite. Each shard also gets a long sequence, so each process goes through

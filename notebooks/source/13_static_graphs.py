@@ -90,7 +90,7 @@ padded
 # sizes to leave open, it lets the tools choose.)
 #
 # Look at the middle column. Nothing was packed here. No wrapper, no rare option: this is `nn.LSTM`, perhaps the best-known
-# layer for sequences, and two of three tools cannot leave the length of a sequence open. They are the two that torch
+# layer for sequences, and two of three tools cannot leave T open. They are the two that torch
 # recommends. The one that can is the one that torch has retired.
 #
 # Do the two at least say so? We ask `torch.export` for a dynamic T, by name:
@@ -104,8 +104,8 @@ except torch._dynamo.exc.UserError as error:
     print(*str(error).splitlines()[:2], sep="\n")
 
 # %% [markdown]
-# *Specialized it to be a constant (5)*: that is honest. The ONNX exporter asks `torch.export` the same thing, and hears the
-# same refusal, with the suggestion *T = 5*. It follows the suggestion. Then it writes the file, without a word.
+# *Specialized it to be a constant (5)*: that is honest. The ONNX exporter asks `torch.export`, too. But it does
+# not stop there. It declares that T is open, puts a 5 into the graph, and writes the file, without a warning.
 #
 # So this is what it knew on Friday. The reshape in Monday's error is the exporter's own, with a 5 in it. (We wrote a
 # [report](../docs/upstream.md) of it. `nn.GRU` and `nn.RNN` are no better. With `batch_first=True` and an open B, torch
@@ -176,7 +176,7 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 #
 # They differ in what they do with a value they have not seen. `torch.jit.trace` takes one run for the whole program:
 # quick, deprecated, and trusting. (`torch.jit.script`, just as deprecated, reads the source code instead, and keeps both
-# branches.) `torch.export` sees shapes but no values, so it fails where packing asks for a length. `torch.compile`
+# branches.) `torch.export` sees shapes but no values, so it fails where a packed LSTM asks for the batch size. `torch.compile`
 # compiles a part and leaves the rest to Python; with `fullgraph=True`, it raises an error instead. ONNX, a file format,
 # has an exporter of each temperament: the *legacy* one traces, and the new one uses `torch.export`.
 
@@ -343,14 +343,14 @@ sizes = {"FixedLength": pv.check_static(models.FixedLength(), [x]).size}
 for guided in models.GUIDE[1:]:
     sizes[guided.__name__] = pv.check_static(guided(), (x, lengths)).size
 for name, place in sizes.items():
-    print(f"{name:12}", f"! {place}" if place else "✓ all sizes are fixed")
+    print(f"{name:12}", f"! {place}" if place else "✓ the same sizes for both lists")
 
 # %% [markdown]
 # There is a price. With fixed sizes, the compiler computes the padding of a packed batch, too, so packing cannot save any
 # work. It still gives you the right final states. (*Sorted* and *Unsorted* pad to the longest sequence, so even their
 # output varies if the longest does. Pass `total_length`.)
 #
-# <details><summary>The last model wants a maximum over time. How does it get one?</summary>
+# <details><summary>The last model wants the largest output. How does it get one?</summary>
 #
 # By padding first, as the guide says, and that is a trap: the padding is 0, so if all outputs are negative and one cell
 # is padding, the maximum is 0. Fill the padding with −∞ before you take the maximum, as `MaxOfPadded` in

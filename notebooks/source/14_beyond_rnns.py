@@ -99,7 +99,7 @@ pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear 
 # %% [markdown]
 # Each number is the distance of a row from what it is when its document is alone. A convolution is wrong beside the
 # boundaries. An RNN is wrong from the first boundary on. And attention? Ten rows, ten wrong. Linear layers, LayerNorm,
-# embeddings and a loss treat each row alone.
+# and token embeddings treat each row alone.
 #
 # So attention is the one to worry about. Without a mask, it reads padding, and it reads neighbours. Padding first.
 
@@ -413,7 +413,7 @@ assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit"
 
 # %% [markdown]
 # Longest first comes within *one row* of the bound. The only strategy here that saves that row cuts 162 of 512 documents,
-# whose ends are then read without their beginnings. And next-fit, which never looks back, needs 47 rows more: over a fifth
+# whose ends are then read without their beginnings. And next-fit, which never looks back, needs 47 rows more than that: over a fifth
 # of its cells are padding again.
 #
 # ## What people get wrong
