@@ -2,6 +2,7 @@
 
 import gc
 import json
+import mmap
 import threading
 from collections import Counter
 from dataclasses import asdict, replace
@@ -135,7 +136,8 @@ def test_rounds_end_when_the_ratios_are_known():
 
 def test_page_faults_are_counted_for_each_call():
     def fresh():
-        np.ones(2**26, np.uint8)  # so large a block always has pages of its own
+        with mmap.mmap(-1, 2**22) as pages:  # an allocator might reuse an earlier block
+            pages.write(bytes(2**22))
 
     result = measure({"fresh": fresh, "nothing": int}, rounds=3, warmup=1)
     assert result.faults["fresh"] > 16 * (result.faults["nothing"] + 1)
