@@ -57,9 +57,9 @@ _HEAD = (
     "cases",
     "✓ right",
     "✗ wrong",
-    "no clear difference",
-    "right of the clear ones",
-    "times as long as the better choice",
+    "unclear",
+    "share right",
+    "time ÷ better",
 )
 _KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
