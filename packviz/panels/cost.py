@@ -75,7 +75,7 @@ class CostPanel(Panel):
         def draw(theme: str) -> Sheet:
             batch = batch_picture.draw(batch_picture.Shown(layout), theme)
             drawings = [*count.drawings(theme), batch]
-            return stack(count.headline(), drawings, theme)
+            return stack(count.headline().partition(". ")[0], drawings, theme)
 
         work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
         summary = f"A forward pass takes {work}, {saved} less."
