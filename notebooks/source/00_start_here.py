@@ -80,15 +80,15 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | notebook | the question it answers | time |
 # |---|---|---|
 # | `00_start_here` | What is in these notebooks, and does your installation work? | 8 min |
-# | [`01_why_pack`](01_why_pack.ipynb) | Padding costs time. Is that all it costs? | 15 min |
-# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 18 min |
+# | [`01_why_pack`](01_why_pack.ipynb) | Padding costs time. Is that all it costs? | 18 min |
+# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 20 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 18 min |
-# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 16 min |
-# | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 16 min |
+# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 20 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 18 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do ten lines become a model that trains, and how do you check it? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and does the clock agree? | 20 min |
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
-# | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 18 min |
+# | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 20 min |
 # | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
 # | [`11_should_you_pack`](11_should_you_pack.ipynb) | Given your lengths and your model, should you pad, pack, or do something better? | 17 min |
 # | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a batch of sequences of different lengths, and still compute the right gradient? | 15 min |

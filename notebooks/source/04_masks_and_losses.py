@@ -9,7 +9,7 @@
 #
 # After this page, you can answer that, and keep the padding out of a loss and of the layers that read it.
 #
-# Time: 16 minutes.
+# Time: 20 minutes.
 #
 # <details><summary>Where we are in the ten lines: <b>scores</b>, <b>mask</b> and <b>loss</b></summary>
 #

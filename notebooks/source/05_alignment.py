@@ -9,7 +9,7 @@
 #
 # After this page, you can move the padding of a batch, and hand states from an encoder to a decoder in the right order.
 #
-# Time: 16 minutes.
+# Time: 18 minutes.
 #
 # <details><summary>Where we are in the ten lines: <b>x</b> and <b>h_n</b></summary>
 #

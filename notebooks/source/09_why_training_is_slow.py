@@ -10,7 +10,7 @@
 #
 # After this page, you can say where the time of a packed step goes, and get most of it back.
 #
-# Time: 18 minutes.
+# Time: 20 minutes.
 #
 # <details><summary>Where we are in the ten lines: <b>loss.backward()</b></summary>
 #
