@@ -279,9 +279,11 @@ class Site:
 def is_plumbing(code: str, cell: dict[str, Any]) -> bool:
     """Returns whether a reader needs only the result of a cell, and not its code.
 
-    This is so for imports, timings and recorded results, and for long cells that only prepare
-    later ones or train a model.
+    This is so for imports, timings and recorded results, for long cells that only prepare later
+    ones or train a model, and for cells whose code is hidden in JupyterLab, too.
     """
+    if "jupyter" in cell["metadata"]:
+        return True
     if "live-timing" in cell["metadata"].get("tags", ()) or _PLUMBING.search(code):
         return True
     return code.count("\n") >= LONG and (not cell["outputs"] or "train(" in code)
