@@ -33,7 +33,7 @@
 # A padded batch goes through a model, and comes out padded. What the model says in the padding means nothing. A *mask*
 # tells which cells are real:
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
@@ -101,11 +101,14 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 #
 # ## Whose model would you ship?
 #
-# Back to the two colleagues. Their GRU reads the sentences of notebook 01 and predicts, after each word, whether a
-# punctuation mark comes next. Two thirds of the cells are padding, with a target of 0. One loss covers all cells, and
-# the other only the real ones. That is the line in which their code differs.
+# Back to the two colleagues. Their model reads the sentences of notebook 01 and predicts, after each word, whether a
+# punctuation mark comes next. It is a *GRU*, a sibling of the LSTM with three quarters of its weights and no cell state.
+# Two thirds of the cells are padding, with a target of 0.
+#
+# And the line in which they differ? One writes `loss(logits, marks)`, and the other `loss(logits[mask], marks[mask])`.
+# The rest is ordinary, so we have folded it: the data, then the training loop.
 
-# %%
+# %% jupyter={"source_hidden": true}
 from collections import Counter
 
 words = Counter(word for sentence in sentences() for word in sentence)
@@ -127,7 +130,7 @@ def new_model():
     return torch.nn.ModuleList(layers).double()
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def train(use_mask, epochs=6):
     embedding, gru, linear = model = new_model()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -147,13 +150,13 @@ def train(use_mask, epochs=6):
 
 # %% [markdown]
 # Two losses over different cells cannot be compared. So we judge both models in the same way, by their loss at the real
-# words. We train them from the same seed, for six epochs.
+# words. Six epochs each, from the same seed. Place your bet:
 
 # %%
 ask("masked training")
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 from packviz.draw.curves import Curve, Plot, Sweep
 
 
@@ -162,7 +165,7 @@ def chart(runs):
     for i, (name, losses) in enumerate(runs.items()):
         curves.append(Curve(name, i > 0, i == 2, range(1, 7), losses, hollow=i == 2))
         words.append(f"{name}, epochs 1 to 6: {', '.join(f'{loss:.2f}' for loss in losses)}")
-    title = "Without a mask, the loss you see is half as high, and the model is worse"
+    title = "Which of the two models is better at the real words?"
     return Sweep(title, [[Plot("", curves, y="loss")]], (), (), "\n".join([title, *words]), "epoch")
 
 
@@ -183,13 +186,13 @@ assert all((tokens[~pv.real_mask(n)] == 0).all() for tokens, _, n in batches)
 # %% [markdown]
 # Ship the model whose loss is twice as high.
 #
-# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. At the real
-# words of these sentences, that model is worse after six epochs than the other one after three. Half of its training
-# went nowhere, and the curve that its owner looks at is the lowest of the three.
+# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. So the curve
+# that this owner looks at is the lowest of the three. At the real words, the same model is worse after six epochs than
+# the other one after three. Half of its training went nowhere.
 #
 # So it was more than a factor. About two in three terms of a gradient ask the model to say *no* in the padding, and
-# they move the same weights as the real ones. And because the loss you see depends on the share of padding, you cannot
-# even compare it between two batches.
+# they move the same weights as the real ones. Nor can you compare the loss you see between two batches, because it
+# depends on how much padding each of them has.
 #
 # The loss must not read the padding, then. Who else does?
 #
@@ -281,6 +284,9 @@ for name, loss in {"late": late, "early": early}.items():
 # The two losses are equal. One has a gradient, and the other has NaN. We have met this in notebook 03: `torch.where`
 # sends a gradient of 0 back to the padding. There, the backward pass multiplies it by the NaN in the input, and 0 · NaN
 # is NaN. `masked_fill` on the result fails in the same way, and so does indexing it with the mask. **Fill the input.**
+#
+# Then is `scores[mask]` unsafe, in the last of the ten lines? No. It sends zeros back to the padding, too, but there
+# they meet no such NaN, because packing has left the padding out and pad has filled it with zeros.
 #
 # That is a lot of care for cells that nobody wrote. A packed batch has none of them. Can we do without masks
 # altogether?
