@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Alignment
 #
-# **How do you move padding and states without mixing up sequences?**
+# **How do padding and states get where they belong?**
 #
-# A tokenizer has turned four texts into token ids, you have their lengths, and packing works without an error. But
-# three of the texts never reach your RNN whole. They lose their last words, and one of them loses all it has. The
-# lengths are right. So is the data. What is wrong?
+# You replace the tokenizer of a classifier by the one that comes with a newer model. All else stays: the texts, the
+# labels, the packed LSTM. It trains without an error, and it is worse. You look closer. Long texts are classified as
+# well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You print
+# the token ids, and they are right. So are the lengths. What has happened to the short texts?
 #
-# After this page, you can move the padding of a batch, and hand states from an encoder to a decoder in the right order.
+# After this page, you can tell, move the padding of a batch, and hand states from an encoder to a decoder.
 #
 # Time: 18 minutes.
 #
@@ -28,13 +29,12 @@
 #
 # </details>
 #
-# ## On which side is the padding?
+# ## Which cells does packing take?
 #
-# For text generation, the padding is usually put on the left, so that every text ends in the last column. But
-# `pack_padded_sequence` takes the *first* steps of each row, as many as its length says. Let us see what it makes of
-# our sequences a, b, c and d, padded on the left:
+# We always put the padding on the right. Text generation usually wants it on the left, so that every text ends in the
+# last column. Let us see what `pack_padded_sequence` makes of our sequences a, b, c and d, padded on the left:
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 
@@ -48,16 +48,19 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Compare with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row a has lost its last two tokens and row d its last one. Of c,
-# nothing is left but padding. And torch raised no error.
+# Compare with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row d has lost its last token, and row a its last two. Of c, nothing
+# is left but padding. And torch raised no error.
+#
+# It takes the *first* steps of each row, as many as the length says. There, padding comes first. So of n tokens in T
+# columns, only 2n − T are left, and none at all if the text fills at most half of the row.
 #
 # Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is a
 # real step in every row. But now the LSTM reads the padding *first*, and begins each text with a state that the padding
 # has left behind. In a, c and d, every output of the forward direction is wrong. (That is so for an LSTM with biases,
 # as by default. A reverse direction meets the data first. With one layer, its outputs at real steps are right.)
 #
-# So we move the padding. `pv.align` uses the lengths to move it to the side that you name in `padding_side`. The result
-# can be packed:
+# So we move the padding. `pv.align` moves it to the side that you name in `padding_side`, and relies on the lengths.
+# The result can be packed:
 
 # %%
 right = pv.align(left, lengths, padding_side="right", batch_first=True)
@@ -68,6 +71,12 @@ assert right.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5,
 assert torch.equal(pv.align(right, lengths, padding_side="left", batch_first=True), left)
 cut, _ = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
 assert cut.tolist() == [[0, 0, 3, 0, 0], [1, 5, 9, 2, 6], [0, 0, 0, 0, 0], [0, 5, 8, 9, 0]]
+for T in range(1, 9):
+    for n in range(1, T + 1):
+        columns = torch.arange(T)[None]  # 1 + the place of a token, and 0 at padding on the left
+        row = (columns - (T - n) + 1).clamp(min=0)
+        kept = pack_padded_sequence(row, [n], batch_first=True).data
+        assert int((kept > 0).sum()) == max(0, 2 * n - T)
 twice = pv.align(right, lengths, padding_side="right", source_side="left", batch_first=True)
 assert twice[0].tolist() == [4, 0, 0, 0, 0]
 assert twice[2].tolist() == [0, 0, 0, 0, 0]
@@ -105,20 +114,20 @@ for row, n in enumerate(lengths):
 #
 # ## Can we find the padding without lengths?
 #
-# A lot of code does. It looks for zeros, and shifts each row until its first nonzero number is in front. We try it on a
-# row of rainfall, a day in each cell:
+# A lot of code tries. It shifts each row until its first nonzero number is in front. Let us give it a row of rainfall,
+# with a day in each cell:
 
 # %%
 ask("a guess from zeros")
 
 # %%
-row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # its length is 4, so its first two zeros are data
+row = torch.tensor([[0, 0, 7, 8, 0, 0]])
 guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
-pv.draw.Aligned.of(guessed, [4], title="After the shift, all real cells are wrong (framed)", batch_first=True, like=row)
+pv.draw.Aligned.of(guessed, [4], title="The shifted row, with wrong cells framed", batch_first=True, like=row)
 
 # %% [markdown]
-# A dry day is data, too. Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. The first two days
-# have moved to the end, and not one of four cells is right.
+# A dry day is data, too. Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. It rains on the two
+# dry days, and the two wet ones are dry. Not one of four cells is right.
 #
 # Yet such code often works. When does the guess go well? In the panel, choose where the padding is, where it should go,
 # and where the data contains zeros.
@@ -178,7 +187,7 @@ for row, i in enumerate(by_target):
 # For pairs b and c, the results differ, and not by rounding. Which of the two versions is wrong? Follow the ribbons.
 # Each one leads from a source's state to the source's own target:
 
-# %%
+# %% jupyter={"source_hidden": true}
 states = [(f"h {'abcd'[i]}", i) for i in by_source]
 methods = {
     "sorted by hand": [[0], [1], [2], [3]],
@@ -237,6 +246,11 @@ checks.right_padded(my_right_padded)
 # ## You can now
 #
 # say where the padding is without guessing, and whose state stands in which row.
+#
+# And the short texts of the opening? The new tokenizer pads on the left, as is usual for text generation. Packing then
+# cuts most from the shortest: the longest text of each batch arrives whole, and one that fills at most half of the
+# width arrives as nothing but padding. The ids were right, the lengths were right, and nobody had asked where the ids
+# *are*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
 #
 # Pad, pack, mask, align: all the parts are on the table. Each of them has failed on us once, without an error. If you
 # build a model from them, how will you know that it is right?
