@@ -392,7 +392,9 @@ def _read() -> Iterator[Entry]:
     for section, entries in sections.items():
         for fields in entries:
             rules = [_Rule(**rule) for rule in fields.pop("rules", ())]
-            yield Entry(section=section, rules=rules, **fields)
+            issues = " ".join(fields.pop("asked", ()))
+            asked = re.sub(r"(\S+)#", r"https://github.com/\1/issues/", issues).split()
+            yield Entry(section=section, rules=rules, asked=asked, **fields)
 
 
 ENTRIES = tuple(_read())  # section by section
