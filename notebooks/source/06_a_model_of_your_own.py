@@ -3,9 +3,9 @@
 #
 # **How do ten lines become a model that trains, and how do you check it?**
 #
-# The loss has fallen to almost nothing, and every training example is classified correctly. On new examples, the same
-# model does no better than a coin. "Overfitting", says everybody, and you try dropout, and then a smaller model.
-# Nothing helps. Every shape is right, and no line raises an error. And yet one line is wrong. Which?
+# The loss has fallen to almost nothing, and the model knows every training example. On new ones, it does no better than
+# a coin. "Overfitting", says everybody. You try dropout, then a smaller model. Nothing helps. Every shape is right, no
+# line raises an error, and yet one line is wrong. Which?
 #
 # After this page, you can build a classifier and a tagger from the ten lines, and find the line that nobody warned you
 # about.
@@ -31,10 +31,10 @@
 #
 # ## Who makes the batches?
 #
-# In the ten lines, we padded four sequences by hand. In training, a `DataLoader` collects the sequences of a batch, and
-# by default it stacks them. Let us see how far that gets us.
+# In training, a `DataLoader` collects the sequences of a batch, and by default it stacks them. Let us see how far that
+# gets us.
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -53,9 +53,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# Tensors of different lengths cannot be stacked. So we tell the loader how to build a batch, with a *collate function*:
-# the first three of our lines. It must return the lengths as well, because a padded tensor does not say where a
-# sequence ends.
+# Not far. So we tell the loader how to build a batch, with a *collate function*: the first three of our lines. It must
+# return the lengths as well, because a padded tensor does not say where a sequence ends.
 
 
 # %%
@@ -74,15 +73,18 @@ assert lengths.tolist() == [3, 5, 2, 4]
 
 # %% [markdown]
 # Many people leave the lengths out and count later: `(x != 0).sum(1)`. That goes wrong as soon as 0 is also a word. We
-# have been careful, and pass the right lengths. So may 0 be a word in our data?
+# pass the right lengths. So may 0 be a word in our data?
 
 # %%
 ask("a token with the id of the padding")
 
 # %% [markdown]
-# So give the padding an id of its own. And do not rely on its zeros. `padding_idx=0` sets vector 0 to zero once, when
-# the layer is made. `from_pretrained`, or an initialisation of your own, may write something else into it. Then the
-# padding has a vector that is not zero, and that gets no gradient.
+# It may not. Packing keeps the word, but an embedding with `padding_idx=0` never gives vector 0 a gradient. All other
+# words learn, and this one does not. So number your words from 1. (Without `padding_idx`, word 0 learns like any other,
+# because the packed data contain no padding.)
+#
+# And do not rely on vector 0 being zero. The constructor `nn.Embedding(…, padding_idx=0)` makes it so, once.
+# `from_pretrained` takes whatever vector you load, and an initialisation of your own overwrites it.
 #
 # The batch is ready. A classifier should read one summary of each sequence. Where does the LSTM put it?
 
@@ -95,12 +97,17 @@ assert (loaded.weight[0] == 1).all()
 assert not loaded.weight.grad[0].any()
 nn.init.normal_(layer.weight)
 assert layer.weight[0].any()
+for told in (0, None):  # a word with the id 0, once with padding_idx and once without
+    layer = nn.Embedding(3, 2, padding_idx=told)
+    words = layer(torch.tensor([[0, 1, 2], [0, 0, 0]]))  # row 1: a word, then padding
+    pack_padded_sequence(words, [3, 1], batch_first=True).data.sum().backward()
+    assert layer.weight.grad[:, 0].tolist() == [0 if told == 0 else 2, 1, 1]
 
 # %% [markdown]
 # ## Where in `h_n` is my sequence?
 #
-# Line 6 grows: an LSTM with two layers that reads in both directions. The classifier gets the final states of the last
-# layer. How to join the two directions (`join`) stays open for now.
+# Line 6 grows: two layers, two directions. The classifier gets the final states of the last layer. How to `join` the
+# two directions stays open for now.
 
 
 # %%
@@ -121,10 +128,10 @@ class Classifier(nn.Module):
 
 
 # %% [markdown]
-# `lengths.cpu()` costs nothing on a CPU. It is needed if a library has moved the lengths to a GPU, and then the CPU
-# waits for it. Here is `h_n` for the first three sequences. The arrows → and ← mark the direction:
+# (`lengths.cpu()` costs nothing on a CPU. If the lengths have moved to a GPU, packing needs it, and the CPU waits.) Here
+# is `h_n` for the first three sequences. The arrows mark the direction:
 
-# %%
+# %% jupyter={"source_hidden": true}
 h_n = Classifier(None).final_states(x[:3], lengths[:3])
 states, numbers = (["layer 0 →", "layer 0 ←", "layer 1 →", "layer 1 ←"], [f"h_n[{i}]" for i in range(4)])
 everything = torch.ones(3, 4, dtype=torch.bool)
@@ -133,22 +140,22 @@ pv.draw.Aligned(title, [states] * 3, everything, columns=numbers)
 
 # %% [markdown]
 # The first dimension runs over layers and directions, even with `batch_first=True`. We need the last two columns, side
-# by side: a `(B, 32)` tensor from the `(2, B, 16)` tensor `h_n[-2:]`. Two ways come to mind. `torch.cat([h_n[-2],
+# by side: a `(B, 32)` tensor from `h_n[-2:]`, which is `(2, B, 16)`. Two ways come to mind. `torch.cat([h_n[-2],
 # h_n[-1]], dim=1)` is one, and `h_n[-2:].view(B, -1)` is shorter. Both return the right shape.
 
 # %%
 ask("view instead of cat")
 
-# %%
+# %% jupyter={"source_hidden": true}
 finals = [(f"{letter}{arrow}", b) for arrow in "→←" for b, letter in enumerate("abc")]
 place = torch.arange(6).view(2, 3, 1)  # stands for h_n[-2:], with a number instead of each state
 joined = {"view": place.view(3, -1), "cat": torch.cat([place[0], place[1]], dim=1)}
-pv.draw.Ribbons("view moves nothing, so a row gets the states of strangers", finals, joined)
+pv.draw.Ribbons("Which states does each row get from view, and from cat?", finals, joined)
 
 # %% [markdown]
 # In memory, all forward states come first, and then all reverse ones. `view` leaves them there, and merely draws new
 # borders. Only the first and the last row hold a state of their own sequence. With three sequences, that looks almost
-# harmless. With 64, it is two rows of 64. The other 62 are made of strangers.
+# harmless. With 64, two rows have one. The other 62 are made of strangers.
 
 # %% tags=["claims"]
 for size in (2, 3, 4, 64):
@@ -163,10 +170,11 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 # ## Does it learn?
 #
 # The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
-# in the same batches every time, and print the loss. Then we show them 512 sequences that they have never seen.
+# in the same batches every time. Then we show them 512 sequences that they have never seen. (Folded: the data and an
+# ordinary training loop.)
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def examples(count, seed):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 21, (count,), generator=generator).tolist()
@@ -180,7 +188,7 @@ def accuracy(model, data):
     return torch.cat(right).float().mean()
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def train(model, data, epochs=20):
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     batches = list(DataLoader(data, batch_size=64, collate_fn=collate))
@@ -215,16 +223,15 @@ assert 0.45 < accuracy(models["view"], new) < 0.55
 assert 0.85 < accuracy(models["cat"], new) < 0.95
 
 # %% [markdown]
-# We thought it could not learn. It learns! Both losses end at zero, and both models know their training data by heart.
-# On new data, one is right about nine times in ten, and the other tosses a coin. It was given the states of the wrong
-# sequences all along, and has memorised who sits next to whom. That looks like overfitting, and no dropout cures it.
+# It learns! Both losses end at zero, and both models know their training data by heart. On new data, one is right about
+# nine times in ten, and the other tosses a coin. Fed with the states of strangers, it has memorised who sits next to
+# whom. That looks like overfitting, and no dropout cures it.
 #
-# So there is the line: `h_n[-2:].view(B, -1)`, shorter than the right one, and with the right shape. How could we have
-# noticed it without new data?
+# So there is the line: `h_n[-2:].view(B, -1)`. How could we have noticed it without new data?
 #
 # ## Does a prediction depend on its neighbours?
 #
-# It must not. So we run some sequences together, then each alone, and compare.
+# It must not. We run 64 sequences together, then each alone, and compare.
 
 # %%
 x, lengths, y = collate(new[:64])
@@ -242,17 +249,17 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# Three lines. They need no labels, and they find the mistake before the first step of training. Write this check for
-# every model of sequences of different lengths, and call `model.eval()` first if it has dropout. But it looks at
-# predictions only. Could a *loss* go wrong in the same way?
+# This check needs no labels, and it finds the mistake even in a model that has not been trained. Write it for every
+# model of sequences, and call `model.eval()` first if there is dropout. But it looks at predictions only. Could a
+# *loss* go wrong in the same way?
 #
 # ## What if every word has a label?
 #
 # A tagger needs our last four lines. Its loss should read every real cell and no padding. There are three common ways
-# to do it, and a fourth, which is one too many. In the padding, the targets are −100, which torch's `cross_entropy`
-# ignores by default.
+# to do it, and a fourth, which is one too many. Folded is a small tagger, whose targets are −100 in the padding:
+# torch's `cross_entropy` ignores them by default.
 
-# %%
+# %% jupyter={"source_hidden": true}
 torch.manual_seed(1)
 x, lengths, _ = collate(pairs)
 tags = pad_sequence([torch.tensor(s) % 3 for s in ids], batch_first=True, padding_value=-100)
@@ -270,13 +277,11 @@ print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flat
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# Three agree. The fourth is another number, and again there is no error. `packed.data` goes by time step, and
-# `tags[mask]` by sequence, so 13 of 14 words are asked for another word's tag. Pack both, or mask both. (Why `flatten`?
-# `cross_entropy` wants the classes in dimension 1. Without it, torch raises an error, unless T happens to equal the
-# number of classes. Then the loss is silently wrong.)
+# Three agree. The fourth does not, and again there is no error. `packed.data` goes by time step, and `tags[mask]` by
+# sequence. So 13 of 14 words are compared with another word's tag. Pack both, or mask both.
 #
-# The loss is right. Now we want to tell others how good the tagger is. Suppose that 97 % of the words are tagged
-# correctly, that two thirds of all cells are padding with label 0, and that we count every cell.
+# The loss is right. How good is the tagger? Suppose that 97 % of the words are tagged correctly, that two thirds of all
+# cells are padding with label 0, and that we count every cell.
 
 # %%
 ask("accuracy over the padding")
@@ -292,8 +297,7 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 # Anything from 32 % to 99 %, for one and the same tagger. It depends on what the model says in the padding, where
 # nobody listens. The right number is `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
-# Three mistakes have now run without an error, and only a comparison has revealed them. Do any mistakes show in the
-# batch itself, before a model has seen it?
+# Three mistakes have now run without an error. Do any show in the batch itself, before a model has seen it?
 #
 # ## Which mistakes can you see in a batch?
 #
@@ -312,9 +316,8 @@ for mistake, (batch, n) in spoilt.items():
 
 # %% [markdown]
 # All five are found. `diagnose` looks for the value that repeats at the ends of rows, and compares the places where it
-# begins with the lengths. (*Undecided* means that the data do not settle the matter. In the first batch, three rows end
-# in zeros, and yet every length is 5. These zeros may be padding, or real tokens with the id 0. `diagnose` cannot know,
-# so it warns you, and you decide.)
+# begins with the lengths. (*Undecided*: in the first batch, three rows end in zeros, and yet every length is 5. These
+# zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide.)
 #
 # <details><summary>Six mistakes that no batch shows</summary>
 #
@@ -361,12 +364,10 @@ checks.collate(my_collate)
 #
 # ## If you need more
 #
-# The rest is for reference. Each part stands alone.
+# The rest is for reference. Each part stands alone, and the longer ones are folded, with their code below them.
 #
 # **One mask for pooling and attention.** `mask[..., None]` has the shape `(B, T, 1)`. With it, you can take the mean or
-# the maximum of a sequence's outputs, or weight them. `masked_fill` is safer than multiplying by the mask, because 0 ·
-# NaN and 0 · ∞ are NaN, and because zeros would hide a negative maximum. It saves the result only. If there is NaN in
-# the *input*, the gradient is still NaN, so fill the input as well ([notebook 04](04_masks_and_losses.ipynb)).
+# the maximum of a sequence's outputs, or weight them:
 
 # %%
 real = mask[..., None]  # (B, T, 1)
@@ -405,12 +406,15 @@ for filled in (False, True):
 # The softmax of such a row is NaN. Set its weights to 0 afterwards, with `masked_fill(~mask, 0)`. Otherwise, the
 # backward pass multiplies a gradient of zero by NaN.
 #
-# **A step function of your own.** `nn.LSTM` does not offer recurrent dropout, for example. `scan` runs any step
-# function in the loop of notebook 02. Below, each sequence has a mask that drops the same units of its state at every
-# step:
+# <details><summary><b>A step function of your own</b></summary>
+#
+# `nn.LSTM` has no recurrent dropout, for example. `scan` runs any step function in the loop of notebook 02. Here, a
+# mask drops the same units of a sequence's state at every step.
+#
+# </details>
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def scan(step, packed, *state):  # the state is in packed order, longest first
     outputs, ended = [], []
     for rows in packed.data.split(packed.batch_sizes.tolist()):
@@ -452,11 +456,14 @@ for place, b in enumerate(packed_x.sorted_indices.tolist()):
     assert torch.allclose(dropped_c[b], c_b[0], atol=1e-6)
 
 # %% [markdown]
-# **Long sequences in chunks.** If a sequence is too long for one backward pass, carry the state from chunk to chunk,
-# but only for the sequences that are still running. (This works in one direction only. The reverse direction must begin
-# with the last chunk.)
+# <details><summary><b>Long sequences in chunks</b></summary>
+#
+# If a sequence is too long for one backward pass, carry the state from chunk to chunk, but only for the sequences that
+# are still running. (A reverse direction would have to begin with the last chunk.)
+#
+# </details>
 
-# %%
+# %% jupyter={"source_hidden": true}
 lengths, size = torch.tensor([3, 5, 2, 4]), 2
 h = c = torch.zeros(1, 4, 16)
 for start in range(0, int(lengths.max()), size):
@@ -472,10 +479,14 @@ assert torch.allclose(h, wanted_h, atol=1e-6)
 assert torch.allclose(c, wanted_c, atol=1e-6)
 
 # %% [markdown]
-# **Words made of characters.** Run an LSTM over the characters of all words, and pass its final states, one vector per
-# word, to a second LSTM over words. `pack_sequence` packs both. (It pads inside, but its result contains no padding.)
+# <details><summary><b>Words made of characters</b></summary>
+#
+# Run an LSTM over the characters of all words, and pass its final states, one vector per word, to a second LSTM over
+# words. `pack_sequence` packs both. (It pads inside, but its result contains no padding.)
+#
+# </details>
 
-# %%
+# %% jupyter={"source_hidden": true}
 sentences = [["pack", "it"], ["we", "see", "cells"]]
 words = [torch.tensor([ord(c) for c in word]) for sentence in sentences for word in sentence]
 characters, letters = nn.Embedding(128, 8), nn.LSTM(8, 8, bidirectional=True)
