@@ -5,8 +5,8 @@
 #
 # Half of your batch is padding, so you pack it. The forward pass takes about as long as before; fine. Then comes
 # `loss.backward()`, and you wait. You wonder whether the machine has crashed. It has not. At 512 steps in notebook 08,
-# a packed step took over thirty times as long as a padded one. <!-- recorded --> Half the work! A user asked PyTorch's
-# forum whether something like this is normal. On a CPU, it is. But where does all that time go?
+# a packed step took over thirty times as long as a padded one. <!-- recorded --> Half the work! Where does all that
+# time go?
 #
 # After this page, you can say where the time of a packed step goes, and get most of it back.
 #
@@ -35,10 +35,6 @@
 # the lengths count down from T to 1, again and again. That leaves three suspects: pack, the packed LSTM, and pad.
 
 # %%
-import os
-import subprocess
-import sys
-
 import torch
 
 import packviz as pv
@@ -52,8 +48,7 @@ ask("the slow part")
 
 # %% [markdown]
 # How do you time a part that cannot run alone? We replaced the three, one after another, with faster ones that give the
-# same results. What a replacement saves is the part's time. (The replacement takes time, too. So the true time is
-# slightly longer.)
+# same results. What a replacement saves is nearly the part's time.
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -70,18 +65,19 @@ assert sums[0] < sums[-1]
 assert sums[-1] > 0.8  # at the longest
 
 # %% [markdown]
-# Two of the three. Replace them, and the step at 256 steps is over 40 times as fast: eight seconds become less than a
-# fifth of a second. <!-- recorded --> Together, they are nearly the whole step.
+# Two of the three. Replace them all, and the step at 256 steps is over 40 times as fast: eight seconds become less than
+# a fifth of a second. <!-- recorded -->
 #
 # Before we go on, read the three batches from top to bottom. From 64 to 128 steps, the time of a packed step grows
 # about fourfold. From 128 to 256, it grows eightfold. <!-- recorded --> Keep that eight in mind. We shall need it.
 #
 # One of the two culprits is a surprise. The LSTM at least computes something. But pad? It copies numbers from one place
-# to another. How can a copy take so long?
+# to another. And for pad, the clock is a poor witness: with pad alone replaced, the step is *clearly* faster only at
+# 128 steps. At 64 and 256, the rounds differ too much to say. <!-- recorded -->
 #
-# Times depend on the machine, so for a while we **count**. In the forward pass, autograd records *nodes*. In the
-# backward pass, each node calls *operators*, torch's elementary functions. These run *kernels*, routines that torch
-# runs in one call. We count nodes, kernels, and the bytes that kernels write.
+# So for a while we **count**. In the forward pass, autograd records *nodes*. In the backward pass, each node calls
+# *operators*, torch's elementary functions, and these run *kernels*. We count nodes, kernels, and the bytes that
+# kernels write. Does pad write that much?
 #
 # ## How can a copy be slow?
 
@@ -112,16 +108,17 @@ panel.distinct.value = 3
 # the padded gradient. Then `SliceBackward` fills a **whole** packed tensor with zeros, to hold that slice, and adds it
 # to the others.
 #
-# Now move the slider to 6. There are six sequences as before, and about as many gradients. Look at the bars. With a
-# single index, all gradients would be read at once.
+# Move the slider to 6. There are six sequences as before, and about as many gradients. Look at the bars. And six
+# lengths are few: in setup B, there are as many as there are steps.
 #
-# Six lengths are few. What happens with more of them, and with longer sequences?
-
-# %%
-print(" T   distinct lengths   nodes   written")
-for T, distinct in [(8, 1), (8, 2), (8, 4), (8, 8), (16, 8), (32, 8)]:
-    pad = profile.count(lengths.spread(distinct, 32, T), features=8).pad
-    print(f"{T:2} {distinct:18} {pad.nodes:7} {profile.size(pad.backward.bytes):>9}")
+# So much for pad. But the LSTM took even more of the time, and it does not pad anything. What is its excuse?
+#
+# ## What does the packed LSTM write?
+#
+# On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps in
+# one call. A *packed* RNN usually goes through the steps one by one. At each step, it takes its rows out of a large
+# tensor with `narrow`, which returns a slice without copying it. A slice. You can guess the rest. This is the backward
+# pass for 64 sequences of 64, 63, …, 1 steps:
 
 # %% tags=["claims"]
 small = profile.count([5, 4, 2, 2], features=8)
@@ -133,18 +130,6 @@ if recorded:
         count = profile.count(lengths.spread(distinct, 32, steps))
         assert (count.pad.nodes, count.pack.nodes) == (3 * distinct + 1, 2)
 
-# %% [markdown]
-# The distinct lengths say how many copies there are, and T how large each one is. So much for pad.
-#
-# But the LSTM took even more of the time, and it does not pad anything. What is its excuse?
-#
-# ## What does the packed LSTM write?
-#
-# On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps in
-# one call. A *packed* RNN goes through the steps one by one. At each step, it takes its rows out of a large tensor with
-# `narrow`, which returns a slice without copying it. A slice. You can guess the rest. This is the backward pass for 64
-# sequences of 64, 63, …, 1 steps:
-
 # %%
 lstm = torch.nn.LSTM(16, 32)
 profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
@@ -154,12 +139,11 @@ rnn = profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
 assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")) > 0.8 * rnn.bytes
 
 # %% [markdown]
-# Zero-fills (`slice_backward`) and additions (`add`) again, for every *step*. They write 96 % of all bytes. The matrix
-# products (`mm`), for which all of this happens, write 1 %.
+# Zero-fills (`slice_backward`) and additions (`add`) again. They write 96 % of all bytes. The matrix products (`mm`),
+# for which all of this happens, write 1 %.
 #
-# Two culprits, then, with the same habit: a whole tensor for one slice. If the habit is the same, a cure for one should
-# help the other. Many people batch sequences of similar length, so that a batch has few distinct lengths. Does that
-# help?
+# Two culprits, then, with the same habit: a whole tensor for one slice. What cures one should help the other. Many
+# people put sequences of similar length into one batch. Is that the cure?
 #
 # ## Do similar lengths help?
 #
@@ -178,12 +162,12 @@ for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
 
 # %% [markdown]
 # We were half right. Pad writes 26 times as much for 64 lengths as for 2. The LSTM does not care: from 2 to 64 distinct
-# lengths, its number does not even move. It writes bytes in proportion to **time steps × real cells**, because for each
-# time step it writes a tensor with a row for every real cell.
+# lengths, its number does not even move. For each time step, it writes a tensor with a row for every real cell, so its
+# bytes are in proportion to **time steps × real cells**.
 #
-# Only the first row is different, and by a lot. If all lengths are equal, torch 2.13 runs even a packed LSTM in the
-# fused kernel. How little does it take to lose it? Take 64 sequences of 65 steps, and shorten *one* of them by *one*
-# step.
+# Only the first row is another world: 177 kB instead of 147 MB. Is it the fewer steps? Is it the equal lengths? Buckets
+# make lengths *nearly* equal, so let us see how near is near enough. Take 64 sequences of 65 steps, and shorten *one*
+# of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -209,18 +193,15 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. Either all lengths are equal, or the RNN goes step by step. So bucketing cannot rescue the fused kernel:
-# a bucket would have to be perfectly even. (It still helps in another way, because a batch of short sequences has fewer
-# steps.)
+# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
+# LSTM goes step by step. So bucketing cannot rescue the fused kernel: a bucket would have to be perfectly even. (It
+# still helps in another way, because a batch of short sequences has fewer steps.)
 #
-# Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. Both grow with T. How fast?
+# Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. Do they explain how the time grows?
 #
 # ## What if the sequences are twice as long?
 #
-# In setup B, the real cells and the distinct lengths grow in proportion to the time steps, T.
-
-# %%
-ask("twice as long")
+# In setup B, when T doubles, so do the real cells and the distinct lengths. First, what is written?
 
 # %%
 T = [16, 32, 64, 128]
@@ -239,15 +220,15 @@ pv.draw.log_log(T, written, title, y="MB")
 
 # %% [markdown]
 # On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double with T, 2 if they
-# quadruple. In B, both culprits are close to 2. So we have our answer, and it only remains to see the clock agree:
+# quadruple. In B, both culprits are close to 2. So from each size to the next, a packed step should take four times as
+# long. It only remains to see the clock agree:
 
 # %%
 recording = forum.STUDY.load()
-points = [forum.point("B", t) for t in (128, 256, 512)]
-steps = [point.steps for point in points]
+took = {t: recording.timing(forum.point("B", t)) for t in (128, 256, 512)}
 for method in ("padded", "packed", "run"):
-    slope = profile.exponent(steps, [recording.timing(point).median(method) for point in points])
-    print(f"setup B, training, {method:6}: the time grows with T to the power of {slope:.2f}")
+    first, second = (took[2 * t].median(method) / took[t].median(method) for t in (128, 256))
+    print(f"{method:6} {first:.1f} times as long from 128 to 256 steps, {second:.1f} times from 256 to 512")
 print(recording.caption)
 
 # %% tags=["claims"]
@@ -258,16 +239,21 @@ assert not recorded or slopes["pad"] > 1.9
 in_a = written["A: all equally long"]
 assert 0.99 < profile.exponent(T, in_a["pack"]) < 1.01
 assert not recorded or 0.99 < profile.exponent(T, in_a["pad"]) < 1.01
-for method, least, most in [("padded", 0.7, 1.4), ("packed", 2.2, 3), ("run", 0.7, 1.4)]:
-    times = [recording.timing(point).median(method) for point in points]
-    assert least < profile.exponent(steps, times) < most
+for method in ("padded", "run"):
+    assert all(1.6 < took[2 * t].median(method) / took[t].median(method) < 2.4 for t in (128, 256))
+assert 7 < took[256].median("packed") / took[128].median("packed") < 8.5
+assert 3 < took[512].median("packed") / took[256].median("packed") < 3.5
+replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point in recorded_parts.points]
+assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
 # It does not agree. For a padded step and for `run`, twice the length takes about twice the time, as it should. The
-# bytes of a packed step promise a slope of 2, and the clock says 2.3: on average not four times the time, but five.
-# <!-- recorded --> There is our eight again, and the cliff of notebook 08.
+# packed step misses its four both times: first it takes nearly eight times as long, and then only about three times.
+# <!-- recorded --> (Draw one line through the three points, and you get a slope of 2.3. But no such line is there. There
+# is one jump.)
 #
-# So two causes explain a factor of four. Somebody else adds to the bill, and does not show up in our bytes. Who?
+# There is our eight again, and the cliff of notebook 08. Two causes explain a factor of four. Somebody else sends a
+# bill between 128 and 256 steps, and does not show up in our bytes. Who?
 #
 # <details><summary>What it is not: three suspects with an alibi</summary>
 #
@@ -295,9 +281,9 @@ assert 7 * 512 - 3 == 3581
 # All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory,
 # and somebody has to provide it. On Linux, torch asks glibc for memory, and glibc asks the system. The system hands it
 # out in *pages*, usually of 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system
-# looks for a free page, fills it with zeros, and lets the program go on. One fault takes microseconds. Nobody notices
-# one. How many are there in a packed step? In the last column is the tensor of zeros that the packed LSTM fills for
-# each time step: four gates of 32 numbers for every real cell.
+# finds a free page, fills it with zeros, and lets the program go on. One fault takes microseconds. Nobody notices one.
+# How many are there in a packed step? (The last column has the tensor of zeros that the packed LSTM fills for each time
+# step: four gates of 32 numbers for every real cell.)
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
@@ -319,8 +305,7 @@ assert 2.5 < took[256] / took[224] < 3.5
 
 # %% [markdown]
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
-# 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded --> That is over a
-# hundred times as much.
+# 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
 # Does glibc never keep anything? It does. When a large block is freed, glibc learns its size, and from then on it keeps
 # blocks up to that size. But it learns only up to 32 MiB. Now look for the cliff in the last column. At 224 steps, the
@@ -328,38 +313,8 @@ assert 2.5 < took[256] / took[224] < 3.5
 # fresh pages, all 8,224 of them, and the page faults grow twelvefold. <!-- recorded --> That is the eight, and the
 # cliff.
 #
-# Two environment variables tell glibc to keep all memory. They must be set before Python starts, so we start three
-# processes, which take the same packed training step:
-
-# %%
-program = """
-import time, torch
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from packviz import lengths
-from packviz.measure.machine import page_faults
-
-torch.set_num_threads(1)
-lstm, x = torch.nn.LSTM(16, 32), torch.randn(128, 128, 16)
-for _ in range(2):  # the second one counts
-    faults, start = page_faults() or 0, time.perf_counter()
-    packed = pack_padded_sequence(x, lengths.triangle(128, 128), enforce_sorted=False)
-    pad_packed_sequence(lstm(packed)[0])[0].sum().backward()
-print((page_faults() or 0) - faults, time.perf_counter() - start)
-"""
-
-# %% tags=["live-timing", "nbval-ignore-output"]
-trim = {"MALLOC_TRIM_THRESHOLD_": "2147483647"}
-measured = {}
-for name, variables in {"default": {}, "both": {"MALLOC_MMAP_MAX_": "0", **trim}, "only TRIM": trim}.items():
-    output = subprocess.check_output([sys.executable, "-c", program], env=os.environ | variables, text=True)
-    faults, seconds = map(float, output.split())
-    measured[name] = faults, seconds
-    print(f"{name:10} {faults:8,.0f} page faults {1000 * seconds:8,.0f} ms")
-share = 1 - measured["both"][1] / measured["default"][1]
-print(f"With both variables, a step takes {share:.0%} less time than by default.")
-
-# %% [markdown]
-# Your numbers are your machine's. Here are ours, for a small batch and a large one. The last column has the settings:
+# Can glibc be told to keep all memory? Two environment variables do it. They must be set before Python starts. Here is
+# the packed step again, for a small batch and a large one, with the settings in the last column:
 
 # %%
 print(forum.allocators())
@@ -376,6 +331,35 @@ assert 10 < tuned.ratio(large, "packed", "padded").value < 15
 assert 0.4 < huge.timing(large).median("packed") / recording.timing(large).median("packed") < 0.6
 assert 1.7 < huge.timing(large).median("padded") / recording.timing(large).median("padded") < 2.5
 
+# %% tags=["claims"]
+import os
+import platform
+import subprocess
+import sys
+
+program = """
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from packviz import lengths
+from packviz.measure.machine import page_faults
+
+torch.set_num_threads(1)
+lstm, x = torch.nn.LSTM(16, 32), torch.randn(128, 128, 16)
+for _ in range(2):  # the second one counts
+    faults = page_faults()
+    packed = pack_padded_sequence(x, lengths.triangle(128, 128), enforce_sorted=False)
+    pad_packed_sequence(lstm(packed)[0])[0].sum().backward()
+print(page_faults() - faults)
+"""
+if platform.libc_ver()[0] == "glibc":
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    trim = {"MALLOC_TRIM_THRESHOLD_": "2147483647"}
+    both, alone = (
+        int(subprocess.check_output([sys.executable, "-c", program], env=plain | variables, text=True))
+        for variables in ({"MALLOC_MMAP_MAX_": "0", **trim}, trim)
+    )
+    assert alone > 20 * both
+
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
 # million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause. It is the
@@ -386,10 +370,12 @@ assert 1.7 < huge.timing(large).median("padded") / recording.timing(large).media
 # ```
 #
 # Set **both**. Either of them stops glibc from learning. With the second alone, it stays at the limit with which it
-# began: every tensor over 128 kB gets fresh pages, each time. In the third line of your run, you see what that does.
+# began: every tensor over 128 kB gets fresh pages, each time.
 #
-# The price of setting both is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may
-# stay unused. Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
+# The price is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
+# Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
+#
+# <details><summary>Other allocators, and huge pages</summary>
 #
 # torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. Where Linux allows it, it asks
 # for pages of 2 MB (*transparent huge pages*), so that there are fewer to touch. It helps only if single tensors are
@@ -398,6 +384,8 @@ assert 1.7 < huge.timing(large).median("padded") / recording.timing(large).media
 #
 # Tensors under about 128 kB usually stay with glibc, so very small batches gain nothing. macOS and Windows have other
 # allocators, and other costs.
+#
+# </details>
 #
 # <details><summary>And on a GPU?</summary>
 #
@@ -411,16 +399,15 @@ assert 1.7 < huge.timing(large).median("padded") / recording.timing(large).media
 # </details>
 #
 # No setting touches the first two causes, though. Even without page faults, the large packed step takes over ten times
-# as long as the padded one. <!-- recorded --> What do we do with those?
+# as long as the padded one. <!-- recorded --> What do we do about those two?
 #
 # ## What can you do?
 #
-# - **Do not pack at all**, if your RNN has one direction, and your loss reads real steps only. Notebook 03 shows that
-#   the outputs there are right. Cut the batch to its longest sequence, and mask the loss.
+# - **Do not pack at all**, if your RNN has one direction, and your loss reads real steps only. There, a padded RNN's
+#   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
 # - **Set the two variables**, if your tensors are large. No code changes.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
-# - **Replace both**, with `pv.run(rnn, x, lengths)`: one gather and one scatter instead of pad's copies, and an RNN
-#   without these slices. [Notebook 10](10_making_packing_pay.ipynb) builds it.
+# - **Replace both**, with `pv.run(rnn, x, lengths)`. [Notebook 10](10_making_packing_pay.ipynb) builds it.
 #
 # ## Exercise
 #
@@ -449,7 +436,7 @@ checks.backward_bytes(my_bytes)
 #   on a CPU), and fresh pages for each of these tensors,
 # - count what pad and the RNN write, with `profile.count` and `profile.count_rnn`,
 # - say why bucketing helps only one of them,
-# - remove the page faults with two variables, and explain why one of them alone does harm.
+# - remove the page faults with two variables, and say what they cost.
 #
 # Every slice here was one too many. What if there were a single one?
 #
