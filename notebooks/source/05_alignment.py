@@ -4,11 +4,11 @@
 # **How do padding and states get where they belong?**
 #
 # You replace the tokenizer of a classifier by the one that comes with a newer model. All else stays: the texts, the
-# labels, the packed LSTM. It trains without an error, and it is worse. You look closer. Long texts are classified as
-# well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You print
-# the token ids, and they are right. So are the lengths. What has happened to the short texts?
+# labels, the packed LSTM. It trains without an error, and it is worse. You look closer. The longest texts are classified
+# as well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You
+# print the token ids, and they are right. So are the lengths. What has happened to the short texts?
 #
-# After this page, you can tell, move the padding of a batch, and hand states from an encoder to a decoder.
+# After this page, you can answer that, move the padding of a batch, and hand states from an encoder to a decoder.
 #
 # Time: 18 minutes.
 #
@@ -49,7 +49,7 @@ pv.show(packed, part="packed")
 
 # %% [markdown]
 # Compare with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row d has lost its last token, and row a its last two. Of c, nothing
-# is left but padding. And torch raised no error.
+# is left but padding. torch raised no error.
 #
 # It takes the *first* steps of each row, as many as the length says. There, padding comes first. So of n tokens in T
 # columns, only 2n − T are left, and none at all if the text fills at most half of the row.
