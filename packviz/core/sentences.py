@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib import resources
 
@@ -17,4 +18,5 @@ def sentences() -> tuple[tuple[str, ...], ...]:
     change with Python's version.
     """
     text = resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8")
-    return tuple(tuple(sentence.split(" ")) for sentence in json.loads(text)["sentences"])
+    sentences = json.loads(text)["sentences"]
+    return tuple(tuple(re.findall(r"[\w'-]+|[^\w\s]", sentence)) for sentence in sentences)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from packviz.core.layout import Layout
 from packviz.draw import text
+from packviz.draw.bars import Bar, rows
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, Grid
 from packviz.draw.palette import REAL, sequence_colour
@@ -17,8 +18,7 @@ _PADDED = 120.0  # px: the left edge of the padded gradients
 _PACKED = 320.0  # px: the left edge of the packed gradients
 _WIDE = 310.0  # px: the width of a packed gradient
 _WRITTEN = 690.0  # px: the right edge of the numbers
-_BARS = 90.0  # px: the left edge of the bars
-_LONGEST = 540.0  # px
+_KEY = [(REAL, "needed"), (HATCHED, "written, but not needed")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,16 +75,11 @@ class Copies(Drawing):
         y += 24
         for (start, end), cells in zip(self.slices, self.written, strict=False):
             y = self._draw_slice(sheet, start, end, cells, y)
-        scale = min(1.0, _LONGEST / self.total)
+        group = {}
         for name, cells in {"torch": self.total, "one index": self.indexed}.items():
-            sheet.text(_BARS - 8, y + 14, name, anchor="end", bold=True)
-            sheet.box(_BARS, y + 2, needed * scale, 16, REAL)
-            if cells > needed:
-                sheet.box(_BARS + needed * scale, y + 2, (cells - needed) * scale, 16, HATCHED)
-            sheet.text(_BARS + cells * scale + 8, y + 14, f"{cells:,}", bold=True)
-            y += 24
-        sheet.key(4, y + 6, [(REAL, "needed"), (HATCHED, "written, but not needed")])
-        sheet.size(_WRITTEN + 8, y + 26)
+            parts = [(needed, REAL), (cells - needed, HATCHED)]
+            group[name] = Bar(parts, f"{cells:,}")
+        sheet.place(rows("", {"": group}, theme, key=_KEY), 0, y - 8)
         return sheet
 
     def _draw_slice(self, sheet: Sheet, start: int, end: int, cells: int, y: float) -> float:
@@ -92,14 +87,14 @@ class Copies(Drawing):
         layout = self.layout
         padded = Grid(sheet, layout.batch_size, layout.max_len, 20, 9, _PADDED, y)
         steps = range(layout.max_len)
-        rows = []
+        cells_of = []
         packed: list[Cell] = []
         for b, length in enumerate(layout.lengths):
             colour = sequence_colour(b)
-            rows.append([Cell(colour if start <= t < end <= length else HATCHED) for t in steps])
+            cells_of.append([Cell(colour if start <= t < end <= length else HATCHED) for t in steps])
         for t, size in enumerate(layout.batch_sizes):
-            packed += [rows[b][t] for b in range(size)]
-        padded.draw(rows)
+            packed += [cells_of[b][t] for b in range(size)]
+        padded.draw(cells_of)
         middle = (y + padded.foot) / 2
         wide = _WIDE / layout.n_real
         Grid(sheet, 1, len(packed), wide, 18, _PACKED, middle - 9).draw([packed])
