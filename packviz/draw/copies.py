@@ -91,7 +91,9 @@ class Copies(Drawing):
         packed: list[Cell] = []
         for b, length in enumerate(layout.lengths):
             colour = sequence_colour(b)
-            cells_of.append([Cell(colour if start <= t < end <= length else HATCHED) for t in steps])
+            cells_of.append(
+                [Cell(colour if start <= t < end <= length else HATCHED) for t in steps]
+            )
         for t, size in enumerate(layout.batch_sizes):
             packed += [cells_of[b][t] for b in range(size)]
         padded.draw(cells_of)

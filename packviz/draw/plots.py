@@ -138,7 +138,6 @@ def log_log(
             slope = f"slope {exponent:.2f}"
             numbers = ", ".join(map(quantities.plain, values))
             lines.append(f"{panel}, {name}: {numbers}; {slope}")
-            is_hollow = i % 2 > 0
-            plot.append(Curve(f"{name}: {slope}", _COLOUR, i, x, values, hollow=is_hollow))
+            plot.append(Curve(f"{name}: {slope}", _COLOUR, i, x, values, hollow=i % 2 > 0))
         plots.append(Plot(panel, plot, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")

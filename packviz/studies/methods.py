@@ -23,10 +23,9 @@ from functools import partial
 import torch
 
 from packviz.count.flops import flops
-from packviz.draw import bars, palette, spans
-from packviz.draw.sheet import Sheet
+from packviz.draw import palette
+from packviz.draw.spans import Spans
 from packviz.draw.text import count
-from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS, Method
 from packviz.measure.machine import Data
@@ -106,7 +105,7 @@ def best(results: TimedPoints, point: Point) -> str:
     return min(exact, key=timing.median)
 
 
-def packed_faster(results: TimedPoints) -> WorkAndTime:
+def packed_faster(results: TimedPoints) -> Spans:
     """Draws the batches whose forward pass is clearly faster with torch packed than torch padded.
 
     The FLOPs and times of torch packed are drawn as multiples of those of torch padded.
@@ -129,30 +128,27 @@ def packed_faster(results: TimedPoints) -> WorkAndTime:
         f"Packed is clearly faster in training on {faster['training']} of {batches},"
         f" forward alone on {faster['forward']}"
     )
-    return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
+    return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
-def chart(results: TimedPoints, most: int = 12) -> bars.BarChart:
+def chart(results: TimedPoints, most: int = 12) -> Spans:
     """Draws an arrow from torch packed to `auto`, for training steps relative to torch padded.
 
     The rows are sorted by the gain. If there are more than `most` points, rows at even distances
     are drawn; the text has all of them.
     """
     gains = {}
-    spans_of: dict[str, spans.Span] = {}
-    lines = []
     for point in results.points:
         timing = results.timing(point)
-        if not {AUTO, PACKED, PADDED} <= {*timing.seconds}:
-            continue
-        gains[point] = timing.ratio(PACKED, AUTO)
+        if {AUTO, PACKED, PADDED} <= {*timing.seconds}:
+            gains[point] = timing.ratio(PACKED, AUTO)
     ordered = sorted(gains, key=lambda point: -gains[point].value)
+    lines = []
+    rows = {}
     for point in ordered:
         timing = results.timing(point)
         ratios = {name: timing.ratio(name, PADDED) for name in timing.seconds if name != PADDED}
-        packed, auto = ratios[PACKED], ratios[AUTO]
-        label = f"{gains[point].value:.1f} times as fast"
-        spans_of[str(point)] = (packed.value, auto.value, label, (auto.low, auto.high))
+        rows[point] = (ratios[PACKED].value, ratios[AUTO])
         multiples = [f"{name} {ratio.value:.2g}" for name, ratio in ratios.items()]
         lines.append(f"{point}: {', '.join(multiples)}")
     faster = sum(gain.is_clear and gain.value > 1 for gain in gains.values())
@@ -161,31 +157,25 @@ def chart(results: TimedPoints, most: int = 12) -> bars.BarChart:
         f"Training: auto is clearly faster than torch packed at {faster} of {len(gains)} points,"
         f" up to {best:.1f} times"
     )
-    names = [*spans_of]
-    step = max(len(names) - 1, 1) / (most - 1)
-    if len(names) > most:
-        names = [names[round(i * step)] for i in range(most)]
+    shown = ordered
+    step = max(len(ordered) - 1, 1) / (most - 1)
+    if len(ordered) > most:
+        shown = [ordered[round(i * step)] for i in range(most)]
     notes = [
-        f"{len(names)} of {len(gains)} points, from the largest gain to the smallest."
+        f"{len(shown)} of {len(gains)} points, from the largest gain to the smallest."
         " Whiskers: quartiles of auto.",
         f"Measured on {results.caption}.",
     ]
-    words = "\n".join([title, "times as long as torch padded", *lines, *notes])
-
-    def draw(theme: str) -> Sheet:
-        groups = {"": {name: spans_of[name] for name in names}}
-        return spans.rows(
-            title,
-            groups,
-            theme,
-            fills=(palette.METHODS["packed"], palette.METHODS["run"]),
-            meanings=("torch packed", "auto, exact, too"),
-            axis="times as long as torch padded, whose final states are wrong (logarithmic)",
-            notes=notes,
-            arrow=True,
-        )
-
-    return bars.BarChart(words, draw)
+    return Spans(
+        title,
+        {"": {str(point): rows[point] for point in shown}},
+        notes,
+        meanings=("torch packed", "auto, exact, too"),
+        fills=(palette.METHODS["packed"], palette.METHODS["run"]),
+        axis="times as long as torch padded, whose final states are wrong (logarithmic)",
+        arrows=[f"{gains[point].value:.1f} times as fast" for point in shown],
+        words="\n".join([title, "times as long as torch padded", *lines, *notes]),
+    )
 
 
 def calls_of(

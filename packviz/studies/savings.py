@@ -17,8 +17,8 @@ import torch
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.count.flops import flops
+from packviz.draw.spans import Spans
 from packviz.draw.text import percent
-from packviz.draw.work import WorkAndTime
 from packviz.measure import rnn_calls
 from packviz.measure.study import Comparison, Point, Results, Study, TimedPoints, by_comparison
 from packviz.measure.timing import RATIOS
@@ -38,7 +38,7 @@ def name(distinct: int) -> str:
     return f"packed ({distinct} lengths)"
 
 
-def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
+def picture(results: TimedPoints, title: str = "") -> Spans:
     """Returns a picture of the FLOPs and times on every batch, relative to the padded step."""
     groups = {}
     works = []
@@ -56,7 +56,7 @@ def picture(results: TimedPoints, title: str = "") -> WorkAndTime:
         groups[f"{point.spec}, {batch}"] = rows
     shown = f"{min(times):.2g} to {max(times):.2g} times the time"
     title = title or f"Packed training takes {percent(max(works))} of the FLOPs and {shown}"
-    return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
+    return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
 def training_steps(point: Point, device: str) -> Comparison:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.draw import bars
-from packviz.draw.work import WorkAndTime
+from packviz.draw.spans import Spans
 
 MULTIPLES = st.floats(0.03, 300)
 
@@ -30,7 +30,7 @@ def rows(draw):
 )
 def test_spans_are_where_their_numbers_say(groups, theme):
     named = {f"g{i}": {f"r{j}": row for j, row in enumerate(g)} for i, g in enumerate(groups)}
-    svg = WorkAndTime("title", named, notes=["a note"]).to_svg(theme)
+    svg = Spans("title", named, notes=["a note"]).to_svg(theme)
     drawing = ParsedSvg(svg)
     assert not drawing.outside()
     works, times = zip(*(row for group in groups for row in group), strict=True)
@@ -57,7 +57,7 @@ def test_a_label_is_not_crossed_by_the_line():
 
 def test_in_words():
     groups = {"LSTM": {"distinct": (0.5, ratio(12.345, 11, 13, False))}}
-    assert repr(WorkAndTime("Half the work", groups, notes=["Measured."])) == (
+    assert repr(Spans("Half the work", groups, notes=["Measured."])) == (
         "Half the work\n"
         "multiples of the padded batch\n"
         "              FLOPs     time  quartiles\n"
