@@ -82,7 +82,7 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | `00_start_here` | What is in these notebooks, and does your installation work? | 8 min |
 # | [`01_why_pack`](01_why_pack.ipynb) | Padding costs time. Is that all it costs? | 18 min |
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 20 min |
-# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 18 min |
+# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
 # | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 20 min |
 # | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 18 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do ten lines become a model that trains, and how do you check it? | 20 min |
