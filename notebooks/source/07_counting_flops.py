@@ -215,9 +215,6 @@ x.requires_grad = False
 # We take four batches of 256 sequences, padded to 256 steps. They have 2, 4, 16 and 256 distinct lengths.
 
 # %%
-ask("few and many distinct lengths")
-
-# %%
 gru = torch.nn.GRU(32, 32)
 for n in (2, 4, 16, 256):
     spread = pv.lengths.even_steps(n, 256)  # 256 lengths up to 256, n of them distinct
@@ -225,16 +222,18 @@ for n in (2, 4, 16, 256):
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 
 # %% [markdown]
-# For each batch, packing saves half the FLOPs. So here is our experiment: four batches, and exactly the same work. On
-# each, we timed a packed training step (pack, RNN, pad and the backward pass) and a padded one.
-#
+# Each batch has as many real cells as the others, so packing saves half the FLOPs of each. That is our experiment: four
+# batches, and exactly the same work. On each, we timed a packed training step (pack, RNN, pad and the backward pass)
+# and a padded one.
+
+# %%
+ask("half the flops")
+
+# %% [markdown]
 # **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. A
 # ratio is computed in each round, and we show the median. Half of the rounds lie between its *quartiles*. A method is
 # *clearly* faster if the rounds leave little doubt. Otherwise, tables say `?` or *no clear difference*. The last line
 # names the conditions: the machine, the number of threads, and how busy other programs kept it, for example.
-
-# %%
-ask("half the flops")
 
 # %%
 from packviz.studies import savings

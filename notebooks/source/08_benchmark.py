@@ -83,8 +83,7 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Half of the cells. (The picture above has less padding. Its second countdown stops early, and its sequences are
-# short.)
+# Half of the cells. (In the small picture above, it is a little less.)
 #
 # The model returns the same logits for padded and packed batches. Its LSTM has one direction, and only real steps
 # count. So the results are the same, and in setup B, packing halves the cells. How does this affect the time? Write
@@ -93,17 +92,18 @@ assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packe
 # %%
 ask("the price of packing")
 
+# %% [markdown]
+# Both axes of the chart are logarithmic. On the line at 1, packed and padded take the same time. ([Notebook
+# 07](07_counting_flops.ipynb) says how to read our timings. In tables, *no clear difference* marks a ratio that may
+# be 1.)
+
 # %%
 machines = forum.recordings()  # every machine that was recorded
 cpu = forum.STUDY.load()  # what the text says of times, it says of this one
 forum.ratios(cpu, ["padded", "packed"])
 
 # %% [markdown]
-# Both axes are logarithmic. On the line at 1, packed and padded take the same time. ([Notebook
-# 07](07_counting_flops.ipynb) says how to read our timings. In tables, *no clear difference* marks a ratio that
-# may be 1.)
-#
-# Now look at B, at the right end. Half the work, and it takes over thirty times as long: about a second for a padded
+# Look at B, at the right end. Half the work, and it takes over thirty times as long: about a second for a padded
 # step, and over half a minute for a packed one. <!-- recorded --> Had you written down a smaller number? So had we.
 #
 # Is it the whole step? We timed the forward pass alone, too. There, packing B takes between half as long and a third
@@ -124,6 +124,9 @@ forward = [cpu.ratio(forum.point("B", t), "packed", "padded", "forward").value f
 assert 0.5 < min(forward) < max(forward) < 1.35
 factors = [cpu.ratio(forum.point("B", t), "packed", "padded").value for t in (32, 64, 128, 256, 512)]
 assert factors == sorted(factors)
+climbed = [cpu.timing(forum.point("B", t)).median("packed") for t in (32, 128, 256, 512)]
+assert 7 < climbed[2] / climbed[1] < 8.5
+assert climbed[3] / climbed[0] > 16**2
 assert 2.5 < factors[0] < 3.5
 assert not any(found.left_out for found in machines.values())
 
@@ -133,14 +136,16 @@ assert not any(found.left_out for found in machines.values())
 # %%
 ask("twice the length")
 
+# %% [markdown]
+# The chart shows the times themselves. Its thin lines are two kinds of growth. With slope 1, twice the length takes
+# twice the time. With slope 2, it takes four times the time.
+
 # %%
 forum.chart(machines, "time").chart()
 
 # %% [markdown]
-# The thin lines show two kinds of growth. With slope 1, twice the length takes twice the time. With slope 2, it takes
-# four times the time. On this CPU, padded training stays near slope 1. Packed training in B is steeper than slope 2.
-#
-# And then there is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed step takes three
+# On this CPU, padded training stays near slope 1. From end to end, packed training in B is steeper than slope 2. But it
+# does not climb evenly. There is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed step takes three
 # times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code, not the kind
 # of lengths. It looks like a slip of the clock. It is not one. [Notebook 09](09_why_training_is_slow.ipynb) finds the
 # causes, and the cliff has one of its own. (A hint is in the caption: the *allocator*, which hands out memory.)
@@ -285,7 +290,7 @@ checks.fair_ratio(my_ratio)
 # - time two methods fairly: warm up, take turns, compare within rounds, take the median,
 # - explain how two honest runs can disagree: a pause, a hot laptop, or memory that the first one left.
 #
-# A curve of slope 2 has a cause. Which one?
+# But a cliff has a cause, and so has a slope. What are they?
 #
 # Next: [09 Why training is slow](09_why_training_is_slow.ipynb). Back: [07 Counting FLOPs](07_counting_flops.ipynb) ·
 # [00 Start here](00_start_here.ipynb)
