@@ -56,5 +56,5 @@ def _add_note(error: Exception) -> None:
     doubt = "" if matches.sure else "perhaps: "
     lines = [f"{_SIGN}{doubt}{entry.name} ({entry.place})"]
     for part in (f"why: {entry.why}", f"fix: {entry.fix}"):
-        lines += wrap(part, 100, initial_indent="  ", subsequent_indent="    ")
+        lines += wrap(part, 90, initial_indent="  ", subsequent_indent="    ")
     error.add_note("\n".join(lines))

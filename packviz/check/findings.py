@@ -52,16 +52,16 @@ class Finding(HasText):
         return "\n".join([self.headline, *(f"    {line}" for line in self.details())])
 
     def details(self) -> list[str]:
-        """Returns the finding without its headline, in lines of at most 106 characters."""
+        """Returns the finding without its headline, in lines of at most 88 characters."""
         lines = []
         for line in self.message.splitlines():
-            lines += wrap(line, 106, subsequent_indent="  ")
+            lines += wrap(line, 88, subsequent_indent="  ")
         if self.where:
-            lines += wrap(f"where: {self.where}", 106, subsequent_indent="  ")
+            lines += wrap(f"where: {self.where}", 88, subsequent_indent="  ")
         if self.fix:
             # An assignment is not broken at its blanks, so that it can be pasted.
             whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)
-            lines += wrap(f"fix: {whole}", 106, subsequent_indent="  ")
+            lines += wrap(f"fix: {whole}", 88, subsequent_indent="  ")
         return [line.replace("\xa0", " ") for line in lines]
 
 
@@ -130,6 +130,11 @@ class Findings(Tabled, Sequence[Finding]):
     @property
     def table(self) -> Table:
         """The findings under their headline, as a table whose text can be copied."""
-        rows = [[each.headline, each.message, each.where, each.fix] for each in self.found]
-        head = ["", "message", "where", "fix"] if rows else []
-        return Table(rows, head, self.headline, form="<  <")
+        rows = []
+        for finding in self.found:
+            rows.append([finding.headline, finding.message])
+            if finding.where:
+                rows.append(["where", finding.where])
+            if finding.fix:
+                rows.append(["fix", finding.fix])
+        return Table(rows, [], self.headline, form="<  <")

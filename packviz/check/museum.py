@@ -147,7 +147,7 @@ class Entry(Tabled):
         """
         lines = []
         for label, text in self._parts(messages or self.says):
-            first, *rest = wrap(text, 88, break_on_hyphens=label != "asked")
+            first, *rest = wrap(text, 80, break_on_hyphens=label != "asked")
             lines.append(f"{label:<12}{first}")
             lines += [" " * 12 + line for line in rest]
         return "\n".join(lines)

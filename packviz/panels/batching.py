@@ -125,13 +125,12 @@ class BatchingPanel(Panel):
             summary += f" {processes} processes ({strategy}) wait {waiting}."
 
         def draw(theme: str) -> Sheet:
-            title = f"Padding takes {wasted} of the cells"
-            padding = bars.steps(title, real, cells, theme, _CELLS, "batch")
+            padding = bars.steps(epoch, real, cells, theme, _CELLS, "batch")
             drawings = [padding]
             if processes > 1:
                 idle_fill = THEMES[theme].padding
                 waits = bars.totals(f"Waiting takes {waiting}", shares, theme, _TOKENS, idle_fill)
                 drawings.append(waits)
-            return stack(f"An epoch: {epoch}", drawings, theme)
+            return stack(f"Padding takes {wasted} of the cells", drawings, theme)
 
         return View(draw, summary, lambda: "\n".join([summary, *lines]))

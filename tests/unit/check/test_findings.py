@@ -59,5 +59,8 @@ def test_only_errors_are_not_ok():
 def test_the_table_says_what_the_text_says(found):
     findings = Findings("Network", tuple(found))
     assert findings.table.title == findings.headline
-    assert findings.table.rows == [[f.headline, f.message, f.where, f.fix] for f in findings]
-    assert findings.to_html().count("<tr>") == len(found) + bool(found)
+    cells = [cell for row in findings.table.rows for cell in row]
+    for finding in found:
+        assert {finding.headline, finding.message, finding.where, finding.fix} <= {*cells, ""}
+    labels = [name for finding in findings for name in ("where", "fix") if getattr(finding, name)]
+    assert findings.to_html().count("<tr>") == len(found) + len(labels)

@@ -439,7 +439,7 @@ def test_an_exception_is_found_or_met_with_silence(call, name):
 @pytest.mark.parametrize("one", ENTRIES, ids=NAMES)
 def test_cards(one):
     said, html = one.to_text(), ElementTree.fromstring(one.to_html())
-    assert max(len(line) for line in said.splitlines() if "https" not in line) <= 100
+    assert max(len(line) for line in said.splitlines() if "https" not in line) <= 94
     for part in (*one.says, one.why, one.fix, *(text for _, text in one.met), *one.asked):
         assert part in " ".join(said.split())
         assert part in "".join(html.itertext())
