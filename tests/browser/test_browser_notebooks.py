@@ -71,6 +71,8 @@ def test_a_notebook_as_its_reader_meets_it(
     """One test makes all checks, because opening and running a notebook is most of the work."""
     with lab.open(notebook_name) as notebook:
         notebook.run_all()
+        if not FULL:  # the tests of the panels see them move, which takes a third of the time here
+            notebook.page.emulate_media(reduced_motion="reduce")
         for what, check in CHECKS.items():
             with subtests.test(what):
                 refuse(check(notebook))

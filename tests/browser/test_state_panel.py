@@ -63,6 +63,16 @@ def test_pulling_b_longer_moves_the_padded_state_of_c(page):
     assert "both runs read data" in page.inner_text(".says")
 
 
+def test_it_moves_until_it_is_paused(page):
+    page.emulate_media(reduced_motion="no-preference")
+    page.click(".play")
+    page.wait_for_function("mounted.panel.progress > 0.05")
+    page.click(".play")
+    paused = page.evaluate("mounted.panel.progress")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate("mounted.panel.progress") == paused
+
+
 @pytest.mark.parametrize("width", [320, 700])
 def test_nothing_is_cut_off_and_no_text_is_small(page, width):
     page.set_viewport_size({"width": width, "height": 700})
