@@ -31,8 +31,7 @@ panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding, and nothing to pack. But pull one row, and all the others widen with
-# it. The longest decides for everybody. A *packed* batch keeps only the real cells, column by column. Notebook 02 takes
-# it apart.
+# it. The longest decides for everybody. A *packed* batch keeps only the real cells. Notebook 02 takes it apart.
 #
 # Now eight rows, without pulling:
 
@@ -83,7 +82,8 @@ as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
-# Real text is not kinder. One long sentence among 32 is enough to widen a whole batch, and nearly every batch has one.
+# Real text is not kinder. Half of the batches are 33 steps wide or wider, which is three times a typical sentence. One
+# long sentence among 32 is enough, and nearly every batch has one.
 # **64 % of the cells are padding.** For each word that somebody wrote, the model reads almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
@@ -105,8 +105,10 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # %% [markdown]
 # ## Who reads the padding?
 #
-# Our suspect gives each word a vector, reads the vectors with an LSTM, and scores three tags for each word. (An LSTM is
-# a *recurrent neural network*, or RNN: it reads one time step after another, and updates a state each time.)
+# Our suspect is an LSTM. (That is a *recurrent neural network*, or RNN: it reads one time step after another, and
+# updates a state each time.) It works in the classifier of our case, but it is easier to watch in a *tagger*, which answers for
+# each word and not for each review. So we take a tagger first: it gives each word a vector, reads the vectors with an
+# LSTM, and scores three tags for each word. The classifier comes back at the end, with the same LSTM.
 
 # %%
 import torch
@@ -146,7 +148,7 @@ for name, tensor in made.items():
 #
 # Line 6 returns two things. `packed_output` holds the state after every step. `h_n` holds each sequence's *final
 # state*, a summary of all that was read. (`c_n` is the last value of a second state that an LSTM keeps for itself.)
-# This model tags words, so it has no use for `h_n`. A classifier of whole reviews often reads nothing else.
+# Our tagger has no use for `h_n`. A classifier of whole reviews often reads nothing else.
 #
 # Lines 5 and 7 undo each other. So much ado about six cells? Let us try without: we cross out both lines, and give
 # `embedded` to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding. What
@@ -197,7 +199,7 @@ states = {"c alone": final_states([c])[0]}
 for name, other in {"a (3 steps)": a, "d (4 steps)": d, "b (5 steps)": b}.items():
     states[f"padded, beside {name}"] = final_states([c, other])[0]
 states["packed, beside all"] = final_states(sequences, pack=True)[2]
-pv.draw.Strips(states, title="Padding moves the final state of the same two words, and packing does not")
+pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
 # We expected zeros to be harmless, and we were wrong. *One* step of zeros, and the final state moves by 39 % of its
@@ -207,11 +209,13 @@ pv.draw.Strips(states, title="Padding moves the final state of the same two word
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
 # adds its biases, forgets some of what it knew, and goes on.
 #
-# But the rows of a batch are computed independently, you may say. So they are: no number of b ever enters row c. What b
-# decides is when c has to *stop*, because `h_n` is the state after the last step *of the batch*. In the packed batch,
-# row c simply ends. Its final state is that of c alone.
+# But the rows of a batch are computed independently, you may say. So they are: no number of b ever enters row c. But b
+# makes the batch five columns wide, and the LSTM reads every row to the last column. For c, that is three columns too
+# far. `h_n` is the state it has *then*. In the packed batch, row c simply ends. Its final state is that of c alone.
 #
-# Is that enough to change an answer? We borrow `linear`, and let it score whole reviews.
+# A state has moved. Has an answer? Now we need the classifier. It has the same embedding and the same LSTM, but it
+# scores only the final state, once for each review. We borrow `linear` for that, and call its three scores *negative*,
+# *neutral* and *positive*.
 
 # %%
 labels = ["negative", "neutral", "positive"]
@@ -224,6 +228,8 @@ for name, state in states.items():
 #
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. (The weights are random here. Training may make the effect smaller. Packing removes it.)
+#
+# So is every padded result wrong, and does packing at least save time? Both sound right. Neither is.
 
 # %% tags=["claims"]
 alone = states["c alone"]

@@ -168,9 +168,25 @@ pv.show(packed, indices=True)
 
 # %% [markdown]
 # torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, says which of
-# your sequences is in each packed row. `unsorted_indices`, on the left, says which packed row each of yours went to.
-# With them it sorts your initial state, and puts `h_n` and the padded output back into your order. You will rarely
-# touch them.
+# your sequences is in each packed row. It is `[1, 3, 0, 2]`, so packed row 0 holds your sequence 1, which is b.
+# `unsorted_indices`, on the left, says where each of yours went. It is `[2, 0, 3, 1]`, so your sequence 0, which is a,
+# is in packed row 2.
+#
+# And `h_n`? We run an LSTM on the packed batch, and then on each sequence alone:
+
+# %%
+torch.manual_seed(0)
+lstm = torch.nn.LSTM(input_size=1, hidden_size=3)
+steps = x[..., None] / 20  # (5, 4, 1): one feature
+lengths = [3, 5, 2, 4]
+h_n = lstm(pack_padded_sequence(steps, lengths, enforce_sorted=False))[1][0]  # (1, 4, 3)
+for row, n in enumerate(lengths):
+    alone = lstm(steps[:n, row])[1][0]
+    print(f"row {row} of h_n is that of {'abcd'[row]} alone:", torch.allclose(h_n[:, row], alone, atol=1e-6))
+
+# %% [markdown]
+# Row 0 is a, which you gave first, and not b, which is the longest. torch has read its notes: with them it sorts your
+# initial state, and puts `h_n` and the padded output back into your order. You will rarely touch them.
 #
 # (What if two sequences are equally long? torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
 # batches of up to 16. `pv.show(lengths)` always keeps it. To see torch's own order, call `pv.show(packed)`.)
@@ -180,6 +196,9 @@ pv.show(packed, indices=True)
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
 layout = pv.show(named).layout
+for row in range(4):
+    states = [lstm(steps[:m, other])[1][0] for other, m in enumerate(lengths)]
+    assert [torch.allclose(h_n[:, row], state, atol=1e-4) for state in states] == [row == other for other in range(4)]
 order = [named[row][t] for row, t in layout.source]
 assert " ".join(order) == "b1 d1 a1 c1 b2 d2 a2 c2 b3 d3 a3 b4 d4 b5"
 assert layout.batch_sizes.tolist() == packed.batch_sizes.tolist() == [4, 4, 3, 2, 1]
