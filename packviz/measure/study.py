@@ -409,8 +409,7 @@ class Study(Generic[P, V, R]):
         full: the points of a recorded file.
         quick: a few small points, which take seconds on a CPU.
         others: further sets of points, by name.
-        parameters: the default parameters, including `rounds` or a `budget`; empty if the study
-            does no timing.
+        parameters: the default parameters, including `rounds` or a `budget`.
         read: a function that reads the value at a point from its row.
         write: a function that returns a value as plain data. The names in this data must differ
             from the names of the point's fields.
@@ -479,16 +478,14 @@ class Study(Generic[P, V, R]):
             All results in the file.
 
         Raises:
-            ValueError: the device does not exist, there are fewer cores than threads, the study
-                does no timing but `rounds` or `budget` is given, or the file was measured under
-                different conditions.
+            ValueError: the device does not exist, there are fewer cores than threads, or the file
+                was measured under different conditions.
         """
         device = check_device(device)
         settings = self._settings(parameters)
-        if self.parameters:
-            can_fork = "forkserver" in multiprocessing.get_all_start_methods()
-            apart = processes and can_fork and not device.startswith("cuda")
-            settings["processes"] = ONE_PER_CALL if apart else "one"
+        can_fork = "forkserver" in multiprocessing.get_all_start_methods()
+        apart = processes and can_fork and not device.startswith("cuda")
+        settings["processes"] = ONE_PER_CALL if apart else "one"
         cores = os.cpu_count() or threads
         if threads > cores:
             raise ValueError(
@@ -517,9 +514,6 @@ class Study(Generic[P, V, R]):
     def _settings(self, changed: Data) -> dict[str, Any]:
         settings = {**self.parameters, **changed}
         for name, other in (("rounds", "budget"), ("budget", "rounds")):
-            if name in changed and not self.parameters:
-                why = f"so --{name} does not apply"
-                raise ValueError(f"the study {self.name} does no timing, {why}")
             if name in changed and other not in changed:
                 settings.pop(other, None)
         return settings

@@ -22,7 +22,6 @@ STUDIES = {
     "parts": "parts of a packed training step, replaced one after another",
     "heuristics": "rules for packing, compared with a grid of measured batches",
     "benchmark": "the model from a forum question, padded and packed, for growing lengths",
-    "compilers": "results of tracing, export, compile and ONNX on models that pack",
 }
 """The studies that `packviz study` offers, with their descriptions."""
 

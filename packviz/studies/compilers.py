@@ -2,32 +2,27 @@
 
 Every model is compiled with equal lengths, as in the examples of many guides. Then its results on
 other lengths, on another number of time steps and on another batch size are compared with those of
-the uncompiled model. `torch.compile` passes its graphs to
-a backend that counts their operators and runs them eagerly. So no C++ compiler is needed, and the
-count shows how much of the model is compiled.
-
-`packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
+the uncompiled model. `torch.compile` passes its graphs to a backend that counts their operators and
+runs them eagerly. So no C++ compiler is needed, and the count shows how much of the model is
+compiled.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from packviz.check import models
-from packviz.check.captures import captured, difference, first_line, numbers
+from packviz.check.captures import Capture, captured, difference, first_line, numbers
 from packviz.core.silence import quiet
 from packviz.core.validation import one_of
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
-from packviz.measure.machine import Data
-from packviz.measure.study import Results, Study
 
-RIGHT = "right"
-WRONG = "WRONG"
-ERROR = "error"
 STEPS = 5
 EXAMPLE = (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
@@ -47,23 +42,20 @@ WRITTEN_FOR = "2.13"
 AROUND = 5
 """The number of operators in a tagger outside its LSTM."""
 
-_OUTCOME = ("outcome", "message", "compiled", "fixed")
-_NOT_RUN = "not run: "
-_MARKS = {RIGHT: "✓ ", WRONG: "✗ ", ERROR: ""}  # an error gets no mark, because it is not silent
-
 
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of compiling one model with one compiler.
 
     Attributes:
-        outcome: `RIGHT` if the compiled model runs and returns the right results, even on other
-            lengths; `WRONG` if it returns wrong results; `ERROR` if it does not run.
+        outcome: `"right"` if the compiled model runs and returns the right results, even on other
+            lengths; `"WRONG"` if it returns wrong results; `"error"` if it does not run; `"not
+            run"` if the compiler is not installed.
         message: the type and the first line of the error, or the reason why the compiler was not
             run.
         compiled: number of operators outside the RNN in the graphs of `torch.compile`; `None` for
             other compilers and after an error.
-        fixed: the axes (T, B or both) for whose other sizes a `RIGHT` model raises an error.
+        fixed: the axes (T, B or both) for whose other sizes a right model raises an error.
     """
 
     outcome: str
@@ -74,81 +66,59 @@ class Outcome:
     def __str__(self) -> str:
         if self.fixed:
             return f"{self.fixed} fixed"
+        mark = {"right": "✓ ", "WRONG": "✗ "}.get(self.outcome, "")  # an error is not silent
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
-        return f"{_MARKS[self.outcome]}{self.outcome}{compiled}"
+        return f"{mark}{self.outcome}{compiled}"
 
 
-@dataclass(frozen=True)
-class CompilerPoint:
-    """A model from `models.TAGGERS`, by name, and a compiler from `COMPILERS`."""
+@dataclass(frozen=True, repr=False)
+class Outcomes(Tabled):
+    """The table of all outcomes, with a row for each model and a column for each compiler.
 
-    network: str
-    compiler: str
+    Attributes:
+        cells: the outcomes by model and then by compiler.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.network}, {self.compiler}"
-
-
-class Outcomes(Tabled, Results[CompilerPoint, Outcome]):
-    """The table of all outcomes, with a row for each model and a column for each compiler."""
-
-    @property
-    def cells(self) -> dict[str, dict[str, Outcome]]:
-        """The outcomes by model and then by compiler."""
-        rows: dict[str, dict[str, Outcome]] = {}
-        for point, outcome in self.values.items():
-            rows.setdefault(point.network, {})[point.compiler] = outcome
-        return rows
+    cells: Mapping[str, Mapping[str, Outcome]]
 
     @property
     def moved(self) -> str:
         """A warning if this table may differ from the one that the page explains; else empty."""
-        if any(_NOT_RUN in error for error in self.errors):
+        outcomes = [outcome.outcome for row in self.cells.values() for outcome in row.values()]
+        if "not run" in outcomes:
             return "Compilers whose package is not installed were not run."
-        if self.provenance["torch"].startswith(f"{WRITTEN_FOR}."):
+        if torch.__version__.startswith(f"{WRITTEN_FOR}."):
             return ""
         written = f"The text about this table was written for torch {WRITTEN_FOR}"
         return f"{written}. If they differ, trust the table."
 
     @property
-    def errors(self) -> list[str]:
-        """The distinct error messages, in the order of the table."""
-        messages = [outcome.message for outcome in self.values.values()]
-        return [message for message in dict.fromkeys(messages) if message]
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines that explain the marks and the numbers in the table."""
+    def table(self) -> Table:
+        """The table, with an outcome in each cell, and the errors below."""
+        errors: dict[str, int] = {}
+        rows = []
+        for name, outcomes in self.cells.items():
+            row = [name]
+            for outcome in outcomes.values():
+                cell = str(outcome)
+                if outcome.message:
+                    cell += f" {errors.setdefault(outcome.message, len(errors) + 1)}"
+                row.append(cell)
+            rows.append(row)
+        folded = [f"error {i}: {error}" for error, i in errors.items()]
+        if folded:
+            folded.insert(0, f"{count(len(folded), 'error')}:")
         lengths = ", ".join(str([*other]) for other in OTHERS)
-        return [
+        notes = [
             f"right, WRONG: models compiled with lengths {[*EXAMPLE]} were compared with the"
             f" originals on {lengths}, and on another number of time steps (T) and of sequences"
             " (B).",
             "T fixed: right for other lengths, but an error for another number of time steps.",
             f"n of {AROUND}: n of the {AROUND} operators around the LSTM were compiled. The others"
             " run in Python.",
-            f"torch {self.provenance['torch'].split('+')[0]}. {self.moved}".rstrip(),
+            f"torch {torch.__version__.partition('+')[0]}. {self.moved}".rstrip(),
         ]
-
-    @property
-    def table(self) -> Table:
-        """The table, with an outcome in each cell, and the errors below."""
-        measured = {point.compiler for point in self.values}
-        compilers = [compiler for compiler in COMPILERS if compiler in measured]
-        rows = []
-        for name, outcomes in self.cells.items():
-            row = [name]
-            for compiler in compilers:
-                outcome = outcomes.get(compiler)
-                text = str(outcome or "")
-                if outcome and outcome.message:
-                    text += f" {self.errors.index(outcome.message) + 1}"
-                row.append(text)
-            rows.append(row)
-        folded = [f"error {i}: {error}" for i, error in enumerate(self.errors, 1)]
-        if folded:
-            folded.insert(0, f"{count(len(folded), 'error')}:")
-        return Table(rows, ["", *compilers], notes=self.notes, folded=folded, form="<  <")
+        return Table(rows, ["", *COMPILERS], notes=notes, folded=folded, form="<  <")
 
 
 def survey(*names: str) -> Outcomes:
@@ -156,72 +126,59 @@ def survey(*names: str) -> Outcomes:
 
     A row takes about four seconds.
     """
-    chosen = [one_of("names", name, models.TAGGERS) for name in names]
-    points = [point for point in STUDY.full if point.network in (chosen or models.TAGGERS)]
-    return STUDY.run(points)
+    cells = {}
+    for name in names or models.TAGGERS:
+        tagger = models.TAGGERS[one_of("names", name, models.TAGGERS)]
+        with quiet(), torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(0)
+            model = tagger().eval()
+            cells[name] = {compiler: _outcome(model, compiler) for compiler in COMPILERS}
+    return Outcomes(cells)
 
 
-def compile_and_compare(point: CompilerPoint, device: str, settings: Data) -> Outcome:
-    """Compiles the model on equal lengths, and checks its results on other lengths."""
-    with quiet(), torch.no_grad():
-        return _outcome(point)
-
-
-def _outcome(point: CompilerPoint) -> Outcome:
-    model = models.TAGGERS[point.network]().eval()
+def _outcome(model: nn.Module, compiler: str) -> Outcome:
+    """Compiles the model on equal lengths, and checks its results on other lengths and sizes."""
     inputs = models.example(STEPS, EXAMPLE)
-    backend = COMPILERS[point.compiler]
-    counts: list[int] = []
-
-    def count_operators(graph: Any, example: Any) -> Any:
-        names = [str(getattr(node.target, "__name__", node.target)) for node in graph.graph.nodes]
-        counts.append(sum(name in ("linear", "relu", "tanh") for name in names))
-        return graph.forward
-
+    backend = COMPILERS[compiler]
+    compiled = None
+    fixed = []
     try:
         if backend == "compile":
-            torch.compiler.reset()
-            fullgraph = point.compiler.endswith("fullgraph")
-            capture = torch.compile(model, backend=count_operators, fullgraph=fullgraph)
-            capture(*inputs)
+            capture, compiled = _compiled(model, inputs, compiler.endswith("fullgraph"))
         else:
             capture = captured(backend, model, inputs, {0: (0, 1), 1: (0,)})
-
-        # A graph for other lengths has the same operators, so it is not counted.
-        compiled = sum(counts) if backend == "compile" else None
         for lengths in (EXAMPLE, *OTHERS):
             if _differs(model, capture, STEPS, lengths):
-                return Outcome(WRONG, compiled=compiled)
+                return Outcome("WRONG", compiled=compiled)
     except ImportError as error:
-        return Outcome(ERROR, f"{_NOT_RUN}{str(error).partition(';')[0]}")
+        return Outcome("not run", str(error))
     except Exception as error:
-        return Outcome(ERROR, first_line(error))
-    fixed = []
+        return Outcome("error", first_line(error))
     for axis, size in SIZES.items():
         try:
             if _differs(model, capture, *size):
-                return Outcome(WRONG, compiled=compiled)
+                return Outcome("WRONG", compiled=compiled)
         except Exception:
             fixed.append(axis)
-    return Outcome(RIGHT, compiled=compiled, fixed=" and ".join(fixed))
+    return Outcome("right", compiled=compiled, fixed=" and ".join(fixed))
 
 
-def _differs(model: Any, capture: Any, steps: int, lengths: tuple[int, ...]) -> str:
+def _compiled(
+    model: nn.Module, inputs: tuple[Tensor, Tensor], fullgraph: bool
+) -> tuple[Capture, int]:
+    """Compiles the model, and counts the operators outside the RNN in the graphs."""
+    names: list[str] = []
+
+    def note(graph: Any, example: Any) -> Any:
+        names.extend(getattr(node.target, "__name__", "") for node in graph.graph.nodes)
+        return graph.forward
+
+    torch.compiler.reset()
+    capture = torch.compile(model, backend=note, fullgraph=fullgraph)
+    capture(*inputs)
+    return capture, sum(name in ("linear", "relu", "tanh") for name in names)
+
+
+def _differs(model: nn.Module, capture: Capture, steps: int, lengths: tuple[int, ...]) -> str:
     inputs = models.example(steps, lengths)
     return difference(numbers(model(*inputs)), numbers(capture(*inputs)), tolerance=1e-4)
-
-
-STUDY = Study(
-    "compilers",
-    CompilerPoint,
-    compile_and_compare,
-    Outcomes,
-    full=[CompilerPoint(name, compiler) for name in models.TAGGERS for compiler in COMPILERS],
-    quick=[
-        CompilerPoint(name, compiler) for name in ("padded", "Ragged") for compiler in COMPILERS
-    ],
-    read=lambda point, entry: Outcome(**{key: entry[key] for key in _OUTCOME}),
-    write=asdict,
-    version=3,
-)
-run, recorded = STUDY.run, STUDY.load

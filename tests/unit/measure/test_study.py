@@ -51,11 +51,6 @@ def test_a_run_measures_the_quick_points():
 def test_a_budget_replaces_the_rounds():
     assert STUDY.run(budget=1e-9).timing(Point(1)).rounds == 6
     assert STUDY.run(budget=60).timing(Point(1)).rounds == 25
-    silent = Study(
-        "silent", Point, lambda point, device, settings: {}, toys.Results, quick=[Point(1)]
-    )
-    with pytest.raises(ValueError, match="the study silent does no timing, so --rounds does not"):
-        silent.run(rounds=3)
 
 
 def test_threads_and_random_numbers_are_the_callers_again(two_threads):

@@ -29,7 +29,7 @@ def main(tmp_path, monkeypatch):
 def test_every_study_exists_and_every_recorded_file_has_a_study():
     assert {study for study, *_ in record.STUDIES.values()} <= {*STUDIES}
     recorded = {path.stem.rpartition("_cpu")[0] for path in RECORDED.glob("*_cpu*.json")}
-    assert recorded <= {*record.STUDIES, "compilers"}
+    assert recorded <= {*record.STUDIES}
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
