@@ -145,10 +145,11 @@ forum.chart(machines, "time").chart()
 
 # %% [markdown]
 # On this CPU, padded training stays near slope 1. From end to end, packed training in B is steeper than slope 2. But it
-# does not climb evenly. There is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed step takes three
-# times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code, not the kind
-# of lengths. It looks like a slip of the clock. It is not one. [Notebook 09](09_why_training_is_slow.ipynb) finds the
-# causes, and the cliff has one of its own. (A hint is in the caption: the *allocator*, which hands out memory.)
+# does not climb evenly. There is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed
+# step takes three times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the
+# code, not the kind of lengths. It looks like a slip of the clock. It is not one. [Notebook
+# 09](09_why_training_is_slow.ipynb) finds the causes, and the cliff has one of its own. (A hint is in the caption: the
+# *allocator*, which hands out memory.)
 #
 # (The padded run, by the way, reads its final states after the padding. They are wrong, but this model does not use
 # them.)

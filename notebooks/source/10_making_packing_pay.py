@@ -342,7 +342,13 @@ for name, timed in {"its rule's batches": methods.STUDY.load(), "other batches":
 # and the plain RNN take about half the time. And the LSTM? On its own batches, the rule promised a small gain. On the
 # others, nothing of it is left. <!-- recorded --> The losses are nearly all those of two small LSTMs, with states of 40
 # and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. They no longer cost
-# thirty times as much. (`methods.chart(untuned)` draws batch by batch.)
+# thirty times as much. Batch by batch, each arrow leads from torch's packed step to `auto`:
+
+# %%
+methods.chart(untuned)
+
+# %% [markdown]
+# Every arrow that is clear points the right way.
 #
 # <details><summary>How does <code>auto</code> choose?</summary>
 #
