@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+import tomllib
 from functools import cache
 from importlib import resources
 
@@ -17,6 +17,6 @@ def sentences() -> tuple[tuple[str, ...], ...]:
     The data file names their source. The file was generated only once, so that the notebooks do not
     change with Python's version.
     """
-    text = resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8")
-    sentences = json.loads(text)["sentences"]
+    text = resources.files("packviz.core").joinpath("sentences.toml").read_text(encoding="utf-8")
+    sentences = tomllib.loads(text)["sentences"].splitlines()
     return tuple(tuple(re.findall(r"[\w'-]+|[^\w\s]", sentence)) for sentence in sentences)
