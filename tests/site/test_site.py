@@ -15,12 +15,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
+from contrast import contrast
 from pygments.styles import get_style_by_name
 from pygments.token import Comment, Name
 
 import packviz as pv
 from packviz.draw import palette
-from packviz.draw.palette import contrast
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"

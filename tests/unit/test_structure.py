@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"
 LIMITS = {
-    "nodes of packviz": 144_700,  # aim: 143,000
-    "nodes of packviz that the everyday calls load": 33_560,  # aim: 33,000
+    "nodes of packviz": 144_260,  # aim: 143,000
+    "nodes of packviz that the everyday calls load": 33_420,  # aim: 33,000
     "nodes of tests": 157_000,
     "nodes of tools and docs": 15_000,
     "nodes of a statement, mean": 12,

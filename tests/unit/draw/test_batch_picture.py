@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from contrast import contrast
 from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.draw import batch_picture, palette, text
-from packviz.draw.palette import DARK, LIGHT, SEQUENCES, contrast
+from packviz.draw.palette import DARK, LIGHT, SEQUENCES
 
 small = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 large = st.lists(st.integers(1, 600), min_size=17, max_size=120)

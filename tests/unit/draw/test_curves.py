@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from contrast import contrast
 from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -108,7 +109,7 @@ def test_every_colour_can_be_seen(theme):
     lines = [e.get("stroke") for e in drawn.elements if e.get("stroke-linejoin") == "round"]
     assert lines.count(palette.THEMES[theme].line) == 7
     for colours in (palette.LIGHT, palette.DARK):
-        assert palette.contrast(colours.line, colours.ground) > 4.5
+        assert contrast(colours.line, colours.ground) > 4.5
 
 
 def test_names_at_the_ends_do_not_cover_each_other():

@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from contrast import contrast
 
 from packviz.draw import figures, theme
-from packviz.draw.palette import DARK, LIGHT, contrast
+from packviz.draw.palette import DARK, LIGHT
 
 PLOTLY = "application/vnd.plotly.v1+json"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pictures
 import pytest
+from contrast import contrast
 from drawings import ParsedSvg
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
-from packviz.draw.palette import contrast
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,6 +43,12 @@ def test_the_palette_has_every_colour():
     for theme in (palette.LIGHT, palette.DARK):
         shown = set(vars(theme).values()) - {theme.ground, theme.line}
         assert not [colour for colour in shown if colour not in words]
+
+
+def test_letters_are_black_or_white_whichever_has_more_contrast():
+    for fill in palette.FILLS:
+        inks = ("#000000", "#ffffff")
+        assert palette.ink_on(fill) == max(inks, key=lambda ink: contrast(ink, fill))
 
 
 def test_one_colour_is_one_thing():
