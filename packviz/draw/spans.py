@@ -87,8 +87,8 @@ class Spans(Drawing):
         y = sheet.title(self.title)
         x = 10.0
         ends = (_DIAMOND, _LEFT if self.arrows else _CIRCLE)
-        for end, (shape, meaning) in enumerate(zip(ends, self.meanings, strict=True)):
-            self._mark(sheet, x, y + 12, end, shape)
+        for which, (shape, meaning) in enumerate(zip(ends, self.meanings, strict=True)):
+            self._mark(sheet, x, y + 12, which, shape)
             sheet.text(x + 12, y + 16, meaning)
             x += 40 + width_of(meaning)
         y += 28
@@ -125,9 +125,9 @@ class Spans(Drawing):
         sheet.size(max(WIDTH, sheet.width), foot)
         return sheet
 
-    def _mark(self, sheet: Sheet, x: float, y: float, end: int, shape: str) -> None:
+    def _mark(self, sheet: Sheet, x: float, y: float, which: int, shape: str) -> None:
         """Draws the marker of the first multiple, which is hollow, or of the second."""
-        if end:
+        if which:
             mark(sheet, (x, y), shape, self.fills[1], sheet.colours.line)
         else:
             mark(sheet, (x, y), shape, sheet.colours.ground, self.fills[0])

@@ -24,7 +24,7 @@ LIMITS = {
     "nodes of tools and docs": 15_000,
     "nodes of a statement, mean": 12,
     "nodes of a statement, nine in ten": 22,
-    "bytes of TOML, JSON, JavaScript and CSS": 166_200,  # aim: 156,191
+    "bytes of TOML, JSON, JavaScript and CSS": 160_300,  # aim: 156,191
     "classes": 133,
     "uses of Any": 250,
     "comments that silence mypy": 20,
