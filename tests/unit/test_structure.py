@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packviz"
 LIMITS = {
-    "nodes of packviz": 144_260,  # aim: 143,000
+    "nodes of packviz": 143_950,  # aim: 143,000
     "nodes of packviz that the everyday calls load": 33_420,  # aim: 33,000
     "nodes of tests": 157_000,
     "nodes of tools and docs": 15_000,
