@@ -388,13 +388,12 @@ def named(name: str) -> Entry:
 def _read() -> Iterator[Entry]:
     """Yields the entries of museum.toml."""
     file = resources.files("packviz.check").joinpath("museum.toml")
-    sections = tomllib.loads(file.read_text(encoding="utf-8"))
-    for section, entries in sections.items():
+    address = r'"https://github.com/\1/issues/'
+    text = re.sub(r'"([\w./-]+)#', address, file.read_text(encoding="utf-8"))
+    for section, entries in tomllib.loads(text).items():
         for fields in entries:
             rules = [_Rule(**rule) for rule in fields.pop("rules", ())]
-            issues = " ".join(fields.pop("asked", ()))
-            asked = re.sub(r"(\S+)#", r"https://github.com/\1/issues/", issues).split()
-            yield Entry(section=section, rules=rules, asked=asked, **fields)
+            yield Entry(section=section, rules=rules, **fields)
 
 
 ENTRIES = tuple(_read())  # section by section
