@@ -340,7 +340,7 @@ for name, timed in {"its rule's batches": methods.STUDY.load(), "other batches":
 # %% [markdown]
 # Against packed, all is well: about a third of the time, on other batches as on the rule's own. Against padded, the GRU
 # and the plain RNN take about half the time. And the LSTM? On its own batches, the rule promised a small gain. On the
-# others, nothing of it is left. <!-- recorded --> The losses are nearly all those of two small LSTMs, with states of 40
+# others, hardly anything of it is left. <!-- recorded --> Most losses are those of two small LSTMs, with states of 40
 # and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. They no longer cost
 # thirty times as much. Batch by batch, each arrow leads from torch's packed step to `auto`:
 
@@ -382,7 +382,7 @@ for point in untuned.points:
     if point.kind != "equal":  # usually faster
         assert untuned.ratio(point, "auto", "torch packed").value < 1.1
 slower = [p for p in untuned.points if untuned.ratio(p, "auto", "torch padded").value > 1.05]
-assert sum(p.mode == "LSTM" and p.hidden_size in (40, 96) for p in slower) > 0.8 * len(slower)
+assert sum(p.mode == "LSTM" and p.hidden_size in (40, 96) for p in slower) >= 0.8 * len(slower)
 gains = [untuned.ratio(point, "torch packed", "auto") for point in untuned.points]
 assert all(gain.value > 1 for gain in gains if gain.is_clear)
 medians = {}
