@@ -262,6 +262,7 @@ def with_gradients(rnn, x, output, final):
     return [*found, *torch.autograd.grad(loss, [x, *rnn.parameters()])]
 
 
+# %%
 torch.manual_seed(0)
 lengths = [9, 2, 5, 5, 1, 7]  # in any order
 x = torch.randn(6, 9, 4)

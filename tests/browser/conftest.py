@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 SHORTER = [
     ("08_benchmark", "forum.grid(", "forum.grid(steps=(8, 16), batch_size=8) or ("),
-    ("09_why_training_is_slow", "lengths.triangle(128, 128)", "[9] * 128"),
     ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
     ("13_static_graphs", "survey(*names)", "survey(names[0])"),
     ("14_beyond_rnns", "torch.randn(1, 4, 2048, 32)", "torch.randn(1, 4, 64, 32)"),

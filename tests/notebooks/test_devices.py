@@ -23,12 +23,10 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
     Every picture says that it is made up. The file has all points, or the first few of them.
     """
 
-    def seconds(name, value):
-        return value / speed * (packed if "packed" in name else 1)
-
     def timing(measured):
         for name, values in measured["seconds"].items():
-            measured["seconds"][name] = [seconds(name, value) for value in values]
+            factor = packed if "packed" in name else 1
+            measured["seconds"][name] = [value / speed * factor for value in values]
 
     head, *rows = map(json.loads, (RECORDED / f"{kind}_cpu.json").read_text().splitlines())
     head["provenance"] |= {
@@ -42,7 +40,6 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
         if kind == "benchmark":
             timing(part)
         else:
-            part |= {name: seconds(name, part[name]) for name in ("padded", "packed")}
             part["ratio"] = [packed * ratio for ratio in part["ratio"]]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in (head, *rows)))
 
