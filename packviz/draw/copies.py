@@ -80,6 +80,7 @@ class Copies(Drawing):
             parts = [(needed, REAL), (cells - needed, HATCHED)]
             group[name] = Bar(parts, f"{cells:,}")
         sheet.place(rows("", {"": group}, theme, key=_KEY), 0, y - 8)
+        sheet.size(sheet.width - 8, sheet.height)  # the bars have a margin already
         return sheet
 
     def _draw_slice(self, sheet: Sheet, start: int, end: int, cells: int, y: float) -> float:
