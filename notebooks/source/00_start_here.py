@@ -84,7 +84,7 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 20 min |
 # | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 20 min |
 # | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you prevent it? | 20 min |
-# | [`05_alignment`](05_alignment.ipynb) | How do you move padding and states without mixing up sequences? | 18 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do padding and states get where they belong? | 18 min |
 # | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do ten lines become a model that trains, and how do you check it? | 20 min |
 # | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and does the clock agree? | 20 min |
 # | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
