@@ -106,7 +106,9 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # ## Who reads the padding?
 #
 # Our suspect is an LSTM. (That is a *recurrent neural network*, or RNN: it reads one time step after another, and
-# updates a state each time.) It works in the classifier of our case, but it is easier to watch in a *tagger*, which answers for
+# updates a state each time. The state is a short vector, its memory. The simplest RNN computes
+# `h = tanh(W @ word + U @ h + biases)`. An LSTM adds *gates*, numbers between 0 and 1: how much to keep, and how much to
+# take in.) Our LSTM works in the classifier of our case, but it is easier to watch in a *tagger*, which answers for
 # each word and not for each review. So we take a tagger first: it gives each word a vector, reads the vectors with an
 # LSTM, and scores three tags for each word. The classifier comes back at the end, with the same LSTM.
 
@@ -229,7 +231,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. (The weights are random here. Training may make the effect smaller. Packing removes it.)
 #
-# So is every padded result wrong, and does packing at least save time? Both sound right. Neither is.
+# So is every padded result wrong, and does packing at least save time? Both sound right. Neither is always true.
 
 # %% tags=["claims"]
 alone = states["c alone"]

@@ -148,7 +148,7 @@ for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more tha
 # Let us try. By default, torch refuses a batch that is not sorted:
 
 # %%
-x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
+x = torch.arange(20.0).reshape(5, 4)  # time first, as torch expects by default: each column is a sequence
 try:
     pack_padded_sequence(x, [3, 5, 2, 4])
 except RuntimeError as error:

@@ -4,8 +4,8 @@
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
 # You show a colleague the case of notebook 01. She has padded her batches for years, and never packed one. Now she is
-# worried. She runs her RNN twice, padded and packed, and compares every number that it returns. Some are badly wrong.
-# Others agree to the last digits. "Either the padding gets in, or it does not," she says. "How can it be both?"
+# worried. She runs her RNN twice, padded and packed, and compares every number that it returns. Some disagree,
+# badly, and she sees no pattern. "Either the padding gets in, or it does not," she says. "How can it be both?"
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -59,8 +59,8 @@ panel
 # state again. Then the batch ends. Wherever a line happens to be at that moment is called `h_n`.
 #
 # Look where that leaves us. The number of c has more than doubled, from 0.09 to 0.20. Those of a and d have changed
-# *sign*. If a classifier says *positive* above zero, a and d have just changed sides. Three of four sequences, and not
-# a single warning.
+# *sign*. If a classifier says *positive* above zero, a and d have just changed sides. Two of four, and a third has
+# doubled its score. Nobody was warned.
 #
 # Now pull *b* longer, and go on watching *c*. Nobody touches c. Yet its state moves, because the longest row decides
 # how much padding c has to read.

@@ -47,8 +47,8 @@ mask = pv.real_mask(lengths)
 pv.draw.Aligned.of(mask, lengths, title="The mask is True at the 14 real cells", batch_first=True)
 
 # %% [markdown]
-# Suppose that the predictions for a, b, c and d are wrong by 0.5 at each of the 14 real cells. At the six padding
-# cells, prediction and target are both 0. The square of 0.5 is 0.25. So what does a mean squared error say?
+# Suppose that a model is wrong at every real cell, by the same amount. At the six padding cells, prediction and target
+# are both 0. What does a mean squared error say?
 
 # %%
 ask("loss over padding")
@@ -371,8 +371,8 @@ checks.masked_mean(my_masked_mean)
 # compute a loss and a mean over real cells only, name the layers that need a mask, and distrust a loss that is low for
 # no reason.
 #
-# One thing we took for granted: our padding was always on the right. A tokenizer for text generation puts it on the
-# left. What do packing and our masks make of that?
+# One thing we took for granted, in every picture so far. It is so ordinary that we never said it. What if it is not
+# true?
 #
 # Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden
 # states](03_hidden_states.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -101,14 +101,13 @@ for row, n in enumerate(lengths):
     assert not wrong[:, 1].any()
 
 # %% [markdown]
-# Could we call it twice, to be sure? Better not. Lengths say how long a sequence is, and not on which side its padding
-# is *now*. So `align` assumes that it is on the side opposite `padding_side`. After the first call, that is no longer
-# true. A second call would take the last cells of each row: row a, 3 1 4 0 0, would become 4 0 0 0 0, and row c only
-# zeros.
+# Could we call it twice, to be sure? Lengths say how long a sequence is, and not on which side its padding is *now*. So
+# `align` assumes that it is on the side opposite `padding_side`. After the first call, that is no longer true.
 #
-# On the CPU, `align` looks at the values first. If one value fills the right side, and not the left, it moves nothing
-# and warns you. On a GPU it does not look, because the CPU would have to wait. There, name the side in `source_side`.
-# Or pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, which shows the side by itself.
+# On the CPU, `align` looks at the values first. Here it sees that one value fills the right side, and not the left. So
+# it moves nothing, and warns you. On a GPU it does not look, because the CPU would have to wait. There, a second call
+# takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side in
+# `source_side`. Or pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, which shows the side by itself.
 #
 # All this needs lengths or a mask. What if nobody has kept them?
 #

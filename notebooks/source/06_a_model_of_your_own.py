@@ -225,7 +225,8 @@ assert 0.85 < accuracy(models["cat"], new) < 0.95
 # %% [markdown]
 # It learns! Both losses end at zero, and both models know their training data by heart. On new data, one is right about
 # nine times in ten, and the other tosses a coin. Fed with the states of strangers, it has memorised who sits next to
-# whom. That looks like overfitting, and no dropout cures it.
+# whom. (It could, because our batches were the same in every epoch.) That looks like overfitting, and no dropout cures
+# it.
 #
 # So there is the line: `h_n[-2:].view(B, -1)`. How could we have noticed it without new data?
 #
@@ -280,8 +281,7 @@ print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 # Three agree. The fourth does not, and again there is no error. `packed.data` goes by time step, and `tags[mask]` by
 # sequence. So 13 of 14 words are compared with another word's tag. Pack both, or mask both.
 #
-# The loss is right. How good is the tagger? Suppose that 97 % of the words are tagged correctly, that two thirds of all
-# cells are padding with label 0, and that we count every cell.
+# The loss is right. How good is the tagger? Careful: which cells do you count?
 
 # %%
 ask("accuracy over the padding")

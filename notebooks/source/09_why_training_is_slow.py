@@ -68,9 +68,6 @@ assert sums[-1] > 0.8  # at the longest
 # Two of the three. Replace them all, and the step at 256 steps is over 40 times as fast: eight seconds become less than
 # a fifth of a second. <!-- recorded -->
 #
-# Before we go on, read the three batches from top to bottom. From 64 to 128 steps, the time of a packed step grows
-# about fourfold. From 128 to 256, it grows eightfold. <!-- recorded --> Keep that eight in mind. We shall need it.
-#
 # One of the two culprits is a surprise. The LSTM at least computes something. But pad? It copies numbers from one place
 # to another. And for pad, the clock is a poor witness: with pad alone replaced, the step is *clearly* faster only at
 # 128 steps. At 64 and 256, the rounds differ too much to say. <!-- recorded -->
@@ -80,6 +77,8 @@ assert sums[-1] > 0.8  # at the longest
 # kernels write. Does pad write that much?
 #
 # ## How can a copy be slow?
+#
+# In setup **A** of notebook 08, all sequences have T steps. In setup **B**, their lengths differ.
 
 # %%
 ask("nodes after pad")
@@ -252,8 +251,8 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # <!-- recorded --> (Draw one line through the three points, and you get a slope of 2.3. But no such line is there. There
 # is one jump.)
 #
-# There is our eight again, and the cliff of notebook 08. Two causes explain a factor of four. Somebody else sends a
-# bill between 128 and 256 steps, and does not show up in our bytes. Who?
+# That is the cliff of notebook 08. Two causes explain a factor of four. Somebody else sends a bill between 128 and 256
+# steps, and does not show up in our bytes. Who?
 #
 # <details><summary>What it is not: three suspects with an alibi</summary>
 #
@@ -302,6 +301,10 @@ assert size[256] / 4096 == 8224
 assert 0.95 < faults[512] * 4096 / (512 * size[512]) < 1.1  # hardly anything but these tensors
 took = {t: recording.timing(forum.point("B", t)).median("packed") for t in size}
 assert 2.5 < took[256] / took[224] < 3.5
+assert round((faults[256] - faults[224]) / 1e5) == 24
+assert round(took[256] - took[224], 1) == 6.5
+assert round(1e6 * (took[256] - took[224]) / (faults[256] - faults[224]), 1) == 2.7
+assert abs(faults[512] / faults[256] - took[512] / took[256]) < 0.2
 
 # %% [markdown]
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
@@ -310,8 +313,10 @@ assert 2.5 < took[256] / took[224] < 3.5
 # Does glibc never keep anything? It does. When a large block is freed, glibc learns its size, and from then on it keeps
 # blocks up to that size. But it learns only up to 32 MiB. Now look for the cliff in the last column. At 224 steps, the
 # tensor has 30.6 MiB. At 256, it has 32.1: too much, by one part in 256. From there on, *every* time step begins on
-# fresh pages, all 8,224 of them, and the page faults grow twelvefold. <!-- recorded --> That is the eight, and the
-# cliff.
+# fresh pages, all 8,224 of them. From 224 to 256 steps, there are 2.4 million page faults more, and the step takes 6.5
+# seconds longer: 2.7 microseconds for each. <!-- recorded --> That is the cliff. Past it, faults and time grow by the
+# same factor, about three. (Below 32 MiB, too, there are faults, and their number goes up and down. There, glibc keeps
+# the blocks, but it *trims*: it returns memory to the system when enough of it is free.)
 #
 # Can glibc be told to keep all memory? Two environment variables do it. They must be set before Python starts. Here is
 # the packed step again, for a small batch and a large one, with the settings in the last column:
@@ -369,7 +374,8 @@ if platform.libc_ver()[0] == "glibc":
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# Set **both**. Either of them stops glibc from learning. With the second alone, it stays at the limit with which it
+# The first forbids blocks that go straight back to the system, and the second forbids trimming. Set **both**. Either of
+# them stops glibc from learning. With the second alone, it stays at the limit with which it
 # began: every tensor over 128 kB gets fresh pages, each time.
 #
 # The price is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
@@ -405,7 +411,7 @@ if platform.libc_ver()[0] == "glibc":
 #
 # - **Do not pack at all**, if your RNN has one direction, and your loss reads real steps only. There, a padded RNN's
 #   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
-# - **Set the two variables**, if your tensors are large. No code changes.
+# - **Set the two variables**, if your tensors exceed about 128 kB. No code changes.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
 # - **Replace both**, with `pv.run(rnn, x, lengths)`. [Notebook 10](10_making_packing_pay.ipynb) builds it.
 #

@@ -132,8 +132,8 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
     assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
-# At T = 64, a nineteenth of the bytes. All that has changed is one word, from `narrow` to `split`. For a GRU or a plain
-# RNN, that is nearly the end of the story.
+# At T = 64, a nineteenth of the bytes. Only the way of taking the rows has changed: one `split`, and not a `narrow` at
+# each step. For a GRU or a plain RNN, that is nearly the end of the story.
 #
 # Not for an LSTM. A padded LSTM has oneDNN's fused kernel, which computes all time steps in one call. Against that
 # kernel, a loop over time steps usually looks slow, however well it is written. But the kernel knows nothing of
@@ -225,7 +225,7 @@ for weight in (10, 100):
 # <details><summary>Which weight does packviz take?</summary>
 #
 # The weights must also outweigh whatever else a gate receives. (Someone may set a forget bias of −40,000.) So packviz
-# uses ±10³⁸, just below the largest number in float32. If the norm of one of an LSTM's own weights exceeds 10¹⁵, it
+# uses ±10³⁸, about a third of the largest number in float32. If the norm of one of an LSTM's own weights exceeds 10¹⁵, it
 # packs. Where i is 0, so is the gradient of the padding. For the reverse direction, packviz first reverses each
 # sequence.
 #
@@ -309,7 +309,7 @@ forum.ratios(full)
 #
 # And look where *run* ends: *below* 1, the line of the padded step. From 128 steps on, *run* takes about half as long
 # as padded, here. <!-- recorded --> Half the work, half the time. So the sentence with which notebook 07 began can come
-# true after all. It only needed somebody to throw away the slices.
+# true after all. It only needed a fused kernel that can be fed a ragged batch.
 #
 # What does it cost? Memory. Each rectangle is padded, and oneDNN's kernel keeps more for each cell.
 
@@ -342,8 +342,8 @@ for name, timed in {"its rule's batches": methods.STUDY.load(), "other batches":
 # Against packed, all is well: about a third of the time, on other batches as on the rule's own. Against padded, the GRU
 # and the plain RNN take about half the time. And the LSTM? On its own batches, the rule promised a small gain. On the
 # others, hardly anything of it is left. <!-- recorded --> Most losses are those of two small LSTMs, with states of 40
-# and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. They no longer cost
-# thirty times as much. Batch by batch, each arrow leads from torch's packed step to `auto`:
+# and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. Packed by torch,
+# they cost several times as much. <!-- recorded --> Batch by batch, each arrow leads from torch's packed step to `auto`:
 
 # %%
 methods.chart(untuned)

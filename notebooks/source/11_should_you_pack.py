@@ -260,7 +260,8 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # ## What is left of it in your own step?
 #
 # The RNN is only a part of it. Pass the old and the new step to `pv.time_calls` as functions. It calls them in turn and
-# checks that both return the same values:
+# checks that both return the same values. (To be short, ours hold the forward pass of the RNN alone. Yours should hold
+# the whole step, loss and backward pass included.)
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))

@@ -201,7 +201,8 @@ table
 # %% [markdown]
 # The first five rows are what people write. Five ways and six tools make thirty graphs, and twelve of the thirty are right
 # for all that we try. Thirteen do not exist, because the tool raised an error, and that is the kind outcome. Two are
-# stuck at five steps. And three are wrong, without a word.
+# stuck at five steps. And three are wrong, without an error. (Some of them with a warning, but exporters print warnings
+# by the dozen. We have switched them off, as many people do.)
 #
 # Where do the wrong ones come from? Two are our `if` again. The third is subtler: without `total_length`, torch pads to
 # the longest sequence, and the legacy ONNX exporter to the width of `x`. So pass `total_length`. (This exporter also
@@ -410,8 +411,8 @@ checks.repaired_network(MyModel)
 # - say which tools fix T, which refuse packing, and which are wrong without an error,
 # - export the ten lines with `pv.LSTM`, and say what loading the file needs.
 #
-# All our trouble came from one thing: an RNN takes one step after another, and a batch has to know when to stop. A
-# transformer takes all steps at once. Is it rid of lengths?
+# An RNN takes one step after another, so a batch has to know when to stop. A transformer takes all steps at once. Is it
+# rid of lengths?
 #
 # Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several processes](12_several_workers.ipynb) · [00 Start
 # here](00_start_here.ipynb)

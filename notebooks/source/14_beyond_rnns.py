@@ -303,7 +303,7 @@ print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneed
 # We took out all the padding, and attention now has 31 times as much to do as with it. Look at the last line, too. Of
 # every 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
 #
-# Does the mask not save them? No. A mask that you pass as a tensor only *hides* scores: they are computed all the same.
+# But we have a mask, which hides those 379. Does it not save their work?
 
 # %% tags=["claims"]
 assert round(one_row.computed / padded.computed) == 31
@@ -313,8 +313,8 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# To save work, a *kernel* (a computing routine) must know the structure of the mask. With `is_causal=True`, it can skip
-# later tokens. We time 2,048 tokens on this machine. Does the tensor save anything?
+# We time 2,048 tokens on this machine: without a mask, with a causal mask as a tensor, and with `is_causal=True`, which
+# tells the *kernel* (the computing routine) the structure of the mask.
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -327,13 +327,14 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
                for name, options in kernels.items()}))  # fmt: skip
 
 # %% [markdown]
-# Quite the contrary. The tensor hides half of the scores, and on our CPU the call takes a third *longer*. Only the kernel
-# that knows the structure is faster. <!-- recorded --> (`is_causal=True` knows nothing of documents. Kernels that do are
+# It does not. A tensor only hides scores: they are computed all the same. It hides half of the scores, and on our CPU the call
+# takes a third *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True` knows nothing of documents. Kernels that do are
 # in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
-# Nothing in this list ran here, except FlexAttention on a CPU. The rest needs a GPU, or libraries that we do not install.
+# FlexAttention ran here, on a CPU. We have also tried what this list says of CPUs and of nested tensors. The rest needs a
+# GPU, or libraries that we do not install, and is from their documentation.
 #
 # - **FlexAttention** builds the mask from a function of ids, and skips blocks that it leaves empty:
 #
@@ -422,9 +423,9 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# Longest first comes within *one row* of the bound. The only strategy here that saves that row cuts 162 of 512 documents,
-# whose ends are then read without their beginnings. And next-fit, which never looks back, needs 47 rows more than that: over a fifth
-# of its cells are padding again.
+# Longest first comes within *one row* of the bound. The only strategy here that saves that row cuts 162 of 512
+# documents, whose ends are then read without their beginnings. And next-fit, which looks at its last row only, needs 47
+# rows more than longest first: over a fifth of its cells are padding again.
 #
 # ## What people get wrong
 #
