@@ -330,7 +330,12 @@ from statistics import median
 
 untuned = methods.STUDY.load("untuned_cpu.json")
 print("median time of auto              LSTM   GRU   RNN")
-for name, timed in {"its rule's batches": methods.STUDY.load(), "other batches": untuned}.items():
+recorded = {
+    "its rule's batches": methods.STUDY.load(),
+    "two threads": methods.STUDY.load("methods_cpu_2.json"),
+    "other batches": untuned,
+}
+for name, timed in recorded.items():
     ragged = [point for point in timed.points if point.layout.n_padding > 0.1 * point.layout.n_cells]
     for reference in ("torch packed", "torch padded"):
         ratios = {mode: [] for mode in ("LSTM", "GRU", "RNN")}
@@ -340,7 +345,7 @@ for name, timed in {"its rule's batches": methods.STUDY.load(), "other batches":
 
 # %% [markdown]
 # Against packed, all is well: about a third of the time, on other batches as on the rule's own. Against padded, the GRU
-# and the plain RNN take about half the time. And the LSTM? On its own batches, the rule promised a small gain. On the
+# and the plain RNN take about half the time. (A second thread changes little.) And the LSTM? On its own batches, the rule promised a small gain. On the
 # others, hardly anything of it is left. <!-- recorded --> Most losses are those of two small LSTMs, with states of 40
 # and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. Packed by torch,
 # they cost several times as much. <!-- recorded --> Batch by batch, each arrow leads from torch's packed step to `auto`:
@@ -387,7 +392,7 @@ assert sum(p.mode == "LSTM" and p.hidden_size in (40, 96) for p in slower) >= 0.
 gains = [untuned.ratio(point, "torch packed", "auto") for point in untuned.points]
 assert all(gain.value > 1 for gain in gains if gain.is_clear)
 medians = {}
-for timed in (methods.STUDY.load(), untuned):
+for timed in recorded.values():
     for mode in ("LSTM", "GRU", "RNN"):
         ragged = [p for p in timed.points if p.mode == mode and p.layout.n_padding > 0.1 * p.layout.n_cells]
         assert 0.2 < median(timed.ratio(p, "auto", "torch packed").value for p in ragged) < 0.45
