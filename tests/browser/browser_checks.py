@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from axe_playwright_python.sync_playwright import Axe
 from browser.lab import Control, Notebook, Panel
+from playwright.sync_api import Page
 
 GARBAGE = "3, two, -1; ☠"
 MODES = ("dropdown", "choice", "radio", "toggle", "checkbox")
@@ -224,3 +225,14 @@ def barriers(notebook: Notebook, *rules: str) -> list[str]:
         if barrier["impact"] in GRAVE
         for node in barrier["nodes"]
     ]
+
+
+def played_and_paused(page: Page) -> float:
+    """Plays a panel that was mounted on a plain page, and returns where it was stopped."""
+    page.emulate_media(reduced_motion="no-preference")
+    page.click(".play")
+    page.wait_for_function("mounted.panel.progress > 0.05")
+    page.click(".play")
+    paused: float = page.evaluate("mounted.panel.progress")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return paused

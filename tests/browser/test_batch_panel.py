@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from browser_checks import played_and_paused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -164,12 +165,7 @@ def test_nothing_is_cut_off_and_no_text_is_small(page, width, progress):
 
 
 def test_it_can_be_paused_and_scrubbed(page):
-    page.emulate_media(reduced_motion="no-preference")
-    page.click(".play")
-    page.wait_for_function("mounted.panel.progress > 0.05")
-    page.click(".play")
-    paused = page.evaluate("mounted.panel.progress")
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    paused = played_and_paused(page)
     assert page.evaluate("mounted.panel.progress") == paused < 3
     page.locator(".progress").fill("2.5")
     assert page.evaluate("mounted.panel.progress") == 2.5

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from browser_checks import played_and_paused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -64,12 +65,7 @@ def test_pulling_b_longer_moves_the_padded_state_of_c(page):
 
 
 def test_it_moves_until_it_is_paused(page):
-    page.emulate_media(reduced_motion="no-preference")
-    page.click(".play")
-    page.wait_for_function("mounted.panel.progress > 0.05")
-    page.click(".play")
-    paused = page.evaluate("mounted.panel.progress")
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    paused = played_and_paused(page)
     assert page.evaluate("mounted.panel.progress") == paused
 
 
