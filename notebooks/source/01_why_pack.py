@@ -11,7 +11,7 @@
 #
 # Time: 18 minutes.
 #
-# ## What do four reviews look like as one tensor?
+# ## Four reviews as one tensor
 #
 # Let us visit the scene. The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us
 # until notebook 06. The one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged
@@ -31,30 +31,28 @@ panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding, and nothing to pack. But pull one row, and all the others widen with
-# it. The longest decides for everybody. A *packed* batch keeps only the real cells. Notebook 02 takes it apart.
+# it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20. (Notebook
+# 02 takes it apart.)
 #
-# Now eight rows, without pulling:
+# For your own lengths, change this list, and run both cells:
+
+# %% tags=["parameters"]
+lengths = [12, 3, 7, 4, 9, 2]
+
+# %%
+pv.show(lengths, part="padded")
+
+# %% [markdown]
+# In the list as we wrote it, 35 of 72 cells are padding, which is nearly half. But we made it up. Real text may be
+# kinder.
 
 # %% tags=["claims"]
 assert panel.layout.n_cells == 20
 assert panel.layout.n_real == 14
 for length, others in [(8, 8), (12, 3), (12, 1)]:
     assert pv.Layout([length] + [others] * 7).n_padding == 7 * (length - others)
-
-# %%
-ask("cells that are real")
-
-# %%
-batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8], part="padded")
-batch
-
-# %% [markdown]
-# A model that reads this rectangle works on 64 cells for the sake of 45. But we made these lengths up. Is real text
-# kinder?
-
-# %% tags=["claims"]
-assert batch.layout.n_cells == 64
-assert batch.layout.n_real == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
+assert pv.Layout([12, 3, 7, 4, 9, 2]).n_cells == 72
+assert pv.Layout([12, 3, 7, 4, 9, 2]).n_padding == 35
 
 # %% [markdown]
 # ## How much padding does real text need?
@@ -91,8 +89,8 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # every epoch. (*Bucketing* is the usual compromise: shuffle, sort a few hundred sentences at a time, and shuffle the
 # batches.)
 #
-# So waste alone is a weak reason to pack. It does not explain our review, either. A wasted cell takes time, but how
-# could it turn *neutral* into *positive*? Somewhere in the model, somebody must be *reading* the padding.
+# So waste alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn
+# *neutral* into *positive*, unless somebody in the model *reads* it.
 
 # %% tags=["claims"]
 waste = [1 - sum(b.n_real for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
@@ -103,14 +101,17 @@ assert len(as_they_come) == 2 * sum(b.max_len >= 33 for b in as_they_come) == 16
 assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 
 # %% [markdown]
-# ## Who reads the padding?
+# ## The whole model in ten lines
 #
-# Our suspect is an LSTM. (That is a *recurrent neural network*, or RNN: it reads one time step after another, and
-# updates a state each time. The state is a short vector, its memory. The simplest RNN computes
-# `h = tanh(W @ word + U @ h + biases)`. An LSTM adds *gates*, numbers between 0 and 1: how much to keep, and how much to
-# take in.) Our LSTM works in the classifier of our case, but it is easier to watch in a *tagger*, which answers for
-# each word and not for each review. So we take a tagger first: it gives each word a vector, reads the vectors with an
-# LSTM, and scores three tags for each word. The classifier comes back at the end, with the same LSTM.
+# Our suspect is an LSTM, which is a *recurrent neural network* (RNN). It reads one time step after another, and updates
+# a state each time. The state is a short vector, its memory. The simplest RNN computes
+# `h = tanh(W @ word + U @ h + biases)`. An LSTM adds *gates*, numbers between 0 and 1: how much to keep, and how much
+# to take in.
+#
+# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores, and only
+# there do two kinds of model part. A *classifier* scores each review's final state. A *tagger* scores the state at
+# every word. We write down the tagger, which is the longer of the two. The classifier of our case will borrow its
+# lines.
 
 # %%
 import torch
@@ -124,8 +125,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# And here is the whole machine, in ten lines of plain PyTorch. The reviews are lists of word ids, and each comment is
-# the shape of what its line makes. Take your time with these ten: later pages enlarge one or two of them at a time.
+# Here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment is the shape of what its
+# line makes. Take your time with them: later pages enlarge one or two at a time.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -148,13 +149,14 @@ for name, tensor in made.items():
 # Follow the padding. Lines 1 to 4 make the rectangle. Line 5 takes the padding out, so the LSTM in line 6 reads 14
 # cells and not 20. Line 7 puts it back. Then line 8 scores every cell, and the mask keeps the padding out of the loss.
 #
-# Line 6 returns two things. `packed_output` holds the state after every step. `h_n` holds each sequence's *final
-# state*, a summary of all that was read. (`c_n` is the last value of a second state that an LSTM keeps for itself.)
-# Our tagger has no use for `h_n`. A classifier of whole reviews often reads nothing else.
+# Line 6 returns two things. `packed_output` holds the state after every step, for the tagger. `h_n` holds each
+# sequence's *final state*, a summary of all that was read. (`c_n` is the last value of a second state that an LSTM
+# keeps for itself.) The classifier of our case takes `h_n`. Where
+# the tagger has lines 7 and 8, it has `scores = linear(h_n[0])`, with one row for each review.
 #
 # Lines 5 and 7 undo each other. So much ado about six cells? Let us try without: we cross out both lines, and give
-# `embedded` to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding. What
-# does that do to c?
+# `embedded` to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding, and c
+# has three cells of it.
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
@@ -215,9 +217,8 @@ pv.draw.Strips(states, title="The final state of c, in different company")
 # makes the batch five columns wide, and the LSTM reads every row to the last column. For c, that is three columns too
 # far. `h_n` is the state it has *then*. In the packed batch, row c simply ends. Its final state is that of c alone.
 #
-# A state has moved. Has an answer? Now we need the classifier. It has the same embedding and the same LSTM, but it
-# scores only the final state, once for each review. We borrow `linear` for that, and call its three scores *negative*,
-# *neutral* and *positive*.
+# A state has moved. Has an answer? We give these states to the classifier's `linear`, and call its three scores
+# *negative*, *neutral* and *positive*.
 
 # %%
 labels = ["negative", "neutral", "positive"]
@@ -231,7 +232,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. (The weights are random here. Training may make the effect smaller. Packing removes it.)
 #
-# So is every padded result wrong, and does packing at least save time? Both sound right. Neither is always true.
+# Two conclusions now lie close at hand. Both go too far.
 
 # %% tags=["claims"]
 alone = states["c alone"]
@@ -254,7 +255,7 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# Sorting was the other cure. Split these eight lengths into two batches of four, with as little padding as possible.
+# The other cure was sorting. Split these eight lengths into two batches of four, with as little padding as possible.
 
 # %% tags=["exercise"]
 eight = [9, 3, 8, 2, 7, 3, 9, 4]
@@ -264,15 +265,6 @@ my_batches = (
     # end solution
 )
 checks.two_batches(eight, my_batches)
-
-# %% [markdown]
-# To see your own lengths, change this list, and run both cells:
-
-# %% tags=["parameters"]
-lengths = [12, 3, 7, 4, 9, 2]
-
-# %%
-pv.show(lengths)
 
 # %% [markdown]
 # ## You can now
