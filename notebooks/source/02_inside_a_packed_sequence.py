@@ -4,8 +4,8 @@
 # **In which order does a `PackedSequence` hold its data, and what is `batch_sizes`?**
 #
 # "`batch_sizes` is broken, it does not equal my lengths." People have reported this bug to PyTorch more than once. And
-# indeed: pack four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`. You get `[4, 4, 3, 2, 1]`, which is five
-# numbers for four sequences. But nothing is broken. What do the five numbers count?
+# indeed: pack our four sequences, of 3, 5, 2 and 4 steps, and print `batch_sizes`. You get `[4, 4, 3, 2, 1]`, which is
+# five numbers for four sequences. But nothing is broken. What do the five numbers count?
 #
 # After this page, you can read any packed sequence, and answer this bug report in one sentence.
 #
@@ -50,7 +50,7 @@ BatchPanel([3, 5, 2, 4])
 # of each column: how many sequences have a step t. And that answers the bug report. There is one length for each
 # sequence, and one batch size for each time step. Five steps, five numbers.
 #
-# Does torch agree? We give it a = [1, 2, 3] and b = [10, 20]:
+# Does torch agree? We give it the two small sequences:
 
 # %%
 import torch
@@ -98,7 +98,11 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 #
 # The RNN. Each state depends on the one before, so an RNN computes step t of all sequences at once, and only then step
 # t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
-# sequences that have ended are not in it. That is enough to compute the final states ourselves, in a loop of six lines:
+# sequences that have ended are not in it.
+#
+# That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, whose formula
+# stood in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Here the words are rows, so `W @ word` becomes `rows @
+# W.T`.
 
 # %%
 torch.manual_seed(0)
@@ -132,8 +136,7 @@ pv.show([3, 5, 2, 4], flat=True)
 # scattered, and an RNN would have to collect them again, before every single step. (The bottom row is not useless. It
 # is the order that varlen attention reads, as [notebook 14](14_beyond_rnns.ipynb) shows.)
 #
-# One thing should worry you, though. The batch has been sorted. Nobody asked you whether you mind. In which order do
-# the results come back?
+# One thing should worry you, though. The batch has been sorted, and nobody asked you whether you mind.
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
@@ -143,7 +146,7 @@ for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more tha
     assert step != list(range(step[0], step[0] + len(step)))
 
 # %% [markdown]
-# ## Whose row is row 0?
+# ## In which order do the results come back?
 #
 # Let us try. By default, torch refuses a batch that is not sorted:
 
@@ -155,9 +158,11 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# So we tell it not to insist. With `enforce_sorted=False`, it sorts for you. (ONNX is a file format for models. Ignore
-# that part: the exporter that [can handle packing](13_static_graphs.ipynb) does not need sorted batches.) Then you run
-# an LSTM on the result.
+# So we tell it not to insist. With `enforce_sorted=False`, it sorts for you. (Ignore the part about ONNX, a file format
+# for models: the exporter that [can handle packing](13_static_graphs.ipynb) needs no sorted batches.)
+#
+# That is how we packed in notebook 01. There, we took row 2 of `h_n` for the state of c, and settled a case with it.
+# Did we read the right row?
 
 # %%
 ask("order of h_n")
@@ -185,13 +190,13 @@ for row, n in enumerate(lengths):
     print(f"row {row} of h_n is that of {'abcd'[row]} alone:", torch.allclose(h_n[:, row], alone, atol=1e-6))
 
 # %% [markdown]
-# Row 0 is a, which you gave first, and not b, which is the longest. torch has read its notes: with them it sorts your
-# initial state, and puts `h_n` and the padded output back into your order. You will rarely touch them.
+# Row 2 is c, so our case stays settled. torch has read its notes: with them it sorts your initial state, and puts `h_n`
+# and the padded output back into your order. You will rarely touch them.
 #
 # (What if two sequences are equally long? torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
 # batches of up to 16. `pv.show(lengths)` always keeps it. To see torch's own order, call `pv.show(packed)`.)
 #
-# So your order is safe. How could anybody lose it?
+# So your order is safe, as long as torch has its notes.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -217,8 +222,8 @@ for row, sequence in enumerate(sequences):
     assert torch.allclose(h_n[0, row], lstm(sequence, (h_0[:, row], c_0[:, row]))[1][0][0], atol=1e-6)
 
 # %% [markdown]
-# By losing the notes. `data` and `batch_sizes` look complete, so it is tempting to build a `PackedSequence` from these
-# two. We do it with b, of two steps, and a, of three:
+# Notes are easily lost. `data` and `batch_sizes` look complete, so it is tempting to build a `PackedSequence` from
+# these two. We do it with b, of two steps, and a, of three:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)
@@ -227,8 +232,8 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
     print(f"{name}: lengths {pad_packed_sequence(packed, batch_first=True)[1].tolist()}")
 
 # %% [markdown]
-# No error, and the rows have changed places. You ask for row 0, where you had put b, and you get a. To change the data
-# of a packed sequence, use `packed._replace(data=…)`, which keeps the notes.
+# The rows have changed places. You ask for row 0, where you had put b, and you get a. To change the data of a packed
+# sequence, use `packed._replace(data=…)`, which keeps the notes.
 #
 # That was an accident of ours. But what gets lost if we do everything by the book?
 
@@ -257,7 +262,7 @@ print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1]
 
 # %% [markdown]
 # A tensor of `(2, 6)` went in, and one of `(5, 2)` came out. And the tags of row 1 now end in two zeros. Three things
-# are lost, without an error:
+# were lost on the way:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.
@@ -290,14 +295,13 @@ else:
 assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3, 2, 1)
 
 # %% [markdown]
-# <details><summary>Four questions about lengths</summary>
+# <details><summary>Three questions about lengths</summary>
 #
 # - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. `lengths.cpu()` of
 #   a tensor on a GPU waits until the GPU has caught up, so keep them on the CPU from the start.
 # - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
 # - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. The RNN or
 #   `pad_packed_sequence` does, with an unrelated message.
-# - *What if all lengths are equal?* Then, if they are also the tensor's width, packing drops nothing.
 #
 # </details>
 #
