@@ -3,9 +3,9 @@
 #
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
-# You show a colleague the case of notebook 01. She has padded her batches for years, and never packed one. Now she is
-# worried. She runs her RNN twice, padded and packed, and compares every number that it returns. Some disagree,
-# badly, and she sees no pattern. "Either the padding gets in, or it does not," she says. "How can it be both?"
+# Your colleague has padded her batches for years. One of her models says whether a review is positive, and another tags
+# its words. After notebook 01, she gives the classifier four reviews again, this time packed. Two of them change sides.
+# Two of *four*. She reaches for the phone, to call the classifier back. Must she call back the tagger, too?
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -30,10 +30,10 @@
 #
 # ## Where does the padding get in?
 #
-# We repeat her experiment with our four sequences, a, b, c and d, now with two random features at each step. An LSTM
-# returns three tensors. `output` has the hidden state at every step, `h_n` the final hidden state, and `c_n` the final
-# *cell state*, the LSTM's second state. In notebook 01 we looked at one of the three. Before we look at all: where
-# would *you* expect the damage?
+# We repeat her experiment with our own four, a, b, c and d, and two random features at each step. An LSTM returns three
+# tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state, for a
+# classifier. `c_n` has the final *cell state*, the LSTM's second state. In notebook 01 we looked at one of the three.
+# Where would *you* expect the damage?
 
 # %%
 import torch
@@ -55,17 +55,15 @@ panel
 
 # %% [markdown]
 # For two steps, the two lines of c are one. Then its data ends, and the black line stops. The coloured one does not.
-# Zeros are input like any other to an LSTM: its biases and its gates still act, and each step of padding moves the
-# state again. Then the batch ends. Wherever a line happens to be at that moment is called `h_n`.
+# The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the batch
+# ends. Wherever a line happens to be at that moment is called `h_n`.
 #
 # Look where that leaves us. The number of c has more than doubled, from 0.09 to 0.20. Those of a and d have changed
-# *sign*. If a classifier says *positive* above zero, a and d have just changed sides. Two of four, and a third has
-# doubled its score. Nobody was warned.
+# *sign*. A classifier that says *positive* above zero changes its mind about both. There are her two.
 #
-# Now pull *b* longer, and go on watching *c*. Nobody touches c. Yet its state moves, because the longest row decides
-# how much padding c has to read.
+# Now pull *b* longer, and go on watching *c*. Nobody touches c, and yet its state moves.
 #
-# But this is one number, and the LSTM returns three tensors full of them. Are they all like that?
+# So much for the classifier. But this is one number of one tensor, and a tagger reads another.
 #
 # ## Which results are wrong?
 #
@@ -85,24 +83,24 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# We need one measure of error, for the whole page. In each cell we take the largest difference between padded and
-# packed, as a percentage of the largest packed value in that row. So at 100 %, the error is as large as the largest
-# number that should have been there. `=` means equal up to rounding. Hatched cells are padding, where a packed batch
-# gets zeros.
+# One measure of error serves for the whole page: in each cell, the largest difference between padded and packed, as a
+# percentage of the largest packed value in that row. So at 100 %, the error is as large as the largest number that
+# should have been there. `=` means equal up to rounding. Hatched cells are padding, where a packed batch gets zeros.
 #
-# First the outputs. All their numbers are in the hatch. At the 14 real steps, there is nothing but `=`.
+# First the outputs. All their numbers are in the hatch. At the 14 real steps, there is nothing but `=`. This is what a
+# tagger reads, and it is untouched.
 #
-# Then the states. Those of b, which has no padding, are right, and those of a, c and d are wrong. How wrong? In c,
-# `h_n` is off by 174 %, and `c_n`, which no output shows, by 194 %. Think what that means. The error is nearly twice as
-# large as anything in the right state.
+# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
+# shows, by 194 %. Think what that means. The error is nearly twice as large as anything in the right state.
 #
-# So it *is* both, and the damage has a shape. It begins where the data ends. The padding gets in, and some results were
-# there before it. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads from
-# the first step to the last, and each row has its padding at the end. So every real step comes first, in a second and a
-# third layer, too. (Gradients in the weights follow: those of a loss on real outputs agree, those of a loss on `h_n`
-# don't.)
+# Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
+# where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
+# from the first step to the last, and each row has its padding at the end. So every real step comes first, in a second
+# and a third layer, too. (Gradients in the weights follow: those of a loss on real outputs agree, those of a loss on
+# `h_n` don't.)
 #
-# The rule does not ask what the padding *holds*. Zeros, ones, noise: it is all the same. May it hold anything?
+# The rule does not even ask what the padding *holds*. Zeros, ones, noise: a result that was there first has seen none
+# of it.
 
 # %% tags=["claims"]
 weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
@@ -175,13 +173,13 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# That was training. For results, our rule has held so far, NaN or not. But our LSTM reads in one direction only, and
-# your colleague's reads in two. Does the rule still hold?
+# That was training. For results, the rule has held so far, NaN or not. Her tagger may stay where it is, your colleague
+# says, and puts the phone down. Then she looks up its LSTM, to be sure. It is *bidirectional*.
 #
 # ## What if the RNN also reads backwards?
 #
-# A bidirectional RNN reads each row a second time, from its last step to its first, and `output` gets two halves. We
-# take the mildest case. Row d has four real steps, and only one step of padding.
+# Such an RNN reads each row a second time, from its last step to its first, and `output` gets two halves. We take the
+# mildest case. Row d has four real steps, and only one step of padding.
 
 # %%
 ask("reverse half")
@@ -195,15 +193,15 @@ comparison
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
 # 8.9 %, 7.6 %. It fades. It does not go away. Four steps after a single step of nothing, we can still measure it. In c,
-# which has three such steps, the last real output is off by 64 %. There is no error message, no NaN, and no row of
-# zeros that anybody might notice.
+# which has three such steps, the last real output is off by 64 %. These numbers look like any others, and they become
+# her tags.
 #
 # And yet the rule holds. It says *before*, and this direction starts from the other end. It meets the padding
 # **first**, and carries its state from there into the real steps. (It ends at step 0, so its final state, `0←`, is
 # wrong by as much as its output there.)
 #
-# Half of an output is right, then. Now stack a second layer on top, which reads both halves. Is *its* forward half
-# still right?
+# She picks the phone up again. Half of an output is right, and half is not enough: a linear layer reads both, and so
+# would a second LSTM layer.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
@@ -223,8 +221,8 @@ assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[r
 # definition. Some people take the final state from `output` instead of `h_n`, so it also tries three places there: each
 # sequence's own last step (*len-1*), the batch's last step (`output[:, -1]`), and step 0.
 #
-# Make two bets before you unfold it. Is the forward half right in the last column? And does packing make everything
-# right?
+# Make two bets before you unfold it. In the last column, the second layer reads both halves. Is *its* forward half
+# right? And does packing make everything right?
 
 # %%
 from packviz.check.truth import truth_table
@@ -237,8 +235,9 @@ truth_table("LSTM")
 # step, `output[:, -1]`, is padding for all but the longest sequences. And at len−1, the reverse direction has read only
 # one step.
 #
-# Now read the first two columns once more. One direction, and only outputs at real steps: **right without packing**. A
-# tagger that reads nothing else may go on padding. But a classifier wants the final state. Must it pack?
+# Now read the first two columns once more. One direction, and only outputs at real steps: **right without packing**.
+# Her tagger has two directions, so it packs. Her classifier has one, but it wants `h_n`, and padded, `h_n` is wrong in
+# all four columns. So both must pack, it seems.
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -276,9 +275,9 @@ gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
 print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1e-6))
 
 # %% [markdown]
-# One line, and no packing. But `output` contains neither `c_n` nor the final states of lower layers. And in the reverse
-# direction, there is nothing to gather at all, because every state of a padded row has read padding. For these, you
-# pack.
+# One line, and the classifier need not pack. But `output` contains neither `c_n` nor the final states of lower layers.
+# And in the reverse direction, there is nothing to gather at all, because every state of a padded row has read padding.
+# For these, you pack.
 
 # %% tags=["claims"]
 assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)
@@ -345,8 +344,9 @@ checks.final_states(my_final_states)
 # - recognise NaN gradients that come from the padding, and fill the input,
 # - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #
-# Your colleague has her answer. But an RNN is only half of a model. Its padded output goes on to other layers and to a
-# loss. Who else reads the padding?
+# Your colleague has her answer: pack in the tagger, gather in the classifier, and train both again, because their
+# weights have learnt from wrong states. But an RNN is only half of a model. Its padded output goes on to other layers
+# and to a loss. Who else reads the padding?
 #
 # Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
 # sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)
