@@ -4,9 +4,9 @@
 # **How do padding and states get where they belong?**
 #
 # You replace the tokenizer of a classifier by the one that comes with a newer model. All else stays: the texts, the
-# labels, the packed LSTM. It trains without an error, and it is worse. You look closer. The longest texts are classified
-# as well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You
-# print the token ids, and they are right. So are the lengths. What has happened to the short texts?
+# labels, the packed LSTM. It trains, and it is worse. You look closer. The longest texts are classified as well as
+# ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You print the token
+# ids, and they are right. So are the lengths. What has happened to the short texts?
 #
 # After this page, you can answer that, move the padding of a batch, and hand states from an encoder to a decoder.
 #
@@ -31,8 +31,9 @@
 #
 # ## Which cells does packing take?
 #
-# We always put the padding on the right. Text generation usually wants it on the left, so that every text ends in the
-# last column. Let us see what `pack_padded_sequence` makes of our sequences a, b, c and d, padded on the left:
+# Every batch so far had its padding on the right. That was the thing we never said. Text generation usually wants it on
+# the left, so that every text ends in the last column. Let us see what `pack_padded_sequence` makes of our sequences a,
+# b, c and d, padded on the left:
 
 # %% jupyter={"source_hidden": true}
 import torch
@@ -49,10 +50,10 @@ pv.show(packed, part="packed")
 
 # %% [markdown]
 # Compare with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row d has lost its last token, and row a its last two. Of c, nothing
-# is left but padding. torch raised no error.
+# is left but padding.
 #
-# It takes the *first* steps of each row, as many as the length says. There, padding comes first. So of n tokens in T
-# columns, only 2n − T are left, and none at all if the text fills at most half of the row.
+# Packing takes the *first* steps of each row, as many as the length says, and here they begin with padding. So of n
+# tokens in T columns, only 2n − T are left, and none at all if the text fills at most half of the row.
 #
 # Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is a
 # real step in every row. But now the LSTM reads the padding *first*, and begins each text with a state that the padding
@@ -109,7 +110,7 @@ for row, n in enumerate(lengths):
 # takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side in
 # `source_side`. Or pass a mask instead of lengths, such as the `attention_mask` of a tokenizer, which shows the side by itself.
 #
-# All this needs lengths or a mask. What if nobody has kept them?
+# All this needs lengths or a mask. Often, nobody has kept them.
 #
 # ## Can we find the padding without lengths?
 #
@@ -150,7 +151,7 @@ for zeros in ("none", "at the start", "at the end"):
 # alone do not show which zeros are data. Keep the lengths, or a mask.
 #
 # With lengths, every cell is in its place. That was one batch. A model that translates has two, the sources and the
-# targets, and a state passes from one to the other. What holds these two together?
+# targets, and a state passes from one to the other. No length says whose state it is.
 #
 # ## Which state does the decoder start from?
 #
@@ -251,8 +252,8 @@ checks.right_padded(my_right_padded)
 # width arrives as nothing but padding. The ids were right, the lengths were right, and nobody had asked where the ids
 # *are*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
 #
-# Pad, pack, mask, align: all the parts are on the table. Each of them has failed on us once, without an error. If you
-# build a model from them, how will you know that it is right?
+# Pad, pack, mask, align: all the parts are on the table. Each of them has failed on us once, and each time the code ran
+# to its end. If you build a model from them, how will you know that it is right?
 #
 # Next: [06 A model of your own](06_a_model_of_your_own.ipynb). Back: [04 Masks and losses](04_masks_and_losses.ipynb)
 # · [00 Start here](00_start_here.ipynb)

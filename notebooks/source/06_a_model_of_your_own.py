@@ -80,13 +80,13 @@ ask("a token with the id of the padding")
 
 # %% [markdown]
 # It may not. Packing keeps the word, but an embedding with `padding_idx=0` never gives vector 0 a gradient. All other
-# words learn, and this one does not. So number your words from 1. (Without `padding_idx`, word 0 learns like any other,
-# because the packed data contain no padding.)
+# words learn, and this one does not. So number your words from 1, and give the unknown ones an id of their own.
+# (Without `padding_idx`, word 0 learns like any other, because the packed data contain no padding.)
 #
 # And do not rely on vector 0 being zero. The constructor `nn.Embedding(…, padding_idx=0)` makes it so, once.
 # `from_pretrained` takes whatever vector you load, and an initialisation of your own overwrites it.
 #
-# The batch is ready. A classifier should read one summary of each sequence. Where does the LSTM put it?
+# The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
 
 # %% tags=["claims"]
 layer = nn.Embedding(3, 2, padding_idx=0)
@@ -165,7 +165,7 @@ for size in (2, 3, 4, 64):
 assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 
 # %% [markdown]
-# Surely such a model cannot learn anything?
+# Surely such a model cannot learn anything.
 #
 # ## Does it learn?
 #
@@ -189,9 +189,9 @@ def accuracy(model, data):
 
 
 # %% jupyter={"source_hidden": true}
-def train(model, data, epochs=20):
+def train(model, data, epochs=20, shuffle=False):
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
-    batches = list(DataLoader(data, batch_size=64, collate_fn=collate))
+    batches = DataLoader(data, batch_size=64, shuffle=shuffle, collate_fn=collate)
     for epoch in range(epochs):
         losses = []
         for x, lengths, y in batches:
@@ -221,14 +221,25 @@ for name, join in joins.items():
 assert all(accuracy(model, known) > 0.98 for model in models.values())
 assert 0.45 < accuracy(models["view"], new) < 0.55
 assert 0.85 < accuracy(models["cat"], new) < 0.95
+from contextlib import redirect_stdout
+
+torch.manual_seed(0)
+shuffled = Classifier(joins["view"])
+with redirect_stdout(None):
+    train(shuffled, known, shuffle=True)
+with torch.no_grad():
+    hardly = [F.cross_entropy(shuffled(x, n), y) for x, n, y in DataLoader(known, batch_size=64, collate_fn=collate)]
+assert 0.6 < sum(hardly) / len(hardly) < 0.7
 
 # %% [markdown]
-# It learns! Both losses end at zero, and both models know their training data by heart. On new data, one is right about
-# nine times in ten, and the other tosses a coin. Fed with the states of strangers, it has memorised who sits next to
-# whom. (It could, because our batches were the same in every epoch.) That looks like overfitting, and no dropout cures
-# it.
+# It learns! Both losses end near zero, and both models know their training data by heart. On new data, one is right
+# about nine times in ten, and the other tosses a coin. Fed with the states of strangers, it has memorised who sits next
+# to whom. That looks like overfitting, and no dropout cures it.
 #
-# So there is the line: `h_n[-2:].view(B, -1)`. How could we have noticed it without new data?
+# It could memorise its neighbours because they were the same in every epoch. With `shuffle=True`, the same mistake looks
+# like a model that is too small: its loss hardly falls at all.
+#
+# So there is the line: `h_n[-2:].view(B, -1)`. To catch it, we do not need new data.
 #
 # ## Does a prediction depend on its neighbours?
 #
@@ -251,8 +262,8 @@ assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
 # This check needs no labels, and it finds the mistake even in a model that has not been trained. Write it for every
-# model of sequences, and call `model.eval()` first if there is dropout. But it looks at predictions only. Could a
-# *loss* go wrong in the same way?
+# model of sequences, and call `model.eval()` first if there is dropout. But it looks at predictions only, and a *loss*
+# can go wrong, too.
 #
 # ## What if every word has a label?
 #
@@ -278,8 +289,8 @@ print(f"with ignore_index {F.cross_entropy(head(output).flatten(0, 1), tags.flat
 print(f"mixed             {F.cross_entropy(head(packed.data), tags[mask]):.4f}")
 
 # %% [markdown]
-# Three agree. The fourth does not, and again there is no error. `packed.data` goes by time step, and `tags[mask]` by
-# sequence. So 13 of 14 words are compared with another word's tag. Pack both, or mask both.
+# Three agree, and the fourth is plausible. But `packed.data` goes by time step, and `tags[mask]` by sequence. So 13 of
+# 14 words are compared with another word's tag. Pack both, or mask both.
 #
 # The loss is right. How good is the tagger? Careful: which cells do you count?
 
@@ -295,9 +306,11 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 
 # %% [markdown]
 # Anything from 32 % to 99 %, for one and the same tagger. It depends on what the model says in the padding, where
-# nobody listens. The right number is `(head(output).argmax(2) == tags)[mask].float().mean()`.
+# nobody listens. (Labels of −100, as ours, always count as wrong: 32 %.) The right number is
+# `(head(output).argmax(2) == tags)[mask].float().mean()`.
 #
-# Three mistakes have now run without an error. Do any show in the batch itself, before a model has seen it?
+# A wrong summary, a wrong order, a wrong count: torch ran all three. Other mistakes sit in the batch, before any model
+# reads it.
 #
 # ## Which mistakes can you see in a batch?
 #
@@ -319,13 +332,12 @@ for mistake, (batch, n) in spoilt.items():
 # begins with the lengths. (*Undecided*: in the first batch, three rows end in zeros, and yet every length is 5. These
 # zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide.)
 #
-# <details><summary>Six mistakes that no batch shows</summary>
+# <details><summary>Five mistakes that no batch shows</summary>
 #
 # - **`h_n` of a padded run** depends on the padding. `pv.compare(rnn, x, lengths)` shows the difference.
 # - **`h_n[-1]` of a bidirectional RNN** is only the reverse direction of the last layer, and `h_n[:2]` is the first
 #   layer.
 # - **`_, h = lstm(…)`** makes `h` a pair, so `h[-1]` is the cell state.
-# - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
 # - **A batch of one** hides most of these mistakes. Test with three sequences of different lengths.
@@ -354,8 +366,8 @@ checks.collate(my_collate)
 # %% [markdown]
 # ## You can now
 #
-# write a collate function, give a classifier the states of its own sequences, mask what you count, and find the
-# mistakes that raise no error: run each sequence alone, and call `pv.diagnose`.
+# write a collate function, give a classifier the states of its own sequences, mask what you count, and find what torch
+# lets pass: run each sequence alone, and call `pv.diagnose`.
 #
 # Our models are now correct. Are they fast? A packed LSTM has less to do, so they should be. Let us count.
 #
@@ -396,11 +408,12 @@ ask("a row without real cells")
 # %% tags=["claims"]
 some = torch.tensor([[True, False], [False, False]])  # row 1 has no real cells
 for filled in (False, True):
-    values = torch.ones(2, 2, requires_grad=True)
-    weights = torch.zeros(2, 2).masked_fill(~some, -torch.inf).softmax(1)
+    values, raw = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
+    weights = raw.masked_fill(~some, -torch.inf).softmax(1)
     weights = weights.masked_fill(~some, 0) if filled else weights
     (weights * values)[0].sum().backward()
     assert values.grad.isfinite().all() == filled
+    assert raw.grad.isfinite().all()
 
 # %% [markdown]
 # The softmax of such a row is NaN. Set its weights to 0 afterwards, with `masked_fill(~mask, 0)`. Otherwise, the

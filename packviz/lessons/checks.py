@@ -229,7 +229,7 @@ def collate(answer: Callable[[list[tuple[Tensor, list[int]]]], tuple[Tensor, ...
         return Verdict(False, f"Return three tensors: {wanted}.")
     lengths = [3, 2]
     pad_sequences = "Return them first, padded with 0, and with the batch as the first dimension."
-    take_lengths = "Take the lengths before you pad. A 0 may be a token, so do not count zeros."
+    take_lengths = "Take the lengths before you pad. Here, 0 is also a token, so count no zeros."
     pad_tags = "Pad the tags with −100, which the loss ignores."
     targets: list[tuple[str, Sequence[object], str]] = [
         ("sequences", [[3, 0, 4], [5, 9, 0]], pad_sequences),
