@@ -68,7 +68,7 @@ assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.pa
 # The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and
 # tanh. In this tiny LSTM, they are a fifth of the forward FLOPs. In a larger one, their share is much smaller.
 #
-# Where do 560 FLOPs for a single cell come from?
+# A single cell costs 560 FLOPs. Take that number apart, and you can count an RNN on paper.
 #
 # ## What does one cell cost?
 #
@@ -121,20 +121,19 @@ assert lstm_count.backward.packed == 32 * (2 * 560 - 2 * 3 * 28) - 6 * one_produ
 assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 
 # %% [markdown]
-# Equal lengths save nothing. One long sequence among many short ones saves almost everything. And the forward share
-# does not move at all: it is the share of padding, whatever the RNN.
+# Change the RNN, and the forward share does not move at all: it is the share of padding. The backward share moves a
+# little. (An initial state of zeros needs no gradient, so six products fall away, one for each sequence. Six are a
+# larger share of 32 cells than of 54.)
 #
-# The backward share moves a little. An initial state of zeros needs no gradient, so six products fall away, padded or
-# packed. Six are a larger share of 32 cells than of 54.
-#
-# The 512 sentences of notebook 01 are of that kind, a few long ones among many short ones. Most of them end early, so
-# the later steps of the packed batch cost little, while each step of the padded one costs the same:
+# Change the lengths, and everything moves. Equal lengths save nothing. One long sequence among many short ones saves
+# almost everything. The 512 sentences of notebook 01 come closer to the second: most of them end early, so the later
+# steps of the packed batch cost little, while each step of the padded one costs the same:
 
 # %%
 pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 
 # %% [markdown]
-# Three quarters of the work would be for nothing. But all this is arithmetic of ours. Can we have a second opinion?
+# Three quarters of the work would be for nothing. But all this is arithmetic of ours, and nobody has checked it.
 #
 # ## What does PyTorch's own counter say?
 #
@@ -259,7 +258,7 @@ for point in recorded.points:
 # calls. The products of a packed batch have fewer rows, so they usually run less efficiently. And its backward pass on
 # a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes, and 09 finds the causes.
 #
-# But these were two RNNs at one size. Were we unlucky?
+# But these were two RNNs at one size. Perhaps we were unlucky.
 #
 # ## Is packing ever faster?
 #
@@ -275,7 +274,9 @@ methods.packed_faster(methods.STUDY.load())
 # %% [markdown]
 # Eight batches of 44, and all of them have a lot of padding. So it does happen: on one, packing takes little more than
 # half the time. <!-- recorded --> Now look at the other row of each batch. What the forward pass gains, training loses
-# again, every time. And on how many of the 44 was packing clearly faster in *training*? On none. <!-- recorded -->
+# again, every time.
+#
+# And on how many of the 44 was packing clearly faster in *training*? On none. <!-- recorded -->
 #
 # So on these eight, it is the backward pass that spoils packing, with torch's own functions on this CPU. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why, and [notebook 11](11_should_you_pack.ipynb) lets you test your own

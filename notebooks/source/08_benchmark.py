@@ -34,7 +34,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-if find_spec("packviz") is None:  # on Colab; where packviz is installed, this cell does nothing
+if find_spec("packviz") is None:  # on Colab (see "No GPU?" below); where packviz is installed, this cell does nothing
     address = "https://github.com/owner/name"  # your copy
     subprocess.run(["git", "clone", "--depth", "1", address, "checkout"], check=True)
     packages = ["./checkout", "anywidget", "ipywidgets", "plotly", "tqdm"]
@@ -83,11 +83,11 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Half of the cells. (In the small picture above, it is a little less.)
+# Half of the cells. (In the small picture above, it is a third, because its countdowns are short.)
 #
-# The model returns the same logits for padded and packed batches. Its LSTM has one direction, and only real steps
-# count. So the results are the same, and in setup B, packing halves the cells. How does this affect the time? Write
-# down a number before you choose.
+# The model returns the same logits for padded and packed batches, because its LSTM has one direction and only real
+# steps count. So packing changes nothing but the work, and in setup B, it halves the cells. How does this affect the
+# time? Write down a number before you choose.
 
 # %%
 ask("the price of packing")
@@ -111,10 +111,10 @@ forum.ratios(cpu, ["padded", "packed"])
 # that is what the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in backward
 # pass*.
 #
-# And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs packed data on the same fused kernel as
-# padded data. There is the answer to your colleague. Whoever times a batch of equal lengths may well shrug. Whoever
-# times a ragged one cannot even quote *a* number, because the factor is three at 32 steps, and far from done.
-# <!-- recorded --> How does it go on?
+# And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
+# oneDNN's fused kernel. Perhaps your colleague's batch was of that kind, and then a shrug is right. Whoever times a
+# ragged one cannot even quote *a* number, because the factor is three at 32 steps, and it has only begun to grow.
+# <!-- recorded -->
 
 # %% tags=["claims"]
 in_a, in_b = forum.point("A", 512), forum.point("B", 512)
@@ -145,16 +145,14 @@ forum.chart(machines, "time").chart()
 
 # %% [markdown]
 # On this CPU, padded training stays near slope 1. From end to end, packed training in B is steeper than slope 2. But it
-# does not climb evenly. There is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed
-# step takes three times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the
-# code, not the kind of lengths. It looks like a slip of the clock. It is not one. [Notebook
-# 09](09_why_training_is_slow.ipynb) finds the causes, and the cliff has one of its own. (A hint is in the caption: the
-# *allocator*, which hands out memory.)
+# does not climb evenly.
 #
-# (The padded run, by the way, reads its final states after the padding. They are wrong, but this model does not use
-# them.)
+# There is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed step takes nearly three
+# times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code, not the kind
+# of lengths. It looks like a slip of the clock. It is not one. [Notebook 09](09_why_training_is_slow.ipynb) finds the
+# causes, and the cliff has one of its own. (A hint is in the caption: the *allocator*, which hands out memory.)
 #
-# Is there nothing that packing gains?
+# In training, packing has done nothing but lose so far.
 #
 # ## What does it gain?
 #
@@ -166,9 +164,9 @@ forum.chart(machines, "memory").chart()
 # %% [markdown]
 # Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB where padded training needs 773. Half
 # of the cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a
-# packed LSTM step by step, which keeps less for each cell than the fused kernel. So a batch that is too large when
-# padded may fit when packed. (This counts torch's tensors. How much memory the process holds depends on the allocator,
-# too.)
+# packed LSTM on a CPU step by step, which keeps less for each cell than the fused kernel. So a batch that is too large
+# when padded may fit when packed. (This counts torch's tensors. How much memory the process holds depends on the
+# allocator, too.)
 
 # %% tags=["claims"]
 short, long = (cpu.timing(forum.point("B", steps)) for steps in (128, 512))  # four times the length
@@ -204,7 +202,7 @@ ask("one curve after the other")
 # step faster, as notebook 09 shows. So in our recordings, each method has a process of its own, and nobody inherits
 # anything. Both your numbers were right. They answered different questions.
 #
-# Enough of our machine. What does yours say?
+# Enough of our machine.
 #
 # ## And on your machine?
 #
@@ -230,8 +228,8 @@ forum.chart({"yours": yours, **forum.recordings(names)}, "ratio", methods=names)
 assert not yours.left_out
 
 # %% [markdown]
-# These few sizes end at 128 steps, far before the cliff. Set `quick = False`, or use a terminal,
-# where you can stop and resume the benchmark:
+# These few sizes end at 128 steps, far before the cliff. Set `quick = False`, or use a terminal, where you can stop and
+# resume the benchmark:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json --plot mine.svg
@@ -241,11 +239,14 @@ assert not yours.left_out
 #
 # <details><summary>No GPU? Borrow one from Colab</summary>
 #
-# The user on the forum measured on a GPU, and our recording is a CPU's. You can close the gap. Open this notebook on
-# Google Colab, choose a GPU under *Runtime → Change runtime type*, and run the first cell, which installs packviz from
-# the address in it (in a copy of the repository, `make badge REPO=owner/name` writes yours there, and prints a badge
-# that opens the page). Then set `device = "cuda"` above, and run all cells. The benchmark then times with CUDA events,
-# so that no call counts as done before the GPU has finished.
+# The user on the forum measured on a GPU, and our recording is a CPU's. You can close the gap.
+#
+# 1. Colab installs packviz from a public copy of its repository on GitHub. The first cell has the address. If it still
+#    says `owner/name`, put your copy's name there. (In a checkout, `make badge REPO=owner/name` does so, and prints a
+#    badge that opens this page on Colab.)
+# 2. On Colab, choose a GPU under *Runtime → Change runtime type*. Then run the first cell.
+# 3. Set `device = "cuda"` above, and run the other cells. The benchmark then times with CUDA events, so that no call
+#    counts as done before the GPU has finished.
 #
 # </details>
 #
