@@ -101,8 +101,8 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # sequences that have ended are not in it.
 #
 # That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, whose formula
-# stood in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Here the words are rows, so `W @ word` becomes `rows @
-# W.T`.
+# stood in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix stands on the right,
+# transposed.
 
 # %%
 torch.manual_seed(0)
@@ -133,8 +133,8 @@ pv.show([3, 5, 2, 4], flat=True)
 
 # %% [markdown]
 # Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row they stand together. In the bottom row they lie
-# scattered, and an RNN would have to collect them again, before every single step. (The bottom row is not useless. It
-# is the order that varlen attention reads, as [notebook 14](14_beyond_rnns.ipynb) shows.)
+# scattered, and an RNN would have to collect them again, before every single step. (Varlen attention, in [notebook
+# 14](14_beyond_rnns.ipynb), reads the bottom row.)
 #
 # One thing should worry you, though. The batch has been sorted, and nobody asked you whether you mind.
 
@@ -148,7 +148,7 @@ for start, stop in [(0, 4), (4, 8), (8, 11), (11, 13)]:  # the steps of more tha
 # %% [markdown]
 # ## In which order do the results come back?
 #
-# Let us try. By default, torch refuses a batch that is not sorted:
+# We leave our batch as it is. By default, torch refuses it:
 
 # %%
 x = torch.arange(20.0).reshape(5, 4)  # time first, as torch expects by default: each column is a sequence
@@ -232,8 +232,9 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
     print(f"{name}: lengths {pad_packed_sequence(packed, batch_first=True)[1].tolist()}")
 
 # %% [markdown]
-# The rows have changed places. You ask for row 0, where you had put b, and you get a. To change the data of a packed
-# sequence, use `packed._replace(data=…)`, which keeps the notes.
+# The rows have changed places. You ask for row 0, where you had put b, and you get a. Without its notes, torch believes
+# that your batch was sorted all along. To change the data of a packed sequence, use `packed._replace(data=…)`, which
+# keeps the notes.
 #
 # That was an accident of ours. But what gets lost if we do everything by the book?
 
