@@ -157,9 +157,9 @@ assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() e
 # made with a counter.
 #
 # Where did the work go? The counter has formulas for torch's matrix products. But on most CPUs, torch passes a padded
-# LSTM to oneDNN, a library that computes each layer in a *fused kernel*. (A *kernel* is a routine that torch runs in
-# one call.) The counter has no formula for this one, nor for the RNNs of cuDNN, NVIDIA's library for GPUs. If we switch
-# oneDNN off, it sees the products:
+# LSTM such as ours to oneDNN, a library that computes each layer in a *fused kernel*. (A *kernel* is a routine that
+# torch runs in one call.) The counter has no formula for this one, nor for the RNNs of cuDNN, NVIDIA's library for
+# GPUs. If we switch oneDNN off, it sees the products:
 
 
 # %%

@@ -83,11 +83,11 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Half of the cells. (In the small picture above, it is a third, because its countdowns are short.)
+# Half of the cells. (In the small picture above, it is a third: its countdowns are short, and one is cut off.)
 #
 # The model returns the same logits for padded and packed batches, because its LSTM has one direction and only real
-# steps count. So packing changes nothing but the work, and in setup B, it halves the cells. How does this affect the
-# time? Write down a number before you choose.
+# steps count. So packing changes nothing but the work. How does this affect the time? Write down a number before you
+# choose.
 
 # %%
 ask("the price of packing")
