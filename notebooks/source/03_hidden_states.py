@@ -127,8 +127,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# Some pipelines leave NaN where nothing was measured. Let us try that. By our rule, the outputs at real steps are right
-# all the same. We take the loss over real steps only, so it is finite. Now we call `backward`.
+# By our rule, it does not. So let us be bold. Some pipelines leave NaN where nothing was measured, and now we do, too.
+# The outputs at real steps stay right. We take the loss over real steps only, so it is finite. Then we call `backward`.
 
 # %%
 ask("NaN in the padding")
