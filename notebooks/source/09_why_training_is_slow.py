@@ -72,9 +72,9 @@ assert sums[-1] > 0.8  # at the longest
 # to another. And for pad, the clock is a poor witness: with pad alone replaced, the step is *clearly* faster only at
 # 128 steps. At 64 and 256, the rounds differ too much to say. <!-- recorded -->
 #
-# So for a while we **count**. In the forward pass, autograd records *nodes*. In the backward pass, each node calls
-# *operators*, torch's elementary functions, and these run *kernels*. We count nodes, kernels, and the bytes that
-# kernels write. Does pad write that much?
+# So for a while we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
+# node calls *operators*, torch's elementary functions, and these run *kernels*. A count of nodes, kernels, and the bytes
+# that kernels write is the same in every round. We begin with the suspect that computes nothing.
 #
 # ## How can a copy be slow?
 #
@@ -110,7 +110,7 @@ panel.distinct.value = 3
 # Move the slider to 6. There are six sequences as before, and about as many gradients. Look at the bars. And six
 # lengths are few: in setup B, there are as many as there are steps.
 #
-# So much for pad. But the LSTM took even more of the time, and it does not pad anything. What is its excuse?
+# So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
 # ## What does the packed LSTM write?
 #
@@ -141,32 +141,30 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # Zero-fills (`slice_backward`) and additions (`add`) again. They write 96 % of all bytes. The matrix products (`mm`),
 # for which all of this happens, write 1 %.
 #
-# Two culprits, then, with the same habit: a whole tensor for one slice. What cures one should help the other. Many
-# people put sequences of similar length into one batch. Is that the cure?
+# Two culprits, then, with the same habit: a whole tensor for one slice. What cures one should help the other, and a
+# cure is well known. Many people put sequences of similar length into one batch.
 #
 # ## Do similar lengths help?
 #
-# Take 64 sequences with 2,112 real cells and 65 time steps (33 if all lengths are equal), and change only the number of
-# *distinct* lengths.
+# Take 64 sequences with 2,112 real cells and 65 time steps, and change only the number of *distinct* lengths.
 
 # %%
 ask("the same cells")
 
 # %%
 print("distinct lengths   steps   cells       pad   packed LSTM")
-for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
-    layout = pv.Layout(lengths.spread(d, 64, steps), max_len=steps) if d > 1 else pv.Layout([33] * 64)
+for d in (2, 4, 64):
+    layout = pv.Layout(lengths.spread(d, 64, 65), max_len=65)
     pad, rnn = profile.count(layout).pad.backward, profile.count_rnn(lstm, layout).backward
-    print(f"{d:16} {steps:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
+    print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
 # We were half right. Pad writes 26 times as much for 64 lengths as for 2. The LSTM does not care: from 2 to 64 distinct
 # lengths, its number does not even move. For each time step, it writes a tensor with a row for every real cell, so its
 # bytes are in proportion to **time steps × real cells**.
 #
-# Only the first row is another world: 177 kB instead of 147 MB. Is it the fewer steps? Is it the equal lengths? Buckets
-# make lengths *nearly* equal, so let us see how near is near enough. Take 64 sequences of 65 steps, and shorten *one*
-# of them by *one* step.
+# So the LSTM gains nothing from *few* lengths. But a bucket does more: it makes lengths *nearly* equal. Let us see how near
+# is near enough, and begin at the other end. Take 64 sequences of 65 steps, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -196,7 +194,8 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # LSTM goes step by step. So bucketing cannot rescue the fused kernel: a bucket would have to be perfectly even. (It
 # still helps in another way, because a batch of short sequences has fewer steps.)
 #
-# Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. Do they explain how the time grows?
+# Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. If that is the whole story, we can
+# foretell a time.
 #
 # ## What if the sequences are twice as long?
 #
@@ -219,8 +218,8 @@ pv.draw.log_log(T, written, title, y="MB")
 
 # %% [markdown]
 # On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double with T, 2 if they
-# quadruple. In B, both culprits are close to 2. So from each size to the next, a packed step should take four times as
-# long. It only remains to see the clock agree:
+# quadruple. In B, both culprits are close to 2. So whenever T doubles, a packed step should take four times as long. It
+# only remains to see the clock agree:
 
 # %%
 recording = forum.STUDY.load()
@@ -258,8 +257,8 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 #
 # - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
 # - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
-# - **Padding as such.** In the table of distinct lengths, all batches but the first have about as much padding as data,
-#   yet pad writes over 20 times as much for the last as for the second.
+# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad writes
+#   over 20 times as much for the last as for the first.
 #
 # </details>
 
@@ -277,8 +276,8 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## Who pays for the memory?
 #
-# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory,
-# and somebody has to provide it. On Linux, torch asks glibc for memory, and glibc asks the system. The system hands it
+# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory.
+# On Linux, torch asks glibc for memory, and glibc asks the system. The system hands it
 # out in *pages*, usually of 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system
 # finds a free page, fills it with zeros, and lets the program go on. One fault takes microseconds. Nobody notices one.
 # How many are there in a packed step? (The last column has the tensor of zeros that the packed LSTM fills for each time
@@ -305,6 +304,9 @@ assert round((faults[256] - faults[224]) / 1e5) == 24
 assert round(took[256] - took[224], 1) == 6.5
 assert round(1e6 * (took[256] - took[224]) / (faults[256] - faults[224]), 1) == 2.7
 assert abs(faults[512] / faults[256] - took[512] / took[256]) < 0.2
+other = recorded_parts.timing(recorded_parts.points[-1])
+for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], other.median(parts.TORCH))):
+    assert round(1e6 * seconds / faulting, 1) == 3.7
 
 # %% [markdown]
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
@@ -315,8 +317,11 @@ assert abs(faults[512] / faults[256] - took[512] / took[256]) < 0.2
 # tensor has 30.6 MiB. At 256, it has 32.1: too much, by one part in 256. From there on, *every* time step begins on
 # fresh pages, all 8,224 of them. From 224 to 256 steps, there are 2.4 million page faults more, and the step takes 6.5
 # seconds longer: 2.7 microseconds for each. <!-- recorded --> That is the cliff. Past it, faults and time grow by the
-# same factor, about three. (Below 32 MiB, too, there are faults, and their number goes up and down. There, glibc keeps
-# the blocks, but it *trims*: it returns memory to the system when enough of it is free.)
+# same factor, about three.
+#
+# (Blocks below 32 MiB cause faults, too. There, glibc keeps the blocks, but it *trims*: it returns memory to the system
+# when enough of it is free. How often varies from step to step, and the time with it. So two recordings of one step
+# differ: the chart at the top has 998 ms for 128 steps, and 7,930 for 256, with 2.2 million faults. <!-- recorded -->)
 #
 # Can glibc be told to keep all memory? Two environment variables do it. They must be set before Python starts. Here is
 # the packed step again, for a small batch and a large one, with the settings in the last column:
@@ -375,8 +380,8 @@ if platform.libc_ver()[0] == "glibc":
 # ```
 #
 # The first forbids blocks that go straight back to the system, and the second forbids trimming. Set **both**. Either of
-# them stops glibc from learning. With the second alone, it stays at the limit with which it
-# began: every tensor over 128 kB gets fresh pages, each time.
+# them stops glibc from learning. With the second alone, it stays at the limit with which it began: every tensor over
+# 128 kB gets fresh pages, each time.
 #
 # The price is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
 # Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
@@ -405,7 +410,7 @@ if platform.libc_ver()[0] == "glibc":
 # </details>
 #
 # No setting touches the first two causes, though. Even without page faults, the large packed step takes over ten times
-# as long as the padded one. <!-- recorded --> What do we do about those two?
+# as long as the padded one. <!-- recorded -->
 #
 # ## What can you do?
 #

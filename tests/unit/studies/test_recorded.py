@@ -15,7 +15,6 @@ RECORDED = sorted((ROOT / "notebooks" / "recorded").glob("*.json"))
 SELECTED = {
     "allocator_default_cpu": "64 × 128",
     "allocator_thp_cpu": "512 × 512",
-    "methods_cpu_2": "64 × ",
 }
 """Words in the names of the points of a file that has only some of its study's points."""
 
