@@ -314,10 +314,11 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 #
 # Does glibc never keep anything? It does. When a large block is freed, glibc learns its size, and from then on it keeps
 # blocks up to that size. But it learns only up to 32 MiB. Now look for the cliff in the last column. At 224 steps, the
-# tensor has 30.6 MiB. At 256, it has 32.1: too much, by one part in 256. From there on, *every* time step begins on
-# fresh pages, all 8,224 of them. From 224 to 256 steps, there are 2.4 million page faults more, and the step takes 6.5
-# seconds longer: 2.7 microseconds for each. <!-- recorded --> That is the cliff. Past it, faults and time grow by the
-# same factor, about three.
+# tensor has 30.6 MiB. At 256, it has 32.1: too much, by one part in 256.
+#
+# From there on, *every* time step begins on fresh pages, all 8,224 of them. From 224 to 256 steps, there are 2.4 million
+# page faults more, and the step takes 6.5 seconds longer: 2.7 microseconds for each. <!-- recorded --> That is the cliff.
+# Past it, faults and time grow by the same factor, about three.
 #
 # (Blocks below 32 MiB cause faults, too. There, glibc keeps the blocks, but it *trims*: it returns memory to the system
 # when enough of it is free. How often varies from step to step, and the time with it. So two recordings of one step

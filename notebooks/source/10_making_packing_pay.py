@@ -350,9 +350,9 @@ for name, timed in recorded.items():
 # and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. Packed by torch,
 # they cost several times as much. <!-- recorded -->
 #
-# A second thread hardly moves these ratios. The times are another matter. The median LSTM step shrinks to two thirds if
-# padded, and to three quarters with `auto`. That of a GRU or a plain RNN stays as it was. And whatever took less than 10 ms
-# takes *longer*. <!-- recorded -->
+# A second thread hardly moves these ratios. It moves times: the median LSTM step shrinks to two thirds if padded, and to
+# three quarters with `auto`. That of a GRU or plain RNN hardly changes. And whatever took less than 10 ms takes *longer*.
+# <!-- recorded -->
 #
 # Batch by batch, each arrow leads from torch's packed step to `auto`:
 

@@ -98,7 +98,7 @@ for size in sorted({size for size, _, _ in times}):
 # does not pay for training a large LSTM" is a statement about MKL on an AMD processor. With a faster BLAS, the packed
 # times shrink, and those of the padded LSTM do not.
 #
-# Suppose that a rule knew all that, and always named the faster of the two. May we obey it?
+# Suppose that a rule knew all that, and always named the faster of the two. Then we could simply obey it.
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(packs, cpu) for packs in habits.values())
@@ -143,7 +143,7 @@ print(f"state of sequence 0 with a neighbour of 4 steps, minus that with one of 
 # wanted was to save time.
 #
 # **A choice made for speed must never change results.** All methods of `pv.run` give the results of packing, so it may
-# choose any of them. But on what grounds? If the lengths alone do not decide, what does?
+# choose any of them. But on what grounds?
 
 # %% tags=["claims"]
 assert difference > 0.05

@@ -110,8 +110,8 @@ for seed in range(5):  # shuffled halves
 # The cure is one number, which you have to know before the first backward pass: the tokens of *all* parts together.
 # Each part adds its sum of losses, divided by that total.
 #
-# But wait. The mean over all tokens was our idea. A long sequence has more to say in it than a short one. What if that
-# is not what you want?
+# But wait. The mean over all tokens was our idea. A long sequence has more to say in it than a short one, and perhaps you
+# do not want that.
 #
 # ## Which mean did you mean?
 #
@@ -179,7 +179,7 @@ found.chart()
 # ```
 #
 # One trap is left. DDP divides the sum of the gradients by the number of processes. Your loss has to undo that, and the
-# exercise asks you how. So now the gradient is right, whoever gets what. Does it still matter how we deal?
+# exercise asks you how. So now the gradient does not care who gets what. The clock does.
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
@@ -191,6 +191,8 @@ assert found.tokens("contiguous") == [2136, 641]
 
 # %% [markdown]
 # ## Who waits for whom?
+#
+# Each of the two processes has timed its own shard:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 print(found.times())
@@ -205,7 +207,7 @@ print(found.times())
 # sequence, so each process goes through nearly all the time steps of the whole batch. The steps follow one another, and
 # each has a fixed cost. That cost does not shrink with the shard.
 #
-# We have dealt the same cards in three ways. Can we choose better cards?
+# We have dealt the same cards in three ways. Now for the cards themselves.
 #
 # ## Can a batch be easy to share?
 #

@@ -50,7 +50,8 @@ import packviz as pv
 from packviz.lessons import ask, checks
 
 # %% [markdown]
-# Ten rows do not say where a document begins. Usually, you pass this as `cu_seqlens`, the *cumulative sequence lengths*:
+# Ten rows do not say where a document begins. You pass that beside them, usually as `cu_seqlens`, the *cumulative
+# sequence lengths*:
 
 # %%
 lengths = torch.tensor([5, 3, 2])
@@ -67,8 +68,8 @@ assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transp
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
-# It starts with 0 and ends with the number of rows. These four numbers are all that is left of the padding. Which layers
-# would miss them?
+# It starts with 0 and ends with the number of rows. These four numbers are all that is left of the padding. Drop them,
+# and some layers will not even notice.
 #
 # ## Which layers need the boundaries?
 
@@ -95,9 +96,9 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# Each number is the distance of a row from what it is when its document is alone. A convolution is wrong beside the
-# boundaries. An RNN is wrong from the first boundary on. And attention? Ten rows, ten wrong. Linear layers, LayerNorm,
-# and token embeddings treat each row alone.
+# Each number is the distance of a row from what it is when its document is alone. Linear layers, LayerNorm, and token
+# embeddings treat each row alone. A convolution is wrong beside the boundaries. An RNN is wrong from the first boundary
+# on. And attention? Ten rows, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding, and it reads neighbours. Padding first.
 
@@ -117,7 +118,7 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # %% [markdown]
 # ## How much attention does padding get?
 #
-# We go back to the padded batch. In attention, each token, as a *query*, has a *score* with every cell, as a *key*. A
+# For this section, we put the padding back. In attention, each token, as a *query*, has a *score* with every cell, as a *key*. A
 # softmax turns its scores into weights, which add up to 100 %. In c, 3 of 5 keys are padding. If all scores are equal, c
 # spends 60 % of its attention on nothing.
 #
@@ -186,7 +187,7 @@ assert torch.equal(*causal)
 # padding at the start does. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
 # `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
-# That was padding, and one long row has none. How could one word of the first document reach the last?
+# That was padding. Our one long row has none, and yet its last document knew.
 #
 # ## Who reads whom in one row?
 #
@@ -215,7 +216,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # three documents are alone in one row. (The mask does not care about the order of rows: it works on packed rows, too. Only
 # kernels that take `cu_seqlens` need flat ones.)
 #
-# Is that all? Three more things have to know the boundaries.
+# The mask is not all. Three more things have to know the boundaries.
 #
 # **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. With
 # plain rotary positions (RoPE) and a document mask, only differences count, so restarting them changes the rounding and
@@ -275,7 +276,7 @@ assert min(from_alone(rotated, position, causal) for position in (positions, run
 
 # %% [markdown]
 # The documents are apart, and every result is right. That was what the padding did for us: it kept strangers apart. We
-# threw it out to save work. How much have we saved?
+# threw it out to save work.
 #
 # ## What did one row save?
 #
@@ -327,9 +328,9 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
                for name, options in kernels.items()}))  # fmt: skip
 
 # %% [markdown]
-# It does not. A tensor only hides scores: they are computed all the same. It hides half of the scores, and on our CPU the call
-# takes a third *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True` knows nothing of documents. Kernels that do are
-# in the next fold.)
+# It does not. The tensor hides half of the scores. They are computed all the same, and on our CPU the call takes a third
+# *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True` knows nothing of
+# documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
@@ -366,7 +367,7 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #
 # </details>
 #
-# One long row wastes scores, and short rows waste cells. What lies between?
+# One long row wastes scores, and padded rows waste cells. There is a middle.
 
 # %% tags=["claims"]
 import warnings
@@ -388,9 +389,10 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), torch
 # %% [markdown]
 # ## How full can rows be?
 #
-# In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts
-# each document into the first row with room for it, and *first-fit decreasing* takes the longest documents first. Try
-# other strategies and row sizes. Which fills the rows best? Then choose *sentences* as lengths, and ask again.
+# In practice, each row has room for a fixed number of tokens and is filled with several documents. *Next-fit* looks only
+# at the row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit decreasing*
+# takes the longest documents first. Or you fill each row to the brim, and *cut* the document there. Which of them fills
+# the rows best? Try other row sizes, too. Then choose *sentences* as lengths, and ask again.
 
 # %%
 from packviz.panels import RowPanel
@@ -424,8 +426,8 @@ assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit"
 
 # %% [markdown]
 # Longest first comes within *one row* of the bound. The only strategy here that saves that row cuts 162 of 512
-# documents, whose ends are then read without their beginnings. And next-fit, which looks at its last row only, needs 47
-# rows more than longest first: over a fifth of its cells are padding again.
+# documents, whose ends are then read without their beginnings. And next-fit needs 47 rows more than longest first: over a
+# fifth of its cells are padding again.
 #
 # ## What people get wrong
 #
@@ -433,7 +435,7 @@ assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit"
 # enough](https://github.com/huggingface/trl/issues/805); a last token that [predicts another
 # document](https://github.com/pytorch/torchtitan/pull/4075); a mask the wrong way round, [even in a
 # book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). The test is always the same: change what must not be
-# read, and look. Two more follow.
+# read, and look. Two more follow, and torch says nothing to either.
 #
 # ### 1. cu_seqlens without its 0
 #
@@ -450,19 +452,15 @@ assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
 
 # %% [markdown]
 # ### 2. No boundaries between documents
-
+#
+# This is the row with which the page began.
 
 # %%
-def boundaries(positions):
-    return [*(positions == 0).nonzero().flatten().tolist(), len(positions)]
-
-
 with museum.entry("No boundaries between documents") as attempt:
-    attempt(boundaries, torch.arange(10))  # read from positions that run on
+    attempt(F.scaled_dot_product_attention, flat[None], flat[None], flat[None], is_causal=True)
 
 # %% tags=["claims"]
-assert boundaries(torch.arange(10)) == [0, 10]
-assert boundaries(positions) == cu_seqlens.tolist()
+assert (attend(flat, is_causal=True) - alone).abs()[5:].max() > 0.1
 
 # %% [markdown]
 # ## Exercise
