@@ -253,7 +253,7 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # That is the cliff of notebook 08. Two causes explain a factor of four. Somebody else sends a bill between 128 and 256
 # steps, and does not show up in our bytes. Who?
 #
-# <details><summary>What it is not: three suspects with an alibi</summary>
+# <details><summary>What it is not: three more suspects, each with an alibi</summary>
 #
 # - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
 # - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.

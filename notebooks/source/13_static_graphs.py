@@ -200,7 +200,7 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## Would the other tools have noticed?
 #
-# They differ in what they do with a value they have not seen. `torch.jit.trace` takes one run for the whole program:
+# The tools differ in what they do with a value they have not seen. `torch.jit.trace` takes one run for the whole program:
 # quick, deprecated, and trusting. (`torch.jit.script`, just as deprecated, reads the source code instead, and keeps both
 # branches.) `torch.export` sees shapes but no values, so it fails where a packed LSTM asks for the batch size. `torch.compile`
 # compiles a part and leaves the rest to Python; with `fullgraph=True`, it raises an error instead. ONNX, a file format,
@@ -331,14 +331,14 @@ recorded
 #
 # The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. That is no longer
 # than *padded*, which is quick and wrong. What you gain is *how* `pv.LSTM` runs its LSTM
-# ([notebook 10](10_making_packing_pay.ipynb)). With both, compiled and Ragged, the step gets no faster. Here, one graph
-# is a reason to export, and none to compile. Larger layers around the LSTM, or a GPU, may change that: run
-# `packviz study compiled --device cuda --out mine.json`.
+# ([notebook 10](10_making_packing_pay.ipynb)). With both, compiled and Ragged, the step gets no faster. (Larger layers
+# around the LSTM, or a GPU, may change that: run `packviz study compiled --device cuda --out mine.json`.) Here, one graph
+# is a reason to export, and none to compile.
 #
 # <details><summary>And if your target wants <em>every</em> size fixed?</summary>
 #
-# Compilers for special chips often do. Then you pad each batch to one T and one B, and only the lengths are left. The one
-# tensor whose size follows them is the data of a `PackedSequence`. A guide by AWS, [PyTorch Neuron LSTM
+# Compilers for special chips often do. Then you pad each batch to one T and one B, and only the lengths are left. But the
+# data of a `PackedSequence` have a row for each real step, so their size follows the lengths. A guide by AWS, [PyTorch Neuron LSTM
 # Support](https://awsdocs-neuron.readthedocs-hosted.com/en/v1.12.0/frameworks/torch/torch-neuron/guides/torch-lstm-support.html),
 # therefore draws a line. (Its Inf1 machines are no longer supported, but the line is a good one.) A `PackedSequence` may
 # go only into an RNN or into `pad_packed_sequence`, where the compiler can put a padded tensor in its place. Of the guide's
