@@ -38,6 +38,9 @@
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most kernels that do without padding take these.
 # - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them, because
 #   it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
+#
+# Either way, ten rows do not say where a document begins. You pass that beside them, usually as `cu_seqlens`, the
+# *cumulative sequence lengths*:
 
 # %%
 import math
@@ -49,11 +52,6 @@ from torch.nn.utils.rnn import pack_sequence, pad_sequence
 import packviz as pv
 from packviz.lessons import ask, checks
 
-# %% [markdown]
-# Ten rows do not say where a document begins. You pass that beside them, usually as `cu_seqlens`, the *cumulative
-# sequence lengths*:
-
-# %%
 lengths = torch.tensor([5, 3, 2])
 cu_seqlens = F.pad(lengths.cumsum(0), (1, 0)).int()
 rows = ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "c0", "c1"]
