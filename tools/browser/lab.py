@@ -31,6 +31,7 @@ from typing import Any
 import nbformat
 from jupyter_server.serverapp import list_running_servers
 from nbtools.canonical import METADATA
+from nbtools.warm import warm_kernels
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute
 
 PAGE_SCRIPT = Path(__file__).with_suffix(".js")
@@ -97,12 +98,14 @@ class Server:
         self.token = secrets.token_hex(16)
         ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
         shutil.copytree(source, self.root, ignore=ignored)
-        (self.home / "overrides").mkdir()
-        (self.home / "overrides" / "overrides.json").write_text(json.dumps(SETTINGS))
+        (self.home / "IPYTHONDIR").mkdir()
+        (self.home / "overrides.json").write_text(json.dumps(SETTINGS))
+        env = self._environment()
         with (self.home / "server.log").open("wb") as log:
+            self.kernels = warm_kernels(env, log)
             self.process = subprocess.Popen(
                 self._command(),
-                env=self._environment(),
+                env=env,
                 cwd=self.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -121,7 +124,7 @@ class Server:
             "--allow-root",
             "--expose-app-in-browser",
             f"--ServerApp.root_dir={self.root}",
-            f"--LabApp.app_settings_dir={self.home / 'overrides'}",
+            f"--LabApp.app_settings_dir={self.home}",
             "--LabApp.extension_manager=readonly",
             "--MappingKernelManager.kernel_info_timeout=300",  # seconds in which a kernel starts
             # If this process is killed, the server ends after 15 minutes without use.
@@ -159,6 +162,7 @@ class Server:
             # The server leads its own process group, because of start_new_session.
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self.kernels.communicate()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from workers import workers
 
 from nbtools.execute import CELL_SECONDS, kernel_env
+from nbtools.warm import warm_kernels
 
 _INI = Path(__file__).with_name("nbval.ini")
 _TOOLS = Path(__file__).resolve().parents[1]  # where pytest finds the plugin
@@ -30,17 +31,15 @@ def run_strictly(root: Path, paths: list[Path]) -> int:
     """
     # The notebooks with high numbers take longest, so they begin first.
     ordered = sorted(paths, key=lambda path: path.name, reverse=True)
-    processes = min(workers(), len(paths)) if len(paths) > 1 else 0
     options = [
-        "-m pytest --nbval --nbval-current-env --noconftest -p nbtools.kernels -q --color=no",
+        "-m pytest --nbval --noconftest -p nbtools.kernels -q --color=no",
         "-p no:cacheprovider --dist loadfile --no-loadscope-reorder",
         f"--nbval-cell-timeout={CELL_SECONDS} --nbval-kernel-startup-timeout={CELL_SECONDS}",
-        f"-n {processes}",
+        f"-n {min(workers(), len(paths) - 1)}",
     ]
     command = [sys.executable, *" ".join(options).split(), "-c", str(_INI), f"--rootdir={root}"]
     env = kernel_env(strict=False, threads=1, hash_seed=1)
-    env.pop("PYTEST_ADDOPTS", None)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_TOOLS), env.get("PYTHONPATH")]))
     # All kernels of a user write to one file of history, so this run gets its own.
-    with tempfile.TemporaryDirectory() as env["IPYTHONDIR"]:
+    with tempfile.TemporaryDirectory() as env["IPYTHONDIR"], warm_kernels(env):
         return subprocess.run([*command, *map(str, ordered)], cwd=root, env=env).returncode
