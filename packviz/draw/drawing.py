@@ -6,7 +6,6 @@ Notebooks show the picture, and terminals show its text.
 from __future__ import annotations
 
 import os
-import re
 from abc import abstractmethod
 from base64 import b64encode
 from html import escape
@@ -122,6 +121,4 @@ def _png(svg: str) -> bytes:
             f"a PNG needs cairosvg ({install}; on Debian, the libcairo2 package);"
             " .svg, .html and .txt do not need it"
         ) from error
-    # cairosvg does not know paint-order, and would paint a halo over its letters.
-    plain = re.sub('stroke="[^"]*" stroke-width="4" paint-order="stroke"', "", svg)
-    return bytes(cairosvg.svg2png(bytestring=plain.encode(), scale=2))
+    return bytes(cairosvg.svg2png(bytestring=svg.encode(), scale=2))

@@ -227,7 +227,9 @@ class Sheet:
             size: the font size in px.
             bold: whether the letters are bold, as in titles and names.
             ink: the colour of the letters. Defaults to the theme's colour for text.
-            halo: the colour around letters that are written over something else; may be empty.
+            halo: the colour of a box behind letters that are written over something else; may be
+                empty. An outline of the letters would look better, but some converters paint it
+                over the letters.
             mono: whether all letters have the same width, as in cells and columns. An identifier
                 such as `batch_sizes` always has such letters.
             kind: the class of the SVG element; may be empty.
@@ -242,13 +244,16 @@ class Sheet:
             font_weight="bold" if bold else "",
             font_family=palette.MONO if mono else "",
             fill=ink,
-            stroke=halo,
         )
-        if halo:
-            look += ' stroke-width="4" paint-order="stroke"'
         words = _escaped(text)
         self._words[look].append(f'x="{n(x)}" y="{n(y)}">{words}</text>')
-        right = x + _RIGHT_OF_ANCHOR[anchor] * width_of(text, size, mono=mono)
+        width = width_of(text, size, mono=mono)
+        right = x + _RIGHT_OF_ANCHOR[anchor] * width
+        if halo:
+            self.path(
+                f"M{right - width - 1} {y - size + 1}h{width + 2}v{size + 2}h-{width + 2}z",
+                fill=halo,
+            )
         self.reach(right, y + 4)
 
     def note(self, x: float, y: float, text: str, anchor: str = "") -> None:

@@ -19,7 +19,7 @@ class CairoStandIn:
         assert bytestring.startswith(b"<svg")
         # cairosvg would take this for a height of 0, and draw nothing.
         assert b"height:auto" not in bytestring
-        assert b"paint-order" not in bytestring  # cairosvg would paint a halo over its letters
+        assert b"paint-order" not in bytestring  # which cairosvg does not know
         return b"\x89PNG and so on"
 
 
