@@ -7,14 +7,14 @@
 # together with three longer ones. Now it is *positive*. The weights have not changed, dropout is off, and nothing
 # warned you. Which of the two answers is wrong, and what have the other reviews to do with it?
 #
-# After this page, you can settle this case, and write a training step in which it cannot happen.
+# After this page, you can settle this case, and point to the two lines of a training step that prevent it.
 #
 # Time: 18 minutes.
 #
 # ## Four reviews as one tensor
 #
-# Let us visit the scene. The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us
-# until notebook 06. The one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged
+# The four reviews have 3, 5, 2 and 4 words. We call them a, b, c and d, and they stay with us until notebook 06. The
+# one in question is c. A model reads all four as one tensor, and a tensor cannot have a ragged
 # edge. So every row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it
 # in all our pictures. One time step of one row is a *cell*.
 #
@@ -85,9 +85,9 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # **64 % of the cells are padding.** For each word that somebody wrote, the model reads almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
-# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. The price is that the same sentences meet in
-# every epoch. (*Bucketing* is the usual compromise: shuffle, sort a few hundred sentences at a time, and shuffle the
-# batches.)
+# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. It has a price. Batches of sorted sentences
+# are the same in every epoch, and training should mix them. *Bucketing* is the usual compromise: shuffle, sort a few
+# hundred sentences at a time, and shuffle the batches.
 #
 # So waste alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn
 # *neutral* into *positive*, unless somebody in the model *reads* it.
@@ -108,10 +108,10 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # `h = tanh(W @ word + U @ h + biases)`. An LSTM adds *gates*, numbers between 0 and 1: how much to keep, and how much
 # to take in.
 #
-# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores, and only
-# there do two kinds of model part. A *classifier* scores each review's final state. A *tagger* scores the state at
-# every word. We write down the tagger, which is the longer of the two. The classifier of our case will borrow its
-# lines.
+# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Up to there,
+# all models are alike. Then they divide: a *classifier* scores each review's final state, and a *tagger* scores the
+# state at every word. Our case is a classifier. We write down a tagger all the same, because it has everything that
+# the classifier needs, and more that later pages are about. For the case, keep your eye on lines 5 to 7.
 
 # %%
 import torch
@@ -149,14 +149,13 @@ for name, tensor in made.items():
 # Follow the padding. Lines 1 to 4 make the rectangle. Line 5 takes the padding out, so the LSTM in line 6 reads 14
 # cells and not 20. Line 7 puts it back. Then line 8 scores every cell, and the mask keeps the padding out of the loss.
 #
-# Line 6 returns two things. `packed_output` holds the state after every step, for the tagger. `h_n` holds each
-# sequence's *final state*, a summary of all that was read. (`c_n` is the last value of a second state that an LSTM
-# keeps for itself.) The classifier of our case takes `h_n`. Where
-# the tagger has lines 7 and 8, it has `scores = linear(h_n[0])`, with one row for each review.
+# Line 6 returns two things that matter here. `packed_output` holds the state after every step, for the tagger. `h_n`
+# holds each sequence's *final state*, a summary of all that was read, and that is all a classifier needs. It replaces
+# lines 7 and 8 by `scores = linear(h_n[0])`, with one row for each review. (`c_n` can wait for notebook 03.)
 #
-# Lines 5 and 7 undo each other. So much ado about six cells? Let us try without: we cross out both lines, and give
-# `embedded` to the LSTM directly. Everything runs. Every shape is the same. But now the LSTM reads the padding, and c
-# has three cells of it.
+# Now look at lines 5 and 7 again. One packs, the other pads, and we are back at a rectangle. So much ado about six
+# cells? Let us try without: we cross out both lines, and give `embedded` to the LSTM directly. Everything runs. Every
+# shape is the same. But now the LSTM reads the padding, and c has three cells of it.
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
@@ -180,7 +179,8 @@ assert not embedding.weight[0].any()
 # ## Who changed the review?
 #
 # The weights stay as they are, and so do the two words of c. Only its company changes: c alone, beside a, beside d,
-# beside b. The company of a is the mildest. It gives c a single step of padding, which is one vector of zeros.
+# beside b, and beside all three. The company of a is the mildest. It gives c a single step of padding, which is one
+# vector of zeros.
 
 # %%
 ask("one step of padding")
@@ -202,23 +202,25 @@ def final_states(batch, pack=False):
 states = {"c alone": final_states([c])[0]}
 for name, other in {"a (3 steps)": a, "d (4 steps)": d, "b (5 steps)": b}.items():
     states[f"padded, beside {name}"] = final_states([c, other])[0]
+states["padded, beside all"] = final_states(sequences)[2]
 states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
-# We expected zeros to be harmless, and we were wrong. *One* step of zeros, and the final state moves by 39 % of its
-# norm. Beside b, it gets three, and moves by 69 %. Let that sink in: more than two thirds of the state's own size, and
-# not one word was added.
+# *One* step of zeros, and the final state moves by 0.16, where the whole state measures 0.42. That is 39 %. Beside b,
+# there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
 # adds its biases, forgets some of what it knew, and goes on.
 #
-# But the rows of a batch are computed independently, you may say. So they are: no number of b ever enters row c. But b
-# makes the batch five columns wide, and the LSTM reads every row to the last column. For c, that is three columns too
-# far. `h_n` is the state it has *then*. In the packed batch, row c simply ends. Its final state is that of c alone.
+# You may object that the rows of a batch are computed independently. They are. No number of b ever enters row c. What
+# enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c, that is three
+# columns too far. `h_n` is the state it has *then*. This is why *beside b* and *beside all* agree: the longest review
+# decides, and the others do nothing. In the packed batch, row c simply ends. Its final state is that
+# of c alone.
 #
-# A state has moved. Has an answer? We give these states to the classifier's `linear`, and call its three scores
-# *negative*, *neutral* and *positive*.
+# A state has moved. Has an answer? We give these states to `linear`, and call its three scores *negative*, *neutral*
+# and *positive*. (Our weights are random, so the words mean nothing. What counts is whether the answer changes.)
 
 # %%
 labels = ["negative", "neutral", "positive"]
@@ -230,7 +232,7 @@ for name, state in states.items():
 # and some steps of nothing. It was b, the longest review, that added them, and d alone would have been enough.
 #
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
-# sequence, and on no other. (The weights are random here. Training may make the effect smaller. Packing removes it.)
+# sequence, and on no other. Training may make the effect smaller. Packing removes it.
 #
 # Two conclusions now lie close at hand. Both go too far.
 
@@ -240,8 +242,11 @@ moved = {name: float((state - alone).norm() / alone.norm()) for name, state in s
 assert [f"{share:.0%}" for name, share in moved.items() if "a (" in name or "b (" in name] == ["39%", "69%"]
 assert moved["packed, beside all"] < 1e-6
 answers = [labels[linear(state).argmax()] for state in states.values()]
-assert answers == ["neutral", "neutral", "positive", "positive", "neutral"]
-assert torch.allclose(final_states(sequences)[2], states["padded, beside b (5 steps)"], atol=1e-6)
+assert answers == ["neutral", "neutral", "positive", "positive", "positive", "neutral"]
+assert f"{float(alone.norm()):.2f}" == "0.42"
+assert f"{float((states['padded, beside a (3 steps)'] - alone).norm()):.2f}" == "0.16"
+beside_b, beside_all = (states[f"padded, beside {name}"] for name in ("b (5 steps)", "all"))
+assert torch.allclose(beside_b, beside_all, atol=1e-6)
 alone_output = lstm(embedding(c)[None])[0]
 assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 
@@ -255,7 +260,8 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# The other cure was sorting. Split these eight lengths into two batches of four, with as little padding as possible.
+# Packing has saved the review. Against mere waste, sorting will do. Split these eight lengths into two batches of four,
+# with as little padding as possible.
 
 # %% tags=["exercise"]
 eight = [9, 3, 8, 2, 7, 3, 9, 4]

@@ -5,7 +5,7 @@
 #
 # Your colleague has padded her batches for years. One of her models says whether a review is positive, and another tags
 # its words. After notebook 01, she gives the classifier four reviews again, this time packed. Two of them change sides.
-# Two of *four*. She reaches for the phone, to call the classifier back. Must she call back the tagger, too?
+# Two of *four*. She reaches for the phone, to have it taken out of service. Should the tagger go, too?
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -59,7 +59,7 @@ panel
 # ends. Wherever a line happens to be at that moment is called `h_n`.
 #
 # Look where that leaves us. The number of c has more than doubled, from 0.09 to 0.20. Those of a and d have changed
-# *sign*. A classifier that says *positive* above zero changes its mind about both. There are her two.
+# *sign*. A classifier that says *positive* above zero would change its mind about both: two of four, as with hers.
 #
 # Now pull *b* longer, and go on watching *c*. Nobody touches c, and yet its state moves.
 #
@@ -68,7 +68,9 @@ panel
 # ## Which results are wrong?
 #
 # Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and compares what comes
-# back.
+# back. In each cell it shows the largest difference, as a percentage of the largest packed value in that row. So at
+# 100 %, the error is as large as the largest number that should have been there. `=` means equal up to rounding, and
+# hatched cells are padding, where a packed batch gets zeros.
 
 # %%
 torch.manual_seed(0)
@@ -83,24 +85,19 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# One measure of error serves for the whole page: in each cell, the largest difference between padded and packed, as a
-# percentage of the largest packed value in that row. So at 100 %, the error is as large as the largest number that
-# should have been there. `=` means equal up to rounding. Hatched cells are padding, where a packed batch gets zeros.
-#
 # First the outputs. All their numbers are in the hatch. At the 14 real steps, there is nothing but `=`. This is what a
 # tagger reads, and it is untouched.
 #
 # Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
-# shows, by 194 %. Think what that means. The error is nearly twice as large as anything in the right state.
+# shows, by 194 %. The error is nearly twice as large as anything in the right state. So of c's seven vectors, two
+# survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
 # from the first step to the last, and each row has its padding at the end. So every real step comes first, in a second
-# and a third layer, too. (Gradients in the weights follow: those of a loss on real outputs agree, those of a loss on
-# `h_n` don't.)
+# and a third layer, too.
 #
-# The rule does not even ask what the padding *holds*. Zeros, ones, noise: a result that was there first has seen none
-# of it.
+# In her batches, the padding was zeros. In others, it is not.
 
 # %% tags=["claims"]
 weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
@@ -127,8 +124,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# By our rule, it does not. So let us be bold. Some pipelines leave NaN where nothing was measured, and now we do, too.
-# The outputs at real steps stay right. We take the loss over real steps only, so it is finite. Then we call `backward`.
+# Zeros, ones, noise: by our rule, it cannot matter, because a result that was there first has seen none of it. So let
+# us be bold. Some pipelines leave NaN where nothing was measured, and now we do, too. The outputs at real steps stay right. We take the loss over real steps only, so it is finite. Then we call `backward`.
 
 # %%
 ask("NaN in the padding")
@@ -147,8 +144,11 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 #
 # We have followed the forward pass, and forgotten the other one. The backward pass starts at the batch's last step, so
 # it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step has read and
-# computed, and zero times NaN is NaN. A mask on the output comes too late. Fill the *input* of the first layer, and the
-# backward pass meets no NaN. (Packing helps only if no layer before it has read the NaN.)
+# computed, and zero times NaN is NaN.
+#
+# A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
+# the *input*, before the first layer. Packing does as well, if nothing before it reads the NaN. And with finite
+# padding, the rule holds for these gradients, too. It takes a NaN, or an infinity, to break it.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -200,8 +200,7 @@ comparison
 # **first**, and carries its state from there into the real steps. (It ends at step 0, so its final state, `0←`, is
 # wrong by as much as its output there.)
 #
-# She picks the phone up again. Half of an output is right, and half is not enough: a linear layer reads both, and so
-# would a second LSTM layer.
+# She picks the phone up again. Half of an output is right, and half is not enough for a linear layer that reads both.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
@@ -218,8 +217,9 @@ assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[r
 # ## What is right, and when?
 #
 # It is time for all cases at once. The table compares each result with that of the sequence alone, which is right by
-# definition. Some people take the final state from `output` instead of `h_n`, so it also tries three places there: each
-# sequence's own last step (*len-1*), the batch's last step (`output[:, -1]`), and step 0.
+# definition. Many people take the final state from `output` instead of `h_n`, and look for it in one of three places:
+# at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. The table tries
+# all three.
 #
 # Make two bets before you unfold it. In the last column, the second layer reads both halves. Is *its* forward half
 # right? And does packing make everything right?
@@ -237,7 +237,8 @@ truth_table("LSTM")
 #
 # Now read the first two columns once more. One direction, and only outputs at real steps: **right without packing**.
 # Her tagger has two directions, so it packs. Her classifier has one, but it wants `h_n`, and padded, `h_n` is wrong in
-# all four columns. So both must pack, it seems.
+# all four columns. So both must pack, it seems, and both must be trained again, because their weights have learnt from
+# wrong states.
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -344,9 +345,8 @@ checks.final_states(my_final_states)
 # - recognise NaN gradients that come from the padding, and fill the input,
 # - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #
-# Your colleague has her answer: pack in the tagger, gather in the classifier, and train both again, because their
-# weights have learnt from wrong states. But an RNN is only half of a model. Its padded output goes on to other layers
-# and to a loss. Who else reads the padding?
+# Your colleague has her answer: pack in the tagger, gather in the classifier, and train both again. But an RNN is only
+# half of a model. Its padded output goes on to other layers and to a loss. Who else reads the padding?
 #
 # Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
 # sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)
