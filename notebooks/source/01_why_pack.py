@@ -207,7 +207,7 @@ states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
-# *One* step of zeros, and the final state moves by 0.16, where the whole state measures 0.42. That is 39 %. Beside b,
+# *One* step of zeros, and the final state moves by 0.16, where the whole state measures 0.42. That is nearly 40 %. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
