@@ -196,8 +196,8 @@ comparison
 # which has three such steps, the last real output is off by 64 %. These numbers look like any others, and they become
 # her tags.
 #
-# And yet the rule holds. It says *before*, and this direction starts from the other end. It meets the padding
-# **first**, and carries its state from there into the real steps. (It ends at step 0, so its final state, `0←`, is
+# And yet the rule holds. It says *read* before, not *standing* before. This direction starts from the other end, so it
+# meets the padding **first**, and carries its state from there into the real steps. (It ends at step 0, so its final state, `0←`, is
 # wrong by as much as its output there.)
 #
 # She picks the phone up again. Half of an output is right, and half is not enough for a linear layer that reads both.
@@ -230,8 +230,8 @@ from packviz.check.truth import truth_table
 truth_table("LSTM")
 
 # %% [markdown]
-# How did your bets go? With two layers, the forward half is lost, too: its second layer has read the wrong half of the
-# first. One bad half is enough. And packing is no charm. Two places hold no final state even if you pack. The last
+# How did your bets go? With two layers in both directions, the forward half is lost, too: its second layer has read the
+# wrong half of the first. One bad half is enough. And packing is no charm. Two places hold no final state even if you pack. The last
 # step, `output[:, -1]`, is padding for all but the longest sequences. And at len−1, the reverse direction has read only
 # one step.
 #
