@@ -83,7 +83,8 @@ Try the [front page](index.md), or search on the left.
 """
 PLOTLY = "application/vnd.plotly.v1+json"
 _ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
-_NEIGHBOURS = re.compile(r"\n(Next|Back): \[[^]]*\].*", re.S)
+# Comments, which would end a paragraph, and links to the next page: the site has its own.
+_LEFT_OUT = re.compile(r"<!--.*?--> *|\n(Next|Back): \[[^]]*\].*?(?=\n\n|\Z)", re.S)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
 
@@ -202,9 +203,7 @@ class Site:
                     yield opening.replace("# ", f"# {path.stem[:2]} · ", 1)
                     yield raw(PARTS.opened(path.name, self.repository and self.binder(path.name)))
                     source = section + rest
-                if i == len(cells) - 1:  # the site has links of its own to the next page
-                    source = _NEIGHBOURS.sub("", source)
-                yield source
+                yield _LEFT_OUT.sub("", source)
                 continue
             asked = _ASK.findall(source)
             code = _ASK.sub("", source).strip("\n")

@@ -27,7 +27,9 @@ def figure(svg: str) -> str:
     Its title becomes a caption that wraps and that readers can select. A picture without a title
     gets the first line of its words as its caption, below it.
     """
-    root = ElementTree.fromstring(svg)
+    # A number and its % sign stay together, and so do the lines of the words, which a parser would
+    # join.
+    root = ElementTree.fromstring(svg.replace(" %", "\u00a0%").replace("\n", "&#10;"))
     _recolour(root)
     title = root.find("*[@class='title']")
     if title is None:

@@ -81,4 +81,3 @@ function reveal() {
 }
 addEventListener("hashchange", reveal);
 reveal();
-addEventListener("beforeprint", () => document.querySelectorAll("details.pv-entry").forEach((fold) => (fold.open = true)));

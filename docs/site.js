@@ -25,12 +25,21 @@ if (unfold && folds.length) {
 // Long names in tables may break after these signs.
 for (const code of document.querySelectorAll("td code .pre")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)/g, "$&<wbr>");
 
+// Columns in printed text stay in line.
+for (const output of document.querySelectorAll(".pv-output")) {
+  const lines = output.textContent.match(/^ *\S.*  .*\S/gm) ?? [];
+  output.classList.toggle("pv-columns", lines.length > 2);
+}
+
 // What scrolls sideways says so.
-const boxes = document.querySelectorAll(".pv-picture, .pv-chart, .pv-table");
+const boxes = document.querySelectorAll(".pv-picture, .pv-chart, .pv-table, .pv-columns");
 const mark = () => boxes.forEach((box) => box.toggleAttribute("data-scrolls", box.scrollWidth > box.clientWidth + 1));
 addEventListener("resize", mark);
 addEventListener("load", mark);
 document.addEventListener("toggle", mark, true);
+
+// On paper, nothing unfolds.
+addEventListener("beforeprint", () => document.querySelectorAll(".pv-entry, .pv-table details").forEach((fold) => (fold.open = true)));
 
 // Quizzes: a choice, the button, the feedback to that choice.
 for (const quiz of document.querySelectorAll(".pv-quiz")) {
@@ -41,12 +50,12 @@ for (const quiz of document.querySelectorAll(".pv-quiz")) {
   });
   quiz.addEventListener("submit", (event) => event.preventDefault());
   check.addEventListener("click", () => {
-    const { why, right } = quiz.querySelector("input:checked").parentElement.dataset;
-    const kind = right === undefined ? "wrong" : "right";
-    for (const label of quiz.querySelectorAll("label")) label.classList.remove("wrong", "right");
-    quiz.querySelector("input:checked").parentElement.classList.add(kind);
-    feedback.className = kind;
-    feedback.innerHTML = kind === "right" ? "<b>✓ Right.</b> " : "<b>✗ Not this one.</b> ";
+    const label = quiz.querySelector("input:checked").parentElement;
+    const { why, right } = label.dataset;
+    const [kind, verdict] = right === undefined ? ["wrong", "✗ Not this one."] : ["right", "✓ Right."];
+    for (const other of quiz.querySelectorAll("label")) other.className = "";
+    label.className = feedback.className = kind;
+    feedback.innerHTML = `<b>${verdict}</b> `;
     feedback.append(why);
   });
 }
@@ -133,9 +142,9 @@ new MutationObserver(follow).observe(document.body, { attributes: true, attribut
 prefersDark.addEventListener("change", follow);
 follow();
 
-// What Furo leaves out for a keyboard and a screen reader: code that scrolls by key, levels of captions.
+// What Furo leaves out: code that scrolls by key, and levels of captions.
 document.querySelectorAll("pre:not([tabindex])").forEach((code) => code.setAttribute("tabindex", "0"));
 document.querySelectorAll("[role=heading]:not([aria-level])").forEach((caption) => caption.setAttribute("aria-level", "2"));
 
-// A page that is opened as a file cannot load another page, from which the search would take its summaries.
+// Opened as a file, a page cannot load another, so the search has no summaries.
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;

@@ -354,16 +354,19 @@ class StatesComparison(Drawing, HasNumbers):
 
         panels = []
         for half, outputs in self._halves.items():
-            panels.append(over_time(f"outputs{half}: |padded − packed|", outputs))
+            panels.append(
+                over_time(f"outputs{half[:-5]}: |padded − packed|", outputs)
+            )  # "half" stays out
         arrows = ["→", "←"] if len(panels) > 1 else [""]
         layers = range(len(self.h_n.absolute))
         columns = [f"{layer}{arrow}" for layer in layers for arrow in arrows]
         for name, state in self._states.items():
             values = state.absolute.reshape(len(columns), -1).T
             differs = state.differs.reshape(len(columns), -1).T
-            title = f"{name}, by layer"
             panels.append(
-                differences.Differences(title, rows, columns, values, differs, state.scale)
+                differences.Differences(
+                    f"{name}, by layer", rows, columns, values, differs, state.scale
+                )
             )
         for loss, gradients in self.gradients.items():
             panels.append(over_time(f"gradient to x, loss on {loss}", gradients["x"]))

@@ -58,7 +58,13 @@ _TITLE = {
     "yref": "container",
     "pad": {"l": 4, "t": 5},
 }
-_NAME = {"xanchor": "left", "xshift": 6, "showarrow": False, "font": {"size": _SMALL}}
+_NAME = {
+    "xanchor": "left",
+    "xshift": 6,
+    "showarrow": False,
+    "font": {"size": _SMALL},
+    "bgcolor": LIGHT.ground,  # hides the grid behind a name
+}
 _FOOTNOTE = {
     "xref": "paper",
     "yref": "paper",
@@ -256,7 +262,7 @@ def times_by_size(sweep: Sweep) -> Chart:
     margin = 0.04 * (high - low)  # for half a marker
     span = _rounded([low - margin, high + margin])
     titles = [plot.title for plot in sweep.plots]
-    below = [*sweep.sources, *sweep.notes]
+    below = dict.fromkeys([*sweep.sources, *sweep.notes])  # a note may also be a source
     machines = [source.partition(":")[0] for source in sweep.sources]
     # Names stand beside the last panel of a row, if it has all curves. A key tells machines apart.
     last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)

@@ -16,10 +16,10 @@ from packviz.draw import palette, text
 _WRONG = "#b3402a"
 LOOKS = {
     "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold;"
-    f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # keeps adjacent cells apart
+    "display:inline-block;padding:0 .4em;border-radius:3px",
     "–": "opacity:.75",
 }
-"""The CSS of cells that begin with one of these signs. It only repeats what the sign means."""
+"""The CSS of words that begin with one of these signs. It only repeats what the sign means."""
 
 _SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
@@ -136,11 +136,10 @@ def _head(words: str, side: str) -> str:
 
 
 def _cell(tag: str, words: str, side: str) -> str:
-    style = f"text-align:{side};{_CELL}"
-    if words[:1] in LOOKS:
-        style += f";{LOOKS[words[:1]]}"
-    end = tag.split()[0]
-    return f'<{tag} style="{style}">{_html(words)}</{end}>'
+    shown = _html(words)
+    if look := LOOKS.get(words[:1]):
+        shown = f'<span style="{look}">{shown}</span>'
+    return f'<{tag} style="text-align:{side};{_CELL}">{shown}</{tag.split()[0]}>'
 
 
 def _note(words: str) -> str:

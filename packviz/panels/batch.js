@@ -9,7 +9,7 @@ const MOST_SEQUENCES = 12; // that a reader can make; Python may give more
 const MOST_CELLS = 300; // with more cells than these, a row is one shape, and so is a time step
 const SMALLEST_TEXT = 11; // pixels
 
-// ---- Numbers and words -------------------------------------------------------------------------------------------
+// ---- Numbers and words ----
 
 /** Returns the name of a sequence: a to z, then aa, ab, and so on. */
 export function sequenceName(index) {
@@ -54,7 +54,6 @@ export function summary(lengths) {
   return `${shape}: ${count(cells, "cell")}, ${real.toLocaleString("en")} real, ${padding} padding (${percent(cells - real, cells)} wasted).`;
 }
 
-/** Returns the picture in words. */
 export function describe(lengths) {
   const batch = layoutOf(lengths);
   const lines = [summary(lengths), ""];
@@ -86,7 +85,6 @@ export function explain(lengths, progress, arriving) {
   return `data holds ${count(batch.real, "row")}, and batch_sizes = [${batch.batchSizes.join(", ")}] says where each step ends.`;
 }
 
-/** Returns a sentence about what an RNN reads at one time step. */
 export function explainStep(lengths, t) {
   const running = layoutOf(lengths).batchSizes[t];
   const padding = lengths.length - running;
@@ -94,7 +92,7 @@ export function explainStep(lengths, t) {
   return `At step ${t}, a padded run reads ${count(lengths.length, "cell")}, ${wasted}. A packed run reads ${running}.`;
 }
 
-// ---- Geometry ----------------------------------------------------------------------------------------------------
+// ---- Geometry ----
 
 /** Returns the places of everything, for a width in pixels. Steps of `data` that do not fit begin a new line. */
 export function geometryOf(lengths, width, longest) {
@@ -128,7 +126,7 @@ export function geometryOf(lengths, width, longest) {
   return { width, left, cellWidth, cellHeight, top, sizesTop, dataTop, isCoarse, dataWidth, dataHeight, steps, labelEvery, height: y + line + 4 };
 }
 
-// ---- The picture -------------------------------------------------------------------------------------------------
+// ---- The picture ----
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -186,8 +184,10 @@ class Picture {
     const blocks = this.columns.flatMap((column) => (column.block ? [column.veil, column.block] : []));
     cells.replaceChildren(...fronts, ...blocks);
     this.sizesTitle = shape("text", { x: this.geometry.left + this.batch.steps * this.geometry.cellWidth + 8, y: this.geometry.sizesTop, class: "quiet" }, "batch_sizes");
-    this.dataTitle = shape("text", { x: 2, y: this.geometry.dataTop - 9, class: "strong" });
-    words.replaceChildren(...this.columns.flatMap((column) => column.words), this.sizesTitle, this.dataTitle);
+    const { dataTop, height } = this.geometry;
+    this.dataTitle = shape("text", { x: 2, y: dataTop - 9, class: "strong" });
+    this.slot = shape("rect", { x: 1, y: dataTop, width: width - 2, height: height - dataTop - 12, class: "slot" });
+    words.replaceChildren(...this.columns.flatMap((column) => column.words), this.sizesTitle, this.dataTitle, this.slot);
     change(this.svg, { viewBox: `0 0 ${width} ${this.geometry.height}` });
   }
 
@@ -242,7 +242,6 @@ class Picture {
     return column;
   }
 
-  /** Returns the height at which a row begins. */
   rowTop(row, progress) {
     const { top, cellHeight } = this.geometry;
     return between(top + row * cellHeight, top + this.batch.unsorted[row] * cellHeight, smooth(progress));
@@ -261,7 +260,8 @@ class Picture {
     const arrived = this.columns.filter((column) => column.arrived === 1).length;
     const inPlace = this.batch.offsets[arrived];
     change(this.sizesTitle, { opacity: progress >= 2 && this.geometry.width >= 560 ? 1 : 0 });
-    this.dataTitle.textContent = progress > 2 ? `data: ${inPlace} of ${count(this.batch.real, "row")}` : "";
+    this.dataTitle.textContent = `data: ${inPlace} of ${count(this.batch.real, "row")}`;
+    change(this.slot, { opacity: progress > 2 ? 0 : 1 });
     this.drawCursor(progress, cursor);
     return Math.min(arrived, this.batch.steps - 1);
   }
@@ -314,7 +314,7 @@ class Picture {
   }
 }
 
-// ---- The panel ---------------------------------------------------------------------------------------------------
+// ---- The panel ----
 
 const PANEL = `
 <div class="bar"><button class="play"></button><button class="back"></button>
@@ -622,11 +622,10 @@ class BatchPanel {
   }
 }
 
-// ---- Entry points ------------------------------------------------------------------------------------------------
+// ---- Entry points ----
 
 const KINDS = { batch: BatchPanel };
 
-/** Shows a batch on a page without Python. */
 export function mount(element, state = {}) {
   const values = { kind: "batch", lengths: [4, 6, 8, 5, 4, 3, 7, 8], longest: 10, progress: 0, draws: {}, ...state };
   const panel = new KINDS[values.kind](element, {
@@ -638,7 +637,6 @@ export function mount(element, state = {}) {
   return { values, panel };
 }
 
-/** Shows a batch in JupyterLab. */
 function render({ model, el }) {
   const panel = new KINDS[model.get("kind")](el, {
     get: (name) => model.get(name),

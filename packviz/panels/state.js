@@ -1,5 +1,5 @@
 
-// ---- The state that won't stop: runs a small LSTM on the padded and on the packed batch (continues batch.js) ----
+// Continues batch.js: a small LSTM runs on the padded and on the packed batch.
 
 const UNIT = 0; // of the hidden state, which is drawn
 const rounded = (state) => state.toFixed(2).replace("-", "−");

@@ -190,7 +190,7 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
     def sheet(self, theme: str) -> Sheet:
         """Draws the time of each method as a multiple of the reference, with quartiles."""
         sheets = [self._bars(self.timing(point), theme) for point in self.values]
-        return stack("", sheets, theme)
+        return sheets[0] if len(sheets) == 1 else stack("", sheets, theme)
 
     def _bars(self, timing: Timing, theme: str) -> Sheet:
         rows = {}

@@ -303,7 +303,7 @@ def where_packing_pays(machine: str, results: Measured, mode: str) -> Chart:
         f" forward, and on {wins[True]} in training"
     )
     shades = (
-        "Brown: packing saves time, dark if it takes a third or less. Green: it takes longer."
+        "Brown: packing saves time, strong if it takes a third or less. Green: it takes longer."
         " Points are shifted sideways by up to 1.5 %, so that all can be seen."
     )
     notes = [shades, *captions({machine: results})]

@@ -170,6 +170,15 @@ def test_a_notebook_is_all_there(path):
     assert [solution.pre.text.strip() for solution in page.select(".pv-solution")] == code
 
 
+@pytest.mark.parametrize("page", [f"notebooks/{path.stem}.html" for path in NOTEBOOKS])
+def test_captions_are_short_and_all_text_is_in_paragraphs(page):
+    captions = [caption.text for caption in soup(page).select("figcaption")]
+    assert max(map(len, captions), default=0) <= 180
+    for section in soup(page).select("article section"):
+        assert not "".join(section.find_all(string=True, recursive=False)).strip()
+        assert not section.find("p", string=re.compile("^(Next|Back):"))
+
+
 def test_it_is_small():
     sizes = {page: len(gzip.compress(html(page).encode())) for page in PAGES}
     assert max(sizes.values()) <= 100_000, sizes
@@ -248,6 +257,9 @@ def test_a_page_moves_answers_and_is_accessible(open_page, page):
                 "click"
             ) if i else part.click()  # a real click waits until nothing moves
         assert quiz.locator("[role=status]").inner_text().startswith("✓")
+        assert "✓" in quiz.locator("label.right").evaluate(
+            "e => getComputedStyle(e, '::after').content"
+        )
     tab.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     assert tab.evaluate(CUT) == []
     assert tab.evaluate(SMALL) == []
@@ -349,16 +361,20 @@ def test_a_sheet_of_paper_holds_whole_pictures_and_nothing_to_click(open_page, p
     tab.set_viewport_size({"width": 718, "height": 1000})  # A4 without its margins
     wide = "boxes => boxes.filter(e => e.getBoundingClientRect().right > innerWidth).length"
     assert tab.locator(".pv-picture svg, .pv-chart img, .pv-batch svg").evaluate_all(wide) == 0
-    assert (
-        tab.locator("article").locator("button:visible, summary:visible, select:visible").count()
-        == 0
-    )
+    clicks = "article :is(button, summary, select):visible, .skip-to-content:visible"
+    assert tab.locator(clicks).count() == 0
     white = "e => getComputedStyle(e).fill"
     assert tab.locator(".pv-picture svg > path").first.evaluate(white) == "rgb(255, 255, 255)"
     ground = tab.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
     assert ground in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
     for batch in tab.locator(".pv-batch").all():
         assert "batch_sizes = " in batch.locator(".says").inner_text()
+
+
+def test_a_sheet_of_paper_shows_what_a_table_folds(open_page):
+    tab = open_page("notebooks/03_hidden_states.html")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator(".pv-table td").first.is_visible()
 
 
 BROKEN = """() => [...document.querySelectorAll("td code .pre")].flatMap((code) => {
@@ -401,6 +417,14 @@ def test_on_a_phone_a_chart_is_whole_and_says_that_it_scrolls(open_page):
     assert image.evaluate("e => e.getBoundingClientRect().right <= innerWidth")
     tab.set_viewport_size({"width": 1280, "height": 900})
     tab.wait_for_function("() => !document.querySelector('[data-scrolls]')")
+
+
+def test_on_a_phone_the_columns_of_a_printed_table_stay_in_line(open_page):
+    tab = open_page("notebooks/09_why_training_is_slow.html")
+    tab.set_viewport_size({"width": 390, "height": 844})
+    table = tab.locator(".pv-columns", has_text="distinct lengths")
+    lines = "e => e.clientHeight / parseFloat(getComputedStyle(e).lineHeight)"
+    assert table.evaluate(lines) < 8  # five lines, a sign that it scrolls, and the edges
 
 
 # The mean number of characters in a line of the paragraphs with at least four lines.
