@@ -16,7 +16,7 @@ from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import FEW, share, short_share, table
 
 _CELL = 38.0  # px: the width of a cell with a number
-_BETWEEN = 6  # px: between two grids
+_BETWEEN = 16  # px: the space between grids, whose headings may be wide
 _LARGEST = 20.0  # px: the largest side of a cell in a large grid
 _MOST = 260  # px: the largest total height of the rows of a large grid
 
