@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers, Row
-from packviz.core.validation import one_of, require_plain, require_values, share
-from packviz.draw import differences, text
+from packviz.core.validation import one_of, require_values, share
+from packviz.draw import text
+from packviz.draw.differences import Differences, draw
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
+from packviz.draw.text import count, is_few, table
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.masks import lengths_tensor
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
@@ -124,17 +126,20 @@ class _Line:
     @cached_property
     def cells(self) -> int:
         """The number of cells."""
-        return int(np.broadcast_to(self.where, self.difference.differs.shape).sum())
+        return self._count(np.ones_like(self.difference.differs))
 
     @cached_property
     def differing(self) -> int:
         """The number of cells that differ."""
-        return int((self.difference.differs & self.where).sum())
+        return self._count(self.difference.differs)
 
     @cached_property
     def both_nan(self) -> int:
         """The number of cells in which both runs have a NaN in the same place."""
-        return int((self.difference.both_nan & self.where).sum())
+        return self._count(self.difference.both_nan)
+
+    def _count(self, cells: BoolArray) -> int:
+        return int((cells & self.where).sum())
 
     @property
     def worst(self) -> float:
@@ -155,7 +160,7 @@ class _Line:
         """The line without its name."""
         if not self.cells:
             return "nothing to compare"
-        of = text.count(self.cells, self.noun)
+        of = count(self.cells, self.noun)
         if not self.differing:
             return f"agree (NaN in both at {self.both_nan:,} of {of})" if self.both_nan else "agree"
         where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
@@ -170,7 +175,7 @@ def _merged(lines: list[_Line], every: list[_Line]) -> str:
     return listed(list(dict.fromkeys(names)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class StatesComparison(Drawing, HasNumbers):
     """A comparison of an RNN's results on a padded batch with those on the same batch, packed.
 
@@ -281,25 +286,25 @@ class StatesComparison(Drawing, HasNumbers):
 
     def to_text(self) -> str:
         """Returns the verdict, the size of every difference and, for a small batch, every cell."""
-        sequences = text.count(self.layout.batch_size, "sequence")
-        steps = text.count(self.layout.max_len, "time step")
+        sequences = count(self.layout.batch_size, "sequence")
+        steps = count(self.layout.max_len, "time step")
         title = f"{self.rnn}, padded against packed: {sequences}, {steps}, {self.dtype}"
         rows = [[line.name, line.agreement] for line in self._lines]
         agree = (
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest value in"
             " their sequence."
         )
-        lines = [title, self.verdict, "", *text.table(rows, "  <  <"), "", agree]
+        lines = [title, self.verdict, "", *table(rows, "  <  <"), "", agree]
         lines += [f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients]
         lines += self.notes
-        if text.is_few(self.layout):
+        if is_few(self.layout):
             for grid in self.panels():
                 lines += ["", *grid.to_text()]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws grids of the differences in the outputs, the states and the gradients to `x`."""
-        return differences.draw(self.panels(), self.verdict, theme)
+        return draw(self.panels(), self.verdict, theme)
 
     @property
     def _halves(self) -> dict[str, Difference]:
@@ -342,34 +347,29 @@ class StatesComparison(Drawing, HasNumbers):
                 lines.append(_Line(name, weights, results, noun="tensor", whole=whole))
         return lines
 
-    def panels(self) -> list[differences.Differences]:
+    def panels(self) -> list[Differences]:
         """Returns grids of the outputs of each direction, the states and the gradients to `x`."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
         padding = ~self.layout.mask
+        panels: list[Differences] = []
 
-        def over_time(title: str, d: Difference) -> differences.Differences:
-            values = (d.absolute, d.differs, d.scale)
-            return differences.Differences(title, rows, steps, *values, padding)
+        def add(title: str, d: Difference, columns: list[str], padding: BoolArray | None) -> None:
+            values = np.moveaxis(d.absolute, d.axis or 0, 0).reshape(len(rows), -1)
+            differs = np.moveaxis(d.differs, d.axis or 0, 0).reshape(len(rows), -1)
+            panel = Differences(title, rows, columns, values, differs, d.scale, padding)
+            panels.append(panel)
 
-        panels = []
         for half, outputs in self._halves.items():
-            panels.append(
-                over_time(f"outputs{half[:-5]}: |padded − packed|", outputs)
-            )  # "half" stays out
+            # "half" stays out.
+            add(f"outputs{half[:-5]}: |padded − packed|", outputs, steps, padding)
         arrows = ["→", "←"] if len(panels) > 1 else [""]
         layers = range(len(self.h_n.absolute))
         columns = [f"{layer}{arrow}" for layer in layers for arrow in arrows]
         for name, state in self._states.items():
-            values = state.absolute.reshape(len(columns), -1).T
-            differs = state.differs.reshape(len(columns), -1).T
-            panels.append(
-                differences.Differences(
-                    f"{name}, by layer", rows, columns, values, differs, state.scale
-                )
-            )
+            add(f"{name}, by layer", state, columns, None)
         for loss, gradients in self.gradients.items():
-            panels.append(over_time(f"gradient to x, loss on {loss}", gradients["x"]))
+            add(f"gradient to x, loss on {loss}", gradients["x"], steps, padding)
         return panels
 
 
@@ -455,7 +455,6 @@ def compare(
         (True, False)
     """
     require_padded(x)
-    require_plain("x", x)
     require_values("x", x)
     if callable(rnn) and not isinstance(rnn, nn.RNNBase):
         if hx is not None:
@@ -465,7 +464,10 @@ def compare(
         return compare_padding(rnn, x, lengths, batch_first, tolerance)
     require_rnn(rnn)
     first = bool(rnn.batch_first if batch_first is None else batch_first)
-    layout = _layout(rnn, x, lengths, first)
+    require_features(rnn, x.shape, first)
+    if not x.numel():
+        raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
+    layout = require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), first))
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
     if tolerance is None:
@@ -514,14 +516,6 @@ def compare(
         gradients=differences,
         notes=notes,
     )
-
-
-def _layout(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
-    """Returns the layout of the batch, after checking that the arguments fit together."""
-    require_features(rnn, x.shape, batch_first)
-    if not x.numel():
-        raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
-    return require_steps(Layout.from_padded(x.shape, lengths_tensor(lengths), batch_first))
 
 
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:

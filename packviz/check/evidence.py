@@ -54,7 +54,6 @@ class Batch:
 
     def __init__(self, x: Tensor, lengths: object, batch_first: bool | None) -> None:
         require_padded(x)
-        require_plain("x", x)
         self.order = order(batch_first)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")

@@ -19,7 +19,7 @@ UNDECIDED = "undecided"
 """The rule of a finding which reports that something could not be judged."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Finding(HasText):
     """One result of a check.
 
@@ -65,7 +65,7 @@ class Finding(HasText):
         return [line.replace("\xa0", " ") for line in lines]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Findings(Tabled, Sequence[Finding]):
     """The findings of a check, most serious first, and otherwise as they were found.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,7 +79,7 @@ PACKING = (
 )
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class Entry(Tabled):
     """A mistake or a surprise that the museum shows.
 
@@ -226,7 +225,7 @@ def _message(error: Exception) -> str:
     return re.sub(r"\bj\d+\b", "j…", message)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Matches(HasText, Sequence[Entry]):
     """The entries that `explain` found, best match first.
 
@@ -348,21 +347,18 @@ IDLE = " and are can does for from got how not the this two what why "
 
 def _by_words(text: str) -> Matches:
     """Returns up to three entries that share words with a text. Rare words count more."""
-    titles = {entry: _words(f"{entry.name} {entry.words}") for entry in ENTRIES}
-    bodies = {}
+    shares = {}
     for entry in ENTRIES:
-        bodies[entry] = _words(f"{entry.why} {entry.fix} {entry.texts}")
-    in_titles = Counter(word for words in titles.values() for word in words)
-    in_bodies = Counter(word for words in bodies.values() for word in words)
+        body = dict.fromkeys(_words(f"{entry.why} {entry.fix} {entry.texts}"), 0.6)
+        shares[entry] = body | dict.fromkeys(_words(f"{entry.name} {entry.words}"), 1.0)
     weights = {}
     for word in _words(text):
-        frequency = in_titles[word] or in_bodies[word] or 5
+        places = [words[word] for words in shares.values() if word in words]
+        frequency = places.count(1.0) or len(places) or 5
         weights[word] = max(0.0, math.log(len(ENTRIES) / frequency / 3))
     scores = {}
-    for entry in ENTRIES:
-        in_title = sum(weights.get(word, 0) for word in titles[entry])
-        in_body = sum(weights.get(word, 0) for word in bodies[entry] - titles[entry])
-        scores[entry] = in_title + 0.6 * in_body
+    for entry, words in shares.items():
+        scores[entry] = sum(weight * words.get(word, 0.0) for word, weight in weights.items())
     least = max(0.4 * sum(weights.values()), max(scores.values()) / 2)
     good = [entry for entry in ENTRIES if scores[entry] >= least > 0]
     good.sort(key=scores.__getitem__, reverse=True)

@@ -39,6 +39,7 @@ from packviz.check.captures import (
     numbers,
 )
 from packviz.check.compare import keeping_modes
+from packviz.core.layout import IntArray
 from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
@@ -83,7 +84,7 @@ def _severity(answer: Answer) -> int:
     return (NOT_TRIED, RIGHT, REFUSED, WRONG).index(answer.mark)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class StaticCheck(Tabled):
     """The answers of `check_static`.
 
@@ -286,10 +287,10 @@ class _Case:
     question: str
     rows: list[int]
     steps: int
-    lengths: list[int]
+    lengths: IntArray
 
     def __str__(self) -> str:
-        return f"lengths {reprlib.repr(self.lengths)} in {self.steps} time steps"
+        return f"lengths {reprlib.repr(self.lengths.tolist())} in {self.steps} time steps"
 
 
 def _cases(example: _Example) -> Iterator[_Case]:
@@ -297,16 +298,15 @@ def _cases(example: _Example) -> Iterator[_Case]:
     if not example.lengths:
         return
     n = np.array(example.lengths)
-    lengths = list(example.lengths)
-    longest = max(lengths)
-    top = lengths.index(longest)
+    longest = max(example.lengths)
+    top = int(n.argmax())
     steps = example.steps
-    rows = [*range(len(lengths))]
+    rows = [*range(len(n))]
     for width in (steps + 3, steps + 4, longest):
         if width != steps:
-            yield _Case("steps", rows, width, lengths)
+            yield _Case("steps", rows, width, n)
     for chosen in ([top], [top, *rows]):
-        yield _Case("batch", chosen, steps, n[chosen].tolist())
+        yield _Case("batch", chosen, steps, n[chosen])
     if not example.readings:
         return
     # Most of these keep the order of the lengths, for models that expect sorted ones.
@@ -314,12 +314,11 @@ def _cases(example: _Example) -> Iterator[_Case]:
     drawn = np.random.default_rng(0).integers(1, longest + 1, (2, len(n)))
     equal = np.full_like(n, steps)
     for other in (n - 1, (n + 1) // 2, n[::-1], equal, falling, *drawn):
-        changed = np.maximum(1, other).tolist()
-        yield _Case("lengths", rows, steps, changed)
-    yield _Case("lengths", rows, steps, [*lengths[:-1], 0])
-    yield _Case("both", rows, steps + 3, [length + 3 for length in lengths])
+        yield _Case("lengths", rows, steps, np.maximum(1, other))
+    yield _Case("lengths", rows, steps, np.append(n[:-1], 0))
+    yield _Case("both", rows, steps + 3, n + 3)
     fewer = max(1, steps - 1)
-    yield _Case("both", rows, fewer, np.minimum(n, fewer).tolist())
+    yield _Case("both", rows, fewer, np.minimum(n, fewer))
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
@@ -536,7 +535,7 @@ def _varying_size(model: nn.Module, first: _Sizes, example: _Example) -> str:
     n = np.array(example.lengths)
     shorter = np.maximum(1, n - 1)
     shorter[n.argmax()] = n.max()
-    case = _Case("lengths", [*range(len(n))], example.steps, shorter.tolist())
+    case = _Case("lengths", [*range(len(n))], example.steps, shorter)
     try:
         second = _Sizes(model, example.make(case))
     except Exception:  # the model does not take these lengths

@@ -56,7 +56,7 @@ QUESTIONS = {
 An RNN without a cell state has no `c_n`."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class TruthTable(Tabled):
     """A table that shows which results of an RNN are right on padded and on packed data.
 

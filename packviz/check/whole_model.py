@@ -53,7 +53,7 @@ class Output:
         return f"depends on the padding at {share_of}{where}"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PaddingComparison(HasNumbers):
     """A comparison of what a model returns with clean and with poisoned padding.
 

@@ -161,14 +161,9 @@ class Layout:
             ValueError: the lengths are not valid, or do not fit the shape.
         """
         layout = cls(lengths)
-        steps = int(Padded.fitting(layout.batch_size, shape, batch_first).steps)
-        if layout.lengths.max() > steps:
-            b = int(np.argmax(layout.lengths > steps))
-            described = reading(shape, batch_first)
-            raise ValueError(
-                f"lengths[{b}] is {layout.lengths[b]}, but {described}, has T = {steps}"
-            )
-        return cls(layout.lengths, steps, sorted_indices=layout.sorted_indices)
+        padded = Padded.fitting(layout.batch_size, shape, batch_first)
+        padded.require_lengths(layout.lengths, reading(shape, batch_first))
+        return cls(layout, int(padded.steps))
 
     @classmethod
     def from_mask(cls, mask: object) -> Layout:
@@ -341,8 +336,8 @@ def host_array(values: object) -> npt.NDArray[Any]:
         return values.lengths
     if hasattr(values, "detach"):
         tensor: Any = values.detach().cpu()
-        if tensor.is_floating_point():
-            tensor = tensor.double()  # NumPy has no bfloat16
+        if "bfloat16" in str(tensor.dtype):  # NumPy has no such numbers
+            tensor = tensor.float()
         values = tensor
     array = np.asarray(values, order="C")  # torch takes no negative strides
     if array.dtype != object or array.ndim != 1:
@@ -476,9 +471,9 @@ def _packing_order(sorted_indices: object, lengths: IntArray) -> IntArray:
     return order
 
 
-def _excerpt(array: npt.NDArray[np.generic], limit: int = 12) -> str:
-    shown = ", ".join(map(repr, array[:limit].tolist()))
-    return f"[{shown}, …]" if array.size > limit else f"[{shown}]"
+def _excerpt(array: npt.NDArray[np.generic]) -> str:
+    shown = ", ".join(map(repr, array[:12].tolist()))
+    return f"[{shown}, …]" if array.size > 12 else f"[{shown}]"
 
 
 def frozen(array: _Array) -> _Array:

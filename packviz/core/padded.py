@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from packviz.core.util import warn
+from packviz.core.validation import require_none
 
 
 class Padded(NamedTuple):
@@ -68,6 +72,16 @@ class Padded(NamedTuple):
         batch_is_first(batch_first, shape, name)
         return padded
 
+    def require_lengths(self, lengths: npt.NDArray[np.int64], read: str) -> None:
+        """Rejects lengths that are not from 0 to `T`. `read` describes the batch (see `reading`).
+
+        Raises:
+            ValueError: there is such a length.
+        """
+        is_outside = (lengths < 0) | (lengths > self.steps)
+        why = f"{read}, has T = {self.steps}; give a length from 0 to {self.steps}"
+        require_none(lengths, is_outside, "lengths", why)
+
     def shape(self, features: int) -> tuple[int, int, int]:
         """Returns the shape of a batch with these dimensions and this number of features."""
         if self.batch_first:
@@ -95,6 +109,24 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
             " the batch is the first dimension"
         )
     return bool(batch_first)
+
+
+def is_on_side(cells: Any, lengths: npt.NDArray[np.int64], side: str) -> bool:
+    """Returns whether the values show that the padding of `cells`, `(B, T, …)`, is on one side.
+
+    They do if the same value fills the padding there, and not on the other side.
+    """
+    step = np.arange(cells.shape[1])
+    right = step >= lengths[:, None]
+    left = step < cells.shape[1] - lengths[:, None]
+    if side == "left":
+        return is_constant(cells[left]) and not is_constant(cells[right])
+    return is_constant(cells[right]) and not is_constant(cells[left])
+
+
+def is_constant(cells: Any) -> bool:
+    """Returns whether all cells are the same, or all are NaN."""
+    return bool((cells == cells[:1]).all() or (cells != cells).all())
 
 
 def order(batch_first: bool | None, features: str = ", …") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any
 
 from packviz.core.validation import at_least, kind_of, one_of
@@ -57,9 +56,9 @@ class Spec:
         if mode not in GATES:
             one_of("mode", self.mode, GATES)
         object.__setattr__(self, "mode", mode)
-        for name in ("input_size", "hidden_size", "num_layers"):
-            object.__setattr__(self, name, at_least(name, getattr(self, name)))
-        object.__setattr__(self, "proj_size", at_least("proj_size", self.proj_size, 0))
+        for name in ("input_size", "hidden_size", "num_layers", "proj_size"):
+            least = 0 if name == "proj_size" else 1
+            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
         if self.proj_size and mode != "LSTM":
             raise ValueError(
                 f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out"
@@ -82,7 +81,7 @@ class Spec:
         except AttributeError:
             advice = "give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
             raise TypeError(f"rnn is {kind_of(rnn)}: {advice}") from None
-        return _checked(*sizes)
+        return cls(*sizes)
 
     @property
     def directions(self) -> int:
@@ -144,7 +143,3 @@ class Spec:
         if not self.bias:
             name += ", no bias"
         return name
-
-
-# Avoids repeating the checks when `of` reads the same sizes again.
-_checked = lru_cache(maxsize=64, typed=True)(Spec)

@@ -42,10 +42,7 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Sequence[s
     """
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
-        *others, last = suffixes
-        allowed = last
-        if others:
-            allowed = f"{', '.join(others)} or {last}"
+        allowed = " or ".join(suffixes)
         advice = f"its name must end in {allowed}, which sets the format"
         raise ValueError(f"{name} is {os.fspath(path)!r}; {advice}")
     return suffix

@@ -33,6 +33,7 @@ from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
+from packviz.draw.text import count, percent, table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -70,7 +71,7 @@ class Work(Generic[Count]):
         return self.packed / self.padded
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class FlopCount(Drawing, HasNumbers):
     """The FLOPs of an RNN on a batch, padded and packed.
 
@@ -163,7 +164,7 @@ class FlopCount(Drawing, HasNumbers):
 
     def headline(self) -> str:
         """Returns a line that describes the RNN and the batches on which it runs."""
-        each = text.count(self.spec.gemm_per_cell, "GEMM FLOP")
+        each = count(self.spec.gemm_per_cell, "GEMM FLOP")
         batch = text.summary(self.layout).split(" (")[0]
         if len(self.layouts) > 1:
             cells = sum(layout.n_cells for layout in self.layouts)
@@ -175,7 +176,7 @@ class FlopCount(Drawing, HasNumbers):
     @property
     def summary(self) -> str:
         """The RNN, the batches and what packing saves, in a sentence."""
-        share = text.percent(self.saved, self.padded)
+        share = percent(self.saved, self.padded)
         return f"{self.headline()} Packing leaves out {share} of the forward GEMM FLOPs."
 
     def numbers(self) -> list[dict[str, object]]:
@@ -192,9 +193,9 @@ class FlopCount(Drawing, HasNumbers):
         """
         rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
         for name, work in self.rows().items():
-            share = text.percent(work.saved, work.padded)
+            share = percent(work.saved, work.padded)
             rows.append([name, f"{work.padded:,}", f"{work.packed:,}", f"{work.saved:,}", share])
-        lines = [self.headline(), "", *text.table(rows)]
+        lines = [self.headline(), "", *table(rows)]
         if steps := self.per_step:
             padded = f"padded {steps.padded[0]:,} at each"
             packed = f"packed {text.numbers(steps.packed)}"
@@ -211,7 +212,7 @@ class FlopCount(Drawing, HasNumbers):
 
     def drawings(self, theme: str) -> list[Sheet]:
         """Draws all counts and, for a single batch, each time step of a forward pass."""
-        share = text.percent(self.saved, self.padded)
+        share = percent(self.saved, self.padded)
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
         if steps := self.per_step:

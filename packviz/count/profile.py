@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.fit import exponent as exponent
 from packviz.core.layout import Layout
 from packviz.core.util import HasText
 from packviz.count.operators import Operator, observe, walk
@@ -31,7 +30,7 @@ from packviz.ops import original
 _FORMULA = re.compile("PackPadded|PadPacked")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Tally(Tabled):
     """The operators of one pass.
 
@@ -74,7 +73,7 @@ class Tally(Tabled):
         return Table(rows, ["operator", "calls", "kernels", "written", "of all"], title)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Counted(HasText):
     """The counts of one operation, forward and backward.
 
@@ -122,7 +121,7 @@ class Counted(HasText):
         return "\n".join(_table(self))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Profile(HasText):
     """The counts of packing a batch and padding it again.
 

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packviz.core.layout import BoolArray, Layout, sequence_name
+from packviz.core.layout import BoolArray, Layout, host_array, is_mask, mask_cells, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import one_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.grid import Cell, CellTable
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
+from packviz.draw.text import FEW
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Aligned(Drawing):
     """A drawing of a padded batch.
 
@@ -73,7 +74,7 @@ class Aligned(Drawing):
             return cls(title, labels, real)
         right = _values(like, "like", batch_first)
         if right.shape != values.shape:
-            shapes = f"{array(x).shape}, got {array(like).shape}"
+            shapes = f"{host_array(x).shape}, got {host_array(like).shape}"
             raise ValueError(f"like must have the shape of x, {shapes}")
         both_nan = (values != values) & (right != right)
         return cls(title, labels, real, (values != right) & ~both_nan)
@@ -124,13 +125,13 @@ def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
 
 def _values(x: object, name: str, batch_first: bool | None) -> np.ndarray:
     """Returns the values of a small padded batch, `(B, T)`."""
-    values = array(x)
+    values = host_array(x)
     shape = values.shape
     if values.ndim != 2:
         expected = f"{order(batch_first, '')}, one number per cell"
         raise ValueError(f"{name} must be {expected}, got shape {shape}")
-    if max(shape) > text.FEW:
-        most = f"{text.FEW} sequences of {text.FEW} time steps"
+    if max(shape) > FEW:
+        most = f"{FEW} sequences of {FEW} time steps"
         raise ValueError(f"{name} has shape {shape}; give at most {most}")
     return values if batch_first else values.T
 
@@ -139,19 +140,17 @@ def _real(
     lengths: object, shape: tuple[int, ...], batch_first: bool | None, padding_side: str
 ) -> BoolArray:
     """Returns a mask that is True at the real cells, `(B, T)`."""
-    if getattr(lengths, "ndim", 1) == 2:
-        mask = array(lengths)
-        is_mask = np.isin(mask, (0, 1)).all()
-        if mask.shape != shape or not is_mask:
-            kind = f"{mask.dtype} of shape {mask.shape}"
-            raise ValueError(f"a mask must contain booleans of shape {shape}, got {kind}")
+    if is_mask(lengths):
+        mask = mask_cells(lengths)
+        if mask.shape != shape:
+            raise ValueError(f"a mask must have the shape {shape}, got shape {mask.shape}")
         if padding_side != "right":
             raise ValueError(
                 f"padding_side is {padding_side!r}, but a mask shows where the padding is:"
                 " leave it out"
             )
         batch_is_first(batch_first, shape)
-        return mask.astype(bool)
+        return mask
     original = shape if batch_first else shape[::-1]
     mask = Layout.from_padded(original, lengths, batch_first).mask
     return mask if padding_side == "right" else mask[:, ::-1]

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from packviz.core.layout import frozen
-from packviz.draw import palette, text
+from packviz.core.layout import frozen, host_array
+from packviz.draw import palette
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.grid import Cell, CellTable
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
+from packviz.draw.text import FEW, count
 
 _ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
 
@@ -44,13 +45,13 @@ class Attention(Drawing):
         self.title = title
         self.maps = {}
         for name, weights in maps.items():
-            self.maps[name] = frozen(array(weights, float))
+            self.maps[name] = frozen(np.asarray(host_array(weights), float))
         shapes = sorted({weights.shape for weights in self.maps.values()})
         steps = shapes[0][0] if maps else 0
-        if shapes != [(steps, steps)] or not 1 <= length <= steps <= text.FEW:
+        if shapes != [(steps, steps)] or not 1 <= length <= steps <= FEW:
             kinds = ", ".join(map(str, shapes))
             raise ValueError(
-                f"maps must be (T, T) weights of one size up to {text.FEW}, with a length from 1"
+                f"maps must be (T, T) weights of one size up to {FEW}, with a length from 1"
                 f" to T; got shapes {kinds} and length {length}"
             )
 
@@ -64,7 +65,7 @@ class Attention(Drawing):
     def to_text(self) -> str:
         """Returns the weights that each real query gives to the keys, in percent."""
         steps = len(next(iter(self.maps.values())))
-        real = text.count(self.length, "real step")
+        real = count(self.length, "real step")
         lines = [f"{self.title}: {real} of {steps}, a row per query, · marks padding"]
         for name in self.maps:
             lines += ["", name, *self._table(name).lines()]

@@ -15,10 +15,11 @@ from itertools import chain, pairwise
 import numpy as np
 
 from packviz.core.layout import IntArray
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import nice
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
+from packviz.draw.text import percent, short
 
 Key = Sequence[tuple[str, str]]
 """The fills to explain above the bars, each with its meaning, as `(fill, words)`."""
@@ -39,7 +40,7 @@ _THIN = 4.0  # px
 _LEAST = 120.0  # px: the longest bar is at least this long
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class BarChart(Drawing):
     """A bar chart with its content in words.
 
@@ -170,8 +171,8 @@ def totals(
     group = {}
     for name, (packed, saved) in bars.items():
         padded = packed + saved
-        counts = f"{text.short(packed)} of {text.short(padded)}"
-        share = text.percent(saved, padded)
+        counts = f"{short(packed)} of {short(padded)}"
+        share = percent(saved, padded)
         label = f"{counts}: {share} {words[2]}"
         parts = [(packed, SOLID), (saved, rest)]
         group[name] = Bar(parts, label)
@@ -230,7 +231,7 @@ def steps(
             sheet.box(x, foot - high, width, high - low, HATCHED, stroke=stroke)
     sheet.line([(_AXIS, foot), (WIDTH - 20, foot)])
     top = foot - most * scale
-    sheet.note(_AXIS - 8, top + 4, text.short(most), "end")
+    sheet.note(_AXIS - 8, top + 4, short(most), "end")
     sheet.note(_AXIS - 8, foot + 4, "0", "end")
     sheet.note(_AXIS - 8, foot + 18, axis, "end")
     names = names or [str(t) for t in range(count)]

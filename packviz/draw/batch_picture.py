@@ -12,10 +12,11 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from packviz.core.layout import Layout
-from packviz.draw import palette, text
+from packviz.draw import text
 from packviz.draw.grid import TOP, Cell, Grid, clip, one_in, real_cells, roomy, stride
+from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
+from packviz.draw.text import DATA, FEW, PACKED, PADDED, WHOLE, count
 
 # All in px.
 _TALL = 400  # the largest height of a panel of bars
@@ -34,14 +35,10 @@ _STEPS_TITLE = "packed: longest first, no padding"
 
 
 @dataclass(frozen=True)
-class Shown:
+class Shown(text.Labelled):
     """A batch, and what a picture shows of it.
 
     Attributes:
-        layout: the batch.
-        labels: the labels of each sequence's cells in a small batch. By default, a cell's label is
-            the name of its sequence and its time step, as in `a0`.
-        names: the names of the sequences. Defaults to letters.
         indices: whether to add `sorted_indices` and `unsorted_indices`, each entry next to its row
             if it fits there.
         flat: whether to add the flat rows (one sequence after another), with a line from each
@@ -49,12 +46,9 @@ class Shown:
         part: the part to draw, one of `text.PARTS`.
     """
 
-    layout: Layout
-    labels: text.Labels | None = None
-    names: Sequence[str] | None = None
     indices: bool = False
     flat: bool = False
-    part: str = text.WHOLE
+    part: str = WHOLE
 
     @cached_property
     def few(self) -> bool:
@@ -69,30 +63,28 @@ class Shown:
     @cached_property
     def data_title(self) -> str:
         """The title of the rows of data."""
-        return f"data: {text.count(self.layout.n_real, 'row')}, from left to right"
+        return f"data: {count(self.layout.n_real, 'row')}, from left to right"
 
     @cached_property
     def name_width(self) -> int:
         """The width, in px, of the longest name of a sequence."""
         rows = range(0, self.layout.batch_size, self.stride)
-        widths = [width_of(self.name(b), 13) for b in rows]
+        widths = [width_of(self.short_name(b), 13) for b in rows]
         return int(max(widths)) + 1
 
-    def name(self, b: int) -> str:
+    def short_name(self, b: int) -> str:
         """Returns the name of a sequence, shortened if it is long."""
-        return clip(text.name(self.names, b), _NAME)
+        return clip(self.name(b), _NAME)
 
-    def label(self, b: int, t: int, width: float, size: int) -> str:
+    def short_label(self, b: int, t: int, width: float, size: int) -> str:
         """Returns the label of a cell, shortened to the width of the cell in px."""
-        label = text.cell_label(self.labels, b, t, self.names)
-        return clip(label, width - 4, size)
+        return clip(self.label(b, t), width - 4, size)
 
     def widest_label(self, size: int) -> float:
         """Returns the width, in px, of the longest label of a cell."""
         widest = 0.0
         for b, t in np.ndindex(self.layout.batch_size, self.layout.max_len):
-            label = text.cell_label(self.labels, b, t, self.names)
-            widest = max(widest, width_of(label, size, mono=True))
+            widest = max(widest, width_of(self.label(b, t), size, mono=True))
         return widest
 
     def ticks(self, grid: Grid) -> list[int]:
@@ -133,18 +125,18 @@ def draw(shown: Shown, theme: str) -> Sheet:
         ValueError: the theme is unknown.
     """
     sheet = Sheet(theme, text.summary(shown.layout))
-    whole = shown.part == text.WHOLE
+    whole = shown.part == WHOLE
     y = 0.0
     grid, steps = _panels(shown, sheet)
     width = 20 + max(540, steps.right, _title_at(steps) + width_of(_STEPS_TITLE))
     data = _data(shown, grid, steps, width)
-    if whole or shown.part == text.PADDED:
+    if whole or shown.part == PADDED:
         _draw_padded(shown, grid)
         y = grid.foot + 6
-    if whole or shown.part == text.PACKED:
+    if whole or shown.part == PACKED:
         _draw_steps(shown, grid, steps)
         y = steps.foot + 22
-    if whole or shown.part == text.DATA:
+    if whole or shown.part == DATA:
         joined = whole and data.one_line
         y = _draw_data(data, y, steps if joined else None)
     if shown.flat and shown.few and data.one_line:
@@ -155,16 +147,15 @@ def draw(shown: Shown, theme: str) -> Sheet:
     notes: list[str] = []
     if shown.indices and not beside:
         notes += text.indices(shown.layout)
-    if shown.stride > 1 and shown.part != text.DATA:
+    if shown.stride > 1 and shown.part != DATA:
         notes.append(one_in(shown.stride, shown.layout.batch_size))
     narrowest = data.wide * shown.layout.batch_sizes.min()
-    if narrowest < 1 and shown.part in (text.WHOLE, text.DATA):
+    if narrowest < 1 and shown.part in (WHOLE, DATA):
         notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
     y = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
     if whole and shown.few:
         width = max(width, sheet.width - 4)
-        sheet.size(width, y + 6)
-    elif whole or (shown.part == text.DATA and not shown.few):
+    if whole or (shown.part == DATA and not shown.few):
         sheet.size(width, y + 6)  # the last bars may reach beyond it
     return sheet
 
@@ -189,7 +180,7 @@ def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
     # Two grids share a line if their cells can be so narrow, and none is so wide that one is cut.
     room = (WIDTH - 20 - left - between - names) / 2 / columns
     alone = (WIDTH - 24 - left) / columns
-    if shown.part != text.WHOLE:
+    if shown.part != WHOLE:
         room = alone
     wide = min(24.0, room)
     if shown.few:
@@ -203,9 +194,9 @@ def _panels(shown: Shown, sheet: Sheet) -> tuple[Grid, Grid]:
     last = shown.layout.batch_sizes.size
     width = columns * wide
     right = left + width
-    if shown.part == text.PACKED or right + width + _SLOPE > WIDTH:
+    if shown.part == PACKED or right + width + _SLOPE > WIDTH:
         top = TOP
-        if shown.part == text.WHOLE:
+        if shown.part == WHOLE:
             top += grid.foot + 14
         grid = replace(grid, left=max(left, _MARGIN))
         return grid, replace(grid, top=top, columns=last)
@@ -228,13 +219,12 @@ def _data(shown: Shown, padded: Grid, steps: Grid, width: float) -> _Data:
     gap = 0.0 if shown.flat else _GAP
     gaps = gap * (steps.columns - 1)
     line = WIDTH - 4
-    longest = line
     wide = max((line - 4 - gaps) / real, 4 + shown.widest_label(12))
     wide = min(padded.wide, wide)
-    if padded.left == steps.left or gaps + real * wide > longest:
-        wide = min(padded.wide, line / text.FEW)
+    if padded.left == steps.left or gaps + real * wide > line:
+        wide = min(padded.wide, line / FEW)
         return _Data(shown, padded.sheet, wide, _GAP, line, one_line=False)
-    return _Data(shown, padded.sheet, wide, gap, longest + 4)
+    return _Data(shown, padded.sheet, wide, gap, WIDTH)
 
 
 # The panels.
@@ -243,7 +233,7 @@ def _data(shown: Shown, padded: Grid, steps: Grid, width: float) -> _Data:
 def _draw_padded(shown: Shown, grid: Grid) -> None:
     """Draws the padded grid in the caller's order, with padding hatched."""
     layout = shown.layout
-    title = f"padded: {text.count(layout.n_cells, 'cell')}"
+    title = f"padded: {count(layout.n_cells, 'cell')}"
     grid.sheet.text(grid.left, 14, title, bold=True)
     if not shown.few:
         grid.outline(HATCHED)
@@ -280,7 +270,7 @@ def _draw_cells(shown: Shown, grid: Grid, order: Sequence[int], padding: bool = 
     rows = []
     label = None
     if shown.few:
-        label = partial(shown.label, width=grid.wide, size=grid.size)
+        label = partial(shown.short_label, width=grid.wide, size=grid.size)
     steps = [str(t) for t in range(grid.columns)]
     grid.heads(steps, shown=shown.ticks(grid))
     for b in order:
@@ -303,7 +293,7 @@ def _draw_names(shown: Shown, grid: Grid, order: Sequence[int]) -> None:
     end = grid.left - _BESIDE
     grid.sheet.note(end, grid.top - 9, "length", "end")
     lengths = shown.layout.lengths[[*order]].tolist()
-    names = [shown.name(b) for b in order]
+    names = list(map(shown.short_name, order))
     grid.names(names, lengths, _BESIDE, grid.size)
 
 
@@ -313,7 +303,7 @@ def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> N
     y = grid.top - 9
     start = grid.right + 6
     end = steps.left - shown.name_width - 14
-    names = [shown.name(b) for b in order]
+    names = list(map(shown.short_name, order))
     steps.names(names, right=6, size=grid.size)
     if shown.indices:
         sheet.note(grid.right + 14, y, "unsorted_indices")
@@ -324,7 +314,7 @@ def _draw_sort(shown: Shown, grid: Grid, steps: Grid, order: Sequence[int]) -> N
         row = b // shown.stride
         left = (start, grid.y(row + 0.5))
         right = (end, grid.y(rank + 0.5))
-        sheet.curve(left, right, palette.sequence_colour(b))
+        sheet.curve(left, right, sequence_colour(b))
         if shown.indices:
             sheet.text(start - 6, grid.line(row), str(rank), anchor="end")
             sheet.text(end + 24, grid.line(rank), str(b), anchor="end")
@@ -368,7 +358,7 @@ def _draw_data(data: _Data, top: float, steps: Grid | None = None, flat: bool = 
             _draw_bracket(sheet, left, right, y, curve)
     elif shown.few:
         for i, (left, right, line) in enumerate(groups):
-            name = shown.name(i) if flat else f"t={i}"
+            name = shown.short_name(i) if flat else f"t={i}"
             sheet.note(left + 1, line - 13, name)
             _draw_bracket(sheet, left, right, line)
     return y + _HIGH + 8
@@ -400,21 +390,16 @@ def _draw_groups(data: _Data, y: float, flat: bool) -> list[tuple[float, float, 
             x = 4.0
             y += 54
         if shown.few:
-            rows = cells[ends[i] - size : ends[i]].tolist()
-            _draw_rows(data, x, y, rows)
+            left = x
+            for b, t in cells[ends[i] - size : ends[i]].tolist():
+                label = shown.short_label(b, t, data.wide, 12)
+                sheet.cell(left, y, data.wide, _HIGH, sequence_colour(b), label)
+                left += data.wide
         elif i % 2 and right - x >= 1:
             sheet.box(x, y, right - x, _HIGH, colours.hatch, stroke="")
         groups.append((x, right, y))
         x = right + data.gap
     return groups
-
-
-def _draw_rows(data: _Data, x: float, y: float, cells: Sequence[tuple[int, int]]) -> None:
-    """Draws rows of data side by side."""
-    for b, t in cells:
-        label = data.shown.label(b, t, data.wide, 12)
-        data.sheet.cell(x, y, data.wide, _HIGH, palette.sequence_colour(b), label)
-        x += data.wide
 
 
 def _draw_flat(data: _Data, top: float) -> float:
@@ -428,17 +413,15 @@ def _draw_flat(data: _Data, top: float) -> float:
     for packed, flat in enumerate(layout.flat_rows):
         above = 4 + (packed + 0.5) * data.wide
         below = 4 + (flat + 0.5) * data.wide
-        colour = palette.sequence_colour(layout.source[packed, 0])
+        colour = sequence_colour(layout.source[packed, 0])
         sheet.curve((above, top), (below, y), colour, width=2, down=True)
     groups = _draw_groups(data, y, flat=True)
-    starts = []
-    for i, (left, _, _) in enumerate(groups):
-        starts.append((left, str(layout.starts[i])))
+    starts = list(map(str, layout.starts))
     right = groups[-1][1]
-    rows = str(layout.n_real)
-    for x, label in roomy([*starts, (right, rows)]):
+    places = [left for left, _, _ in groups] + [right]
+    for x, label in roomy([*zip(places, starts, strict=True)]):
         sheet.note(x, y + 37, label, "middle")
-    sheet.note(right + width_of(rows), y + 37, "starts")
+    sheet.note(right + width_of(starts[-1]), y + 37, "starts")
     sheet.text(4, y + 55, text.flat(layout), bold=True)
     return y + 68
 

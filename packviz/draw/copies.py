@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from packviz.core.layout import Layout
-from packviz.draw import text
 from packviz.draw.bars import Bar, rows
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, Grid
 from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, Sheet
+from packviz.draw.text import count
 
 _PADDED = 120.0  # px: the left edge of the padded gradients
 _PACKED = 320.0  # px: the left edge of the packed gradients
@@ -21,7 +21,7 @@ _WRITTEN = 690.0  # px: the right edge of the numbers
 _KEY = [(REAL, "needed"), (HATCHED, "written, but not needed")]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Copies(Drawing):
     """The tensors that a backward pass writes for each distinct length, and the slices it needs.
 
@@ -49,7 +49,7 @@ class Copies(Drawing):
 
     def summary(self) -> str:
         """Returns the counts in a sentence."""
-        distinct = text.count(len(self.written), "distinct length")
+        distinct = count(len(self.written), "distinct length")
         return (
             f"With {distinct}, pad's backward pass writes {self.total:,} cells to hand back"
             f" {self.layout.n_real:,} gradients. With one index, it writes {self.indexed:,}."
@@ -59,7 +59,7 @@ class Copies(Drawing):
         """Returns the summary, and a line for each distinct length."""
         lines = [self.summary()]
         for (start, end), cells in zip(self.slices, self.written, strict=False):
-            steps = text.count(end - start, "step")
+            steps = count(end - start, "step")
             slice_ = f"the slice of {steps} from t = {start}"
             lines.append(f"length {end}: {cells:,} cells, for {slice_}")
         return "\n".join(lines)

@@ -376,7 +376,7 @@ class Plot:
                 mark(sheet, point, MARKERS[curve.symbol], fill, line)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Sweep(Drawing):
     """A chart: plots arranged in rows.
 

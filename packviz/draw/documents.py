@@ -20,10 +20,11 @@ import numpy.typing as npt
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import one_of
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import TALL, Cell, Grid, joined, one_in, stride
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
+from packviz.draw.text import FEW, count, percent, table
 
 NONE = "none"
 CAUSAL = "causal"
@@ -149,16 +150,16 @@ class Scores(Drawing):
     def summary(self) -> str:
         """Returns sentences with the numbers of rows, cells and scores."""
         documents = self.layout.batch_size
-        rows = text.count(len(self.rows), "row")
-        steps = text.count(self.row_size, "time step")
+        rows = count(len(self.rows), "row")
+        steps = count(self.row_size, "time step")
         n_cells = len(self.rows) * self.row_size
-        cells = text.count(n_cells, "cell")
-        wasted = text.percent(self.padding, n_cells)
+        cells = count(n_cells, "cell")
+        wasted = percent(self.padding, n_cells)
         summary = f"{rows} of {steps}: {cells}, {self.layout.n_real:,} real,"
         summary += f" {self.padding:,} padding ({wasted} wasted)."
         if self.strategy == CUT:
             summary += f" Cut documents: {self.cut:,} of {documents:,}."
-        scores = text.count(self.computed, "score")
+        scores = count(self.computed, "score")
         padded = documents * self._square(self.layout.max_len)
         summary += f" Attention computes {scores}: {self.needed:,} needed,"
         summary += f" {self.cross_document:,} across documents, {self.wasted:,} wasted."
@@ -166,23 +167,23 @@ class Scores(Drawing):
 
     def to_text(self) -> str:
         """Returns the counts, some of the rows and, if the rows are short, grids of scores."""
-        table = []
+        rows = []
         for i, row in enumerate(self.rows):
             real = _real(row)
             padding = f"{self.row_size - real} padding,"
             needed = f"{self._needed(row):,} needed:"
             pieces = [f"{sequence_name(b)}[{first}:{first + size}]" for b, first, size in row]
-            table.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
-        if len(table) > text.FEW:
-            table[8:-3] = [["…"]]
-        lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
+            rows.append([f"row {i}", f"{real} real,", padding, needed, " ".join(pieces)])
+        if len(rows) > FEW:
+            rows[8:-3] = [["…"]]
+        lines = [self.summary(), "", *table(rows, "<  > > >  <")]
         marks = ["# needed"]
         if self.cross_document:
             marks.append("x another document's")
         if self.wasted:
             marks.append("· wasted")
         names = ", ".join(marks)
-        if self.row_size > text.FEW:
+        if self.row_size > FEW:
             return "\n".join(lines)
         for i, row in enumerate(self.rows[:_GRIDS]):
             lines += ["", f"row {i}: each line is a query, and each column is a key ({names})"]
@@ -192,16 +193,16 @@ class Scores(Drawing):
             owners += ["·"] * (self.row_size - len(owners))
             kinds = self._kinds(row, np.arange(self.row_size))
             scores = [" ".join(line) for line in kinds]
-            table = [list(pair) for pair in zip(owners, scores, strict=True)]
-            lines += text.table(table, "  >  <")
+            rows = [list(pair) for pair in zip(owners, scores, strict=True)]
+            lines += table(rows, "  >  <")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the rows, with a colour for each document, and grids of scores below them."""
         sheet = Sheet(theme, self.to_text())
         rows = len(self.rows)
-        size = f"{text.count(rows, 'row')} of {self.row_size:,}"
-        scores = f"{text.count(self.computed, 'score')} and needs {self.needed:,}"
+        size = f"{count(rows, 'row')} of {self.row_size:,}"
+        scores = f"{count(self.computed, 'score')} and needs {self.needed:,}"
         y = sheet.title(f"In {size}, attention computes {scores}")
         y = self._draw_rows(sheet, y + 10) + 56 + _STRIP
         grids = min(rows, _GRIDS)
@@ -235,7 +236,7 @@ class Scores(Drawing):
         tall = min(TALL, _TALL / len(rows))
         grid = Grid(sheet, len(rows), self.row_size, wide, tall, _LEFT, y)
         names = []
-        table = []
+        lines = []
         for i, row in enumerate(rows):
             names.append(f"row {i * step}")
             cells = []
@@ -243,9 +244,9 @@ class Scores(Drawing):
                 cells += _cells(piece, grid)
             padding = self.row_size - _real(row)
             cells.append(Cell(HATCHED, span=padding))
-            table.append(cells)
+            lines.append(cells)
         grid.names(names)
-        grid.draw(table)
+        grid.draw(lines)
         return grid.foot
 
     def _draw_scores(self, sheet: Sheet, row: _Row, x: float, y: float, side: float) -> None:

@@ -173,18 +173,16 @@ class Grid:
         muted = sheet.colours.muted
         end = self.left - right
         least = 13
-        bold = True
         if self.is_low:
             size = 11
             least = 24
-            bold = False
         for r in range(0, len(names), nice(least / self.tall)):
             y = self.line(r)
             if lengths:
                 sheet.text(6, y, names[r], size=size, bold=True)
                 sheet.text(end, y, str(lengths[r]), anchor="end", ink=muted)
             else:
-                sheet.text(end, y, names[r], anchor="end", size=size, bold=bold)
+                sheet.text(end, y, names[r], anchor="end", size=size, bold=not self.is_low)
 
 
 @dataclass(frozen=True)
@@ -318,13 +316,6 @@ def joined(cells: Iterable[Cell]) -> list[Cell]:
         span = len(list(alike))
         runs.append(cell._replace(span=span))
     return runs
-
-
-def array(values: object, kind: type | None = None) -> np.ndarray:
-    """Returns numbers as a NumPy array. A tensor is detached and copied to the CPU."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-    return np.asarray(values, kind)
 
 
 def nice(at_least: float) -> int:

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout
-from packviz.core.padded import order, reading
+from packviz.core.layout import IntArray, Layout, host_array
+from packviz.core.padded import is_on_side, order, reading
 from packviz.core.validation import kind_of, one_of, require_dense, require_plain
 from packviz.draw import batch_picture, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import array
 from packviz.draw.sheet import Sheet, stack
 
 _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
@@ -60,13 +59,12 @@ class Picture(Drawing):
         layout = self.layout
         shown = self._shown
         parts = [self._caption] if self._caption else []
-        described = text.describe(layout, shown.labels, shown.names, shown.part)
-        parts.append(described)
+        parts.append(text.describe(shown, shown.part))
         listed = shown.few and not layout.is_sorted  # the description has the indices already
         if shown.indices and not listed:
             parts += text.indices(layout)
         if shown.flat:
-            parts += ["", text.describe_flat(layout, shown.labels, shown.names)]
+            parts += ["", text.describe_flat(shown)]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
@@ -206,9 +204,8 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout,
 def _is_mask(values: Any) -> bool:
     """Returns whether an array or a tensor holds booleans, or whole numbers that are 0 or 1."""
     kind = str(values.dtype)
-    if values.ndim != 2 or "int" not in kind:
-        return values.ndim == 2 and "bool" in kind
-    return bool(((values == 0) | (values == 1)).all())
+    holds_counts = "int" in kind or "bool" in kind
+    return values.ndim == 2 and holds_counts and bool(((values == 0) | (values == 1)).all())
 
 
 def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, str, _Rows]:
@@ -231,26 +228,10 @@ def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, 
         caption += ". B and T are equal, so torch cannot tell which is which;"
         caption += f" check batch_first={bool(batch_first)}"
     by_sequence = _host(x) if batch_first else _host(x).swapaxes(0, 1)
-    if _is_left_padded(by_sequence, layout.lengths):
+    if is_on_side(by_sequence, layout.lengths, "left"):
         caption += ". The padding seems to be on the left, but it is drawn on the right;"
         caption += " pv.align(x, lengths, padding_side='right', batch_first=…) moves it"
-
-    def rows() -> np.ndarray | None:
-        return _single(by_sequence, 2)
-
-    return layout, caption, rows
-
-
-def _is_left_padded(values: np.ndarray, lengths: IntArray) -> bool:
-    """Returns whether one value fills the padding if it is on the left, but not on the right."""
-    step = np.arange(values.shape[1])
-    left = values[step < (values.shape[1] - lengths)[:, None]]
-    right = values[step >= lengths[:, None]]
-    return _is_filled(left) and not _is_filled(right)
-
-
-def _is_filled(cells: np.ndarray) -> bool:
-    return cells.size > 0 and bool((cells == cells.flat[0]).all())
+    return layout, caption, lambda: _single(by_sequence, 2)
 
 
 def _jagged(nested: Any) -> tuple[Layout, str, _Rows]:
@@ -289,9 +270,7 @@ def _sequences(sequences: Sequence[object]) -> list[Iterable[object]] | None:
 
 
 def _is_sequence(item: object) -> bool:
-    if isinstance(item, (str, list, tuple)):
-        return True
-    return _dimensions(item) > 0
+    return isinstance(item, (str, list, tuple)) or _dimensions(item) > 0
 
 
 def _is_number(item: object) -> bool:
@@ -324,6 +303,4 @@ def _host(values: Any) -> np.ndarray:
     """
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
-    if hasattr(values, "is_floating_point") and values.is_floating_point():
-        values = values.float()  # NumPy has no bfloat16
-    return array(values)
+    return host_array(values)

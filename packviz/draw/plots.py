@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from packviz.core import batches, fit
+from packviz.core import batches
 from packviz.core.layout import Layout, require_steps
-from packviz.draw import bars, quantities, text
+from packviz.draw import bars
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
+from packviz.draw.quantities import plain
+from packviz.draw.text import count, numbers, percent
 
 _BARS = 20  # the largest number of bars in a histogram
 _CURVES = 4  # the largest number of curves that can be told apart
@@ -59,15 +61,15 @@ def padding_waste(
         cells[name] = real, padding
         share = padding / max(real + padding, 1)
         shares.append((share, name))
-        size = text.count(len(layouts), "batch", "batches")
-        filled = text.count(real, "real cell")
-        wasted = f"{padding:,} padding ({text.percent(share)} wasted)"
+        size = count(len(layouts), "batch", "batches")
+        filled = count(real, "real cell")
+        wasted = f"{padding:,} padding ({percent(share)} wasted)"
         lines.append(f"{name}: {size}, {filled}, {wasted}")
     least, best = min(shares)
     most, worst = max(shares)
-    title = f"Padding takes {text.percent(most)} of the cells ({worst})"
+    title = f"Padding takes {percent(most)} of the cells ({worst})"
     if least < most:
-        title += f" or {text.percent(least)} ({best})"
+        title += f" or {percent(least)} ({best})"
     parts = ("real cells", "padding", "wasted")
     return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, parts))
 
@@ -92,7 +94,7 @@ def length_histogram(lengths: object) -> bars.BarChart:
     longest = lengths.max()
     words = f"{lengths.size:,} sequences: shortest {lengths.min()}, median {median},"
     words += f" mean {lengths.mean():.3g}, longest {longest}\n"
-    words += f"sequences per {width} lengths, from 1 up: {text.numbers(counts)}"
+    words += f"sequences per {width} lengths, from 1 up: {numbers(counts)}"
     title = f"Half of the sequences have up to {median} steps, and the longest has {longest}"
     parts = ("number of sequences", "", "")
     return bars.BarChart(
@@ -128,16 +130,32 @@ def log_log(
             f"panels has panels with {counts} curves; give each panel 1 to {_CURVES} curves, so"
             " that they can be told apart"
         )
-    sizes = ", ".join(map(quantities.plain, x))
+    sizes = ", ".join(map(plain, x))
     lines = [f"{title}. time steps T: {sizes}"]
     plots = []
     for panel, curves in panels.items():
         plot = []
         for i, (name, values) in enumerate(curves.items()):
-            exponent = round(fit.exponent(x, values), 2) + 0  # so that -0.0 becomes 0.0
-            slope = f"slope {exponent:.2f}"
-            numbers = ", ".join(map(quantities.plain, values))
-            lines.append(f"{panel}, {name}: {numbers}; {slope}")
+            rounded = round(exponent(x, values), 2) + 0  # so that -0.0 becomes 0.0
+            slope = f"slope {rounded:.2f}"
+            listed = ", ".join(map(plain, values))
+            lines.append(f"{panel}, {name}: {listed}; {slope}")
             plot.append(Curve(f"{name}: {slope}", _COLOUR, i, x, values, hollow=i % 2 > 0))
         plots.append(Plot(panel, plot, y=y, log=True))
     return Sweep(title, [plots], (), (), "\n".join(lines), "time steps T")
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """Returns the exponent of the power law that fits best.
+
+    It is the slope of the best-fitting line in a log–log chart.
+
+    Raises:
+        ValueError: `x` and `y` differ in length, contain fewer than two numbers, or contain a
+            number that is not positive.
+    """
+    if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
+        raise ValueError(
+            "x and y must have the same length, with at least two positive numbers each"
+        )
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -17,7 +17,7 @@ _SPAN = 120.0  # px: the length of a ribbon
 _TOP = 34.0  # px: the space for a method's name
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Ribbons(Drawing):
     """The ways that states take into the rows of a tensor, for several methods.
 

@@ -20,7 +20,7 @@ _LEFT = "m-7 0l10-6v12z"  # an arrowhead
 _RIGHT = "m7 0l-10-6v12z"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Spans(Drawing):
     """Groups of rows, each with a span between two multiples of the same quantity.
 

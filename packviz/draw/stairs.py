@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from packviz.core.cuts import predict, rectangles
 from packviz.core.layout import Layout, sequence_name
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
+from packviz.draw.text import FEW, Labelled, count, is_few, percent, short, table
 
 # All in px.
 _LEFT = 70.0  # the space to the left of the grid
@@ -59,9 +59,9 @@ class Stairs(Drawing):
 
     def summary(self) -> str:
         """Returns a sentence with the numbers of rectangles and of cells of each kind."""
-        calls = text.count(self.calls, "rectangle")
-        cells = text.count(self.cells, "cell")
-        share = text.percent(self.wasted, self.cells)
+        calls = count(self.calls, "rectangle")
+        cells = count(self.cells, "cell")
+        share = percent(self.wasted, self.cells)
         padding = f"{self.wasted:,} padding ({share} wasted)"
         return f"{calls}: {cells} computed, {self.layout.n_real:,} real, {padding}."
 
@@ -73,14 +73,14 @@ class Stairs(Drawing):
             steps = f"step {start}"
             if length > 1:
                 steps = f"steps {start}–{end - 1}"
-            high = text.count(size, "sequence")
-            wide = text.count(length, "step")
+            high = count(size, "sequence")
+            wide = count(length, "step")
             real = self.layout.batch_sizes[start:end].sum()
             padding = size * length - real
             rows.append([steps, f"{high} × {wide}, {padding:,} padding"])
-        if len(rows) > text.FEW:
+        if len(rows) > FEW:
             rows[8:-3] = [["…"]]
-        return "\n".join([self.summary(), *text.table(rows, "  <14 <")])
+        return "\n".join([self.summary(), *table(rows, "  <14 <")])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws the batch, longest sequence first.
@@ -98,7 +98,7 @@ class Stairs(Drawing):
         what = f"{self.calls:,} rectangles"
         if self.calls == 1:
             what = "one rectangle, the padded batch,"
-        share = text.percent(self.wasted, self.cells)
+        share = percent(self.wasted, self.cells)
         sheet.title(f"{share} of the cells in {what} are padding")
         width = grid.right - _LEFT
         height = grid.foot - _TOP
@@ -112,7 +112,7 @@ class Stairs(Drawing):
         for box in boxes:
             sheet.box(*box, HATCHED, stroke="")
         # A sequence has its own colour only if its name is shown.
-        label = partial(text.cell_label, None) if text.is_few(layout) else None
+        label = Labelled(layout).label if is_few(layout) else None
         fill = palette.REAL if grid.is_low else ""
         grid.draw(real_cells(layout, b, label, fill) for b in order)
         spacing = width / self.calls
@@ -173,7 +173,7 @@ def trade_off(
             note += "  ← lowest"
         rows.append([str(k), f"{cells:,}", f"{ratio:.2f}", note])
     cost = f"cost relative to one rectangle: {costs[here]:.2f}"
-    waste = f"wasted cells: {text.short(wasted[here])}"
+    waste = f"wasted cells: {short(wasted[here])}"
     plots = []
     for heading, values, unit in ((cost, costs, "×"), (waste, wasted, "cells")):
         curve = Curve("", _COLOUR, 0, calls, values)
@@ -182,8 +182,8 @@ def trade_off(
     axis = "rectangles"
     if len(calls) > 1:
         axis += f" (1: padded, {calls[-1]:,}: no padding)"
-    title = f"The cost is lowest with {text.count(best, 'rectangle')}"
-    words = "\n".join(text.table(rows, ">10>14>8<"))
+    title = f"The cost is lowest with {count(best, 'rectangle')}"
+    words = "\n".join(table(rows, ">10>14>8<"))
     return Sweep(title, [plots], (), (), words, axis)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from packviz.core.layout import host_array
 from packviz.core.validation import kind_of
 from packviz.draw import palette, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.grid import Cell, CellTable, array
+from packviz.draw.grid import Cell, CellTable
 from packviz.draw.sheet import Sheet
 
 _ROUNDING = 1e-5  # a distance of up to this share of the largest value counts as 0
@@ -45,7 +46,7 @@ class Strips(Drawing):
         if not isinstance(vectors, Mapping):
             advice = "give each vector with its name, as in {'h_n': [0.1, 0.2]}"
             raise TypeError(f"vectors is {kind_of(vectors)}; {advice}")
-        rows = [array(vector, float) for vector in vectors.values()]
+        rows = [np.asarray(host_array(vector), float) for vector in vectors.values()]
         size = rows[0].size if rows else 0
         sizes = sorted({str(row.shape) for row in rows})
         if not 0 < size <= text.FEW or sizes != [f"({size},)"]:

@@ -59,7 +59,7 @@ class Tabled(HasText):
         return {"text/html": self.to_html(), "text/plain": self.to_text()}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Table(Tabled):
     """A table of words and numbers. The first cell of each row is the name of the row.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,9 +14,6 @@ from packviz.core.layout import IntArray, Layout, sequence_name
 Labels = Sequence[Sequence[str]]
 """The labels of the cells, with a row for each sequence. Rows may extend into the padding. Missing
 labels are blank."""
-
-Names = Sequence[str] | None
-"""The names of the sequences. By default, sequences have letters."""
 
 WHOLE = "all"
 PADDED = "padded"
@@ -28,6 +26,33 @@ FEW = 16
 """The largest number of sequences, and of time steps, for which every cell is written out."""
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """A batch with the words in its picture.
+
+    Attributes:
+        layout: the batch.
+        labels: the labels of each sequence's cells in a small batch. By default, a cell's label is
+            the name of its sequence and its time step, as in `a0`.
+        names: the names of the sequences. Defaults to letters.
+    """
+
+    layout: Layout
+    labels: Labels | None = None
+    names: Sequence[str] | None = None
+
+    def name(self, b: int) -> str:
+        """Returns the name of sequence `b`."""
+        return sequence_name(b) if self.names is None else self.names[b]
+
+    def label(self, b: int, t: int) -> str:
+        """Returns the label of the cell of sequence `b` at time step `t`."""
+        if self.labels is None:
+            return f"{self.name(b)}{t}"
+        row = self.labels[b]
+        return row[t] if t < len(row) else ""
+
+
 def summary(layout: Layout) -> str:
     """Returns a sentence with the size of a batch and its numbers of cells of each kind."""
     sequences = count(layout.batch_size, "sequence")
@@ -38,26 +63,21 @@ def summary(layout: Layout) -> str:
     return f"{sequences} padded to {steps}: {cells}, {parts}."
 
 
-def describe(
-    layout: Layout,
-    labels: Labels | None = None,
-    names: Names = None,
-    part: str = WHOLE,
-) -> str:
+def describe(batch: Labelled, part: str = WHOLE) -> str:
     """Describes the padded batch and the packed data, or only one `part`.
 
     Small batches are described cell by cell.
     """
+    layout = batch.layout
     if not is_few(layout):
         return "\n".join([summary(layout), "", *_outline(layout, part)])
     sections = [[summary(layout)]]
     if part in (WHOLE, PADDED):
-        sections.append(_padded(layout, labels, names))
+        sections.append(_padded(batch))
     if part in (WHOLE, PACKED):
-        sections.append(_packed(layout, labels, names))
+        sections.append(_packed(batch))
     if part == DATA:
-        steps = _steps(layout, labels, names)
-        rows = [[t, place, cells] for t, _, _, place, cells in steps]
+        rows = [[t, place, cells] for t, _, _, place, cells in _steps(batch)]
         head = f"data: {count(layout.n_real, 'row')}, step by step"
         sections.append([head, *table(rows, "  <4  <12 <")])
     return "\n\n".join(map("\n".join, sections))
@@ -80,39 +100,42 @@ def _outline(layout: Layout, part: str) -> list[str]:
     return lines
 
 
-def _packed(layout: Layout, labels: Labels | None, names: Names) -> list[str]:
+def _packed(batch: Labelled) -> list[str]:
     """Returns the lines of the packed data."""
+    layout = batch.layout
     lines = [f"packed: {count(layout.n_real, 'row')} of data, time step by time step"]
-    lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
+    lines += table(_steps(batch), "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines += indices(layout)
     return lines
 
 
-def _padded(layout: Layout, labels: Labels | None, names: Names) -> list[str]:
+def _padded(batch: Labelled) -> list[str]:
     """Returns the lines of the padded batch."""
+    layout = batch.layout
     steps = range(layout.max_len)
     rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
-    listed = [name(names, b) for b in range(layout.batch_size)]
+    listed = list(map(batch.name, range(layout.batch_size)))
     width = max(2, *map(len, listed))
     for b, length in enumerate(layout.lengths):
         row = [f"{listed[b]:>{width}}  length {length:>2} "]
         for t in steps:
-            label = cell_label(labels, b, t, names)
+            label = batch.label(b, t)
             if t >= length:
-                label = "·" if labels is None else f"·{label}"
+                label = "·" if batch.labels is None else f"·{label}"
             row.append(label)
         rows.append(row)
     return table(rows)
 
 
-def _steps(layout: Layout, labels: Labels | None, names: Names) -> list[list[str]]:
+def _steps(batch: Labelled) -> list[list[str]]:
     """Returns a row for each time step, with its batch size, its rows of data and its cells."""
+    layout = batch.layout
     rows = []
     for t, size in enumerate(layout.batch_sizes):
         running = layout.sorted_indices[:size]
-        cells = " ".join(cell_label(labels, b, t, names) for b in running)
+        cells = " ".join(batch.label(b, t) for b in running)
         place = _rows(layout.offsets[t], size)
         rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", place, cells])
     return rows
@@ -137,13 +160,14 @@ def flat(layout: Layout) -> str:
     return f"flat: {count(layout.n_real, 'row')}, one sequence after another"
 
 
-def describe_flat(layout: Layout, labels: Labels | None = None, names: Names = None) -> str:
+def describe_flat(batch: Labelled) -> str:
     """Describes the flat rows. A small batch is described cell by cell."""
+    layout = batch.layout
     rows = []
     for b, length in enumerate(layout.lengths if is_few(layout) else ()):
-        cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
+        cells = " ".join(batch.label(b, t) for t in range(length))
         place = _rows(layout.starts[b], length)
-        rows.append([name(names, b), place, cells])
+        rows.append([batch.name(b), place, cells])
     starts = f"starts           {numbers(layout.starts)}"
     flat_rows = f"flat_rows        {numbers(layout.flat_rows)}"
     return "\n".join([flat(layout), *table(rows, "  <  <12 <"), starts, flat_rows])
@@ -152,19 +176,6 @@ def describe_flat(layout: Layout, labels: Labels | None = None, names: Names = N
 def is_few(layout: Layout) -> bool:
     """Returns whether a batch is small enough for each cell to be shown with its contents."""
     return max(layout.batch_size, layout.max_len) <= FEW
-
-
-def name(names: Names, b: int) -> str:
-    """Returns the name of sequence `b`, or its letter if it has no name."""
-    return sequence_name(b) if names is None else names[b]
-
-
-def cell_label(labels: Labels | None, b: int, t: int, names: Names = None) -> str:
-    """Returns the label of the cell of sequence `b` at time step `t`."""
-    if labels is None:
-        return f"{name(names, b)}{t}"
-    row = labels[b]
-    return row[t] if t < len(row) else ""
 
 
 def value(value: object) -> str:

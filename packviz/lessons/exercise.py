@@ -35,7 +35,7 @@ class NotSolvedError(AssertionError):
     """
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Verdict(Drawing):
     """The result of a check: whether the exercise is solved, a message, and drawings of the answer.
 

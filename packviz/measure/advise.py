@@ -17,7 +17,7 @@ from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.util import first_line
 from packviz.core.validation import require_seconds, require_values
-from packviz.draw import text
+from packviz.draw.text import count, table
 from packviz.measure import rnn_calls
 from packviz.measure.timing import FEWEST_ROUNDS, RATIOS, Timing, measure, stopwatch
 from packviz.ops.agreement import relative_error
@@ -58,7 +58,7 @@ output, {} = rnn(packed)
 output, lengths = pad_packed_sequence(output, batch_first=rnn.batch_first)"""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Advice(HasNumbers):
     """A recommendation, and the measurement behind it.
 
@@ -118,7 +118,7 @@ class Advice(HasNumbers):
         """The recommendation, and the methods that may be as fast."""
         ratio = self.timing.ratio(self.recommended, PACKED)
         if ratio.rounds < FEWEST_ROUNDS:
-            rounds = text.count(ratio.rounds, "round")
+            rounds = count(ratio.rounds, "round")
             doubt = f"{rounds} cannot show a difference. Give a larger budget."
             return f"{self.recommended} measured fastest, but {doubt}"
         parts = [f"Use {self.recommended}."]
@@ -153,8 +153,8 @@ class Advice(HasNumbers):
             rows.append([name, milliseconds, ratio])
         for name, why in self.timing.missing.items():
             rows.append([name, why])
-        batches = text.count(self.sample, "batch", "batches")
-        lines = [self.verdict, "", *text.table(rows, "<  >  <"), ""]
+        batches = count(self.sample, "batch", "batches")
+        lines = [self.verdict, "", *table(rows, "<  >  <"), ""]
         lines.append(f"{self.what}. A time is that of {batches}, and of the RNN alone.")
         lines += [RATIOS, f"Measured on {self.timing.caption}."]
         return "\n".join(lines)
@@ -247,7 +247,7 @@ def advise(
     which = "forward and backward" if rnn.training else "forward alone"
     shortest = n.min()
     longest = n.max()
-    sequences = f"{text.count(n.size, 'sequence')} of {shortest} to {longest} steps"
+    sequences = f"{count(n.size, 'sequence')} of {shortest} to {longest} steps"
     what = f"{rnn}, {which}; {sequences}, in batches of {batch_size}"
     is_inexact = shortest < longest and PADDED in kept
     inexact = (PADDED,) if is_inexact else ()

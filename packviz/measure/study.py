@@ -121,7 +121,7 @@ class Point:
         return Layout(np.random.default_rng(1).permutation(drawn))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Results(HasText, Generic[P, V]):
     """The results of a study.
 

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from packviz.core.util import HasText
-from packviz.draw import quantities, text
+from packviz.draw import quantities
+from packviz.draw.text import count, table
 from packviz.measure.machine import (
     Data,
     caption,
@@ -175,7 +176,7 @@ class Ratio(HasText):
     def to_text(self) -> str:
         """Returns a sentence with the ratio, or that says that there is no clear difference."""
         if self.rounds < FEWEST_ROUNDS:
-            rounds = text.count(self.rounds, "round")
+            rounds = count(self.rounds, "round")
             return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
             known = f"{self.number} times as long as {self.to} (95 % interval {self.between})"
@@ -184,7 +185,7 @@ class Ratio(HasText):
         return f"{pair}: {self.name} takes {self.between} times as long"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Timing(HasText):
     """The times of several calls, round by round.
 
@@ -295,7 +296,7 @@ class Timing(HasText):
         if name in self.memory:
             parts.append(f"peak memory {self.memory[name] / 1e6:.3g} MB")
         if name in self.faults:
-            parts.append(text.count(self.faults[name], "page fault"))
+            parts.append(count(self.faults[name], "page fault"))
         return ", ".join(parts)
 
     def to_text(self) -> str:
@@ -308,11 +309,11 @@ class Timing(HasText):
             low, middle, high = map(quantities.milliseconds, self.spread(name))
             quartiles = f"(quartiles {low} to {high})"
             rows.append([name, f"{middle} ms", quartiles, self.costs(name)])
-        lines = text.table(rows, "<  .12  <  <")
+        lines = table(rows, "<  .12  <  <")
         lines += [self.ratio(name, first).to_text() for name in others]
         for name, why in self.missing.items():
             lines.append(f"✗ {name} was left out: {why}")
-        rounds = text.count(self.rounds, "round")
+        rounds = count(self.rounds, "round")
         lines.append(f"{rounds} after {self.warmup} to warm up.")
         if others:
             lines.append(RATIOS)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import order, reading
-from packviz.core.validation import kind_of
+from packviz.core.validation import kind_of, require_plain
 
 
 def require_rnn(rnn: object) -> None:
@@ -23,11 +23,11 @@ def require_rnn(rnn: object) -> None:
 
 
 def require_padded(x: object) -> None:
-    """Checks that `x` is a tensor.
+    """Checks that `x` is a dense tensor.
 
     Raises:
-        TypeError: `x` is not a tensor. If it is a packed batch, the message explains how to unpack
-            it.
+        TypeError: `x` is not a dense tensor. If it is a packed batch, the message explains how to
+            unpack it.
     """
     if isinstance(x, PackedSequence):
         raise TypeError(
@@ -36,6 +36,7 @@ def require_padded(x: object) -> None:
         )
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    require_plain("x", x)
 
 
 def require_features(rnn: nn.RNNBase, shape: torch.Size, batch_first: bool) -> None:

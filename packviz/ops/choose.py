@@ -21,7 +21,7 @@ FEW_CELLS = 500
 """With at most this many real cells, `"split"` does not speed up an `nn.RNN`'s forward pass."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Plan(HasText):
     """The method chosen for a batch, and the reason for the choice.
 

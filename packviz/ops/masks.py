@@ -32,9 +32,9 @@ from packviz.core.layout import (
     mask_cells,
     read_lengths,
 )
-from packviz.core.padded import Padded, order, reading
+from packviz.core.padded import Padded, is_constant, is_on_side, order, reading
 from packviz.core.util import warn
-from packviz.core.validation import kind_of, one_of, require_plain
+from packviz.core.validation import kind_of, one_of, require_none, require_plain
 
 Lengths = Tensor | npt.NDArray[Any] | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that
@@ -415,12 +415,11 @@ def align(
     if max_len is not None:
         numbers = lengths_tensor(lengths)
         _check(numbers, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
-    cells = x
-    if not batch.batch_first:
-        cells = x.transpose(0, 1)
+    cells = x if batch.batch_first else x.transpose(0, 1)
     if source_side is None:
         source_side = "left" if padding_side == "right" else "right"
-        if mask is None and _is_on_side(cells, n, padding_side):
+        are_readable = _is_readable(cells) and _is_readable(n)
+        if mask is None and are_readable and is_on_side(cells, n.numpy(), padding_side):
             source_side = padding_side
             warn(
                 f"x already has its padding on the {padding_side}, so nothing is moved; pass"
@@ -437,16 +436,14 @@ def align(
     # A rotation, or a sort, reads the padding from many cells. It may read any cells, because the
     # padding is overwritten. If it were read from a single cell, all gradients would be added up
     # there, which is slow.
+    now = step
+    if mask is None and source_side == "left":
+        now = step + batch.steps - end
+    now = now.remainder(max(batch.steps, 1))
     if mask is not None and batch.steps:
         is_padding = to_device(mask, x.device).logical_not().to(torch.uint8)
         by_reality = is_padding.argsort(dim=1, stable=True)
-        place = step.remainder(batch.steps)
-        now = by_reality.gather(1, place.expand(batch.batch, width))
-    else:
-        now = step
-        if source_side == "left":
-            now = step + batch.steps - end
-        now = now.remainder(max(batch.steps, 1))
+        now = by_reality.gather(1, now.expand(batch.batch, width))
     sequence = torch.arange(batch.batch, device=x.device).unsqueeze(1)
     index = batch.rows(sequence, now)
     if not batch.batch_first:
@@ -492,31 +489,12 @@ def last_output(
     rows = output.flatten(0, 1)
     sequence = torch.arange(batch.batch, device=output.device)
     step = (n - 1).clamp(min=0)
-    last = rows.index_select(0, batch.rows(sequence, step))
-    if bidirectional:
-        first = rows.index_select(0, batch.rows(sequence, torch.zeros_like(sequence)))
-        half = output.shape[2] // 2
-        halves = [last[:, :half], first[:, half:]]
-        last = torch.cat(halves, 1)
-    return last.masked_fill(_widened(n == 0, last.ndim), 0)
-
-
-def _is_on_side(cells: Tensor, n: Tensor, side: Side) -> bool:
-    """Returns whether the values show that the padding of `cells`, `(B, T, …)`, is on one side.
-
-    They do if the same value fills the padding there, and not on the other side.
-    """
-    if not (_is_readable(cells) and _is_readable(n)):
-        return False
-    if side == "left":
-        cells = cells.flip(1)
-    padding = ~_is_real(n, cells.shape[1])
-    return _is_constant(cells[padding]) and not _is_constant(cells[padding.flip(1)])
-
-
-def _is_constant(cells: Tensor) -> bool:
-    """Returns whether all cells are the same, or all are NaN."""
-    return bool((cells == cells[:1]).all() or cells.isnan().all())
+    last = padded_rows(rows, batch.rows(sequence, step), n > 0, 0.0)
+    if not bidirectional:
+        return last
+    first = padded_rows(rows, batch.rows(sequence, step * 0), n > 0, 0.0)
+    half = output.shape[2] // 2
+    return torch.cat([last[:, :half], first[:, half:]], 1)
 
 
 def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
@@ -526,8 +504,8 @@ def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
     if mask.sum() < 2 or mask.all():
         return
     others = cells[~mask]
-    varies = not _is_constant(others) and bool(others.isfinite().all())
-    if varies and _is_constant(cells[mask]):
+    varies = not is_constant(others) and bool(others.isfinite().all())
+    if varies and is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
             " mask seems to be True at padding: pass ~mask"
@@ -675,11 +653,9 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
     """Raises an error for lengths out of range, if they can be read without waiting."""
     if not _is_readable(n):
         return
-    for b, value in enumerate(n.tolist()):
-        if value < 0:
-            raise ValueError(f"lengths[{b}] is {value}; a sequence has at least 0 time steps")
-        if value > most:
-            raise ValueError(f"{name}[{b}] is {value}, more than {limit} ({most})")
+    values = n.numpy()
+    require_none(values, values < 0, name, "a sequence has at least 0 time steps")
+    require_none(values, values > most, name, f"more than {limit} ({most})")
 
 
 def is_tracing() -> bool:

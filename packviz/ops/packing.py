@@ -26,7 +26,7 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.layout import is_mask
-from packviz.core.padded import reading
+from packviz.core.padded import Padded, reading
 from packviz.ops import index as indices
 from packviz.ops import original
 from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
@@ -229,9 +229,8 @@ def _pack_padded(
         # This raises torch's error.
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     if ranked[0] > steps:
-        b = int(n.argmax())
         read = reading(x.shape, batch_first, "input")
-        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: shorten it")
+        Padded.of(x.shape, batch_first).require_lengths(n.numpy(), read)
     if not pays or len(ranked) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     return _packed_in_order(x, ranked, order, batch_first)

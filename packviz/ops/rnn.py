@@ -17,11 +17,11 @@ from torch.nn.utils.parametrize import is_parametrized
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.core.util import warn
-from packviz.core.validation import kind_of, require_plain
+from packviz.core.validation import kind_of
 from packviz.ops.arguments import require_features, require_padded, require_rnn
 from packviz.ops.masks import Lengths, is_tracing, lengths_tensor
 from packviz.ops.private import recorded, storage
-from packviz.ops.running import State, _run
+from packviz.ops.running import State, _as_state, _run
 from packviz.ops.torch_kernels import flat_names
 
 
@@ -95,7 +95,6 @@ class WithLengths(nn.RNNBase):
             _refuse_lengths(hx)
             return self._plain(input, hx)
         require_padded(input)
-        require_plain("x", input)
         if total_length is None and input.ndim == 3:
             total_length = input.shape[1 if self.batch_first else 0]
         if torch.compiler.is_compiling():
@@ -341,11 +340,7 @@ def _results(
     """Returns the output, `h_n` and, for an LSTM, `c_n`."""
     width = int(settings[5])
     rnn = _with_weights(tensors[n_states:], settings)
-    hx: State | None = None
-    if n_states == 1:
-        hx = tensors[0]
-    elif n_states == 2:
-        hx = (tensors[0], tensors[1])
+    hx = _as_state(tensors[:n_states]) if n_states else None
     with torch.autocast(x.device.type, enabled=False):  # the dtypes are those of the arguments
         output, final = _run(rnn, x, lengths.cpu(), hx, "auto", None, width, settings[6])
     return [output, *_as_list(final)]
@@ -534,10 +529,7 @@ def _in_onnx(
         x = nn.functional.pad(x, sides, value=float(padding_value))
     if rnn.batch_first:
         x = x.transpose(0, 1)
-    h_n, *c_n = map(torch.cat, zip(*finals, strict=True))
-    if c_n:
-        return x, (h_n, c_n[0])
-    return x, h_n
+    return x, _as_state([*map(torch.cat, zip(*finals, strict=True))])
 
 
 def _layer_in_onnx(

@@ -18,7 +18,7 @@ from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
-from packviz.core.validation import at_least, require_plain, require_values
+from packviz.core.validation import at_least, require_values
 from packviz.ops import one_layer, original, packing
 from packviz.ops.arguments import (
     require_device,
@@ -630,7 +630,6 @@ def _checked(
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
-    require_plain("x", x)
     require_values("x", x)
     shape = x.shape
     batch_first = bool(rnn.batch_first if batch_first is None else batch_first)
@@ -641,17 +640,13 @@ def _checked(
     n = tuple(whole.tolist())
     if not n:
         raise ValueError("lengths is empty; give at least one length")
-    batch, steps, _ = source = Padded.fitting(len(n), shape, batch_first, features=", I")
-    if min(n) < 0 or max(n) > steps:
-        b = next(i for i, value in enumerate(n) if not 0 <= value <= steps)
-        read = reading(shape, batch_first, features=", I")
-        raise ValueError(
-            f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}"
-        )
+    source = Padded.fitting(len(n), shape, batch_first, features=", I")
+    if min(n) < 0 or max(n) > source.steps:
+        source.require_lengths(np.array(n), reading(shape, batch_first, features=", I"))
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     if total_length is not None:
         at_least("total_length", total_length, max(n))
     if hx is not None:
-        require_states(rnn, hx, x, batch)
+        require_states(rnn, hx, x, source.batch)
     return n, source

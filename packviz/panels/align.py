@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout
-from packviz.draw import text
 from packviz.draw.aligned import Aligned, beside
+from packviz.draw.text import FEW, count, is_few
 from packviz.panels.panel import Panel, View, dropdown, row
 from packviz.panels.picker import lengths_field, read
 
@@ -72,8 +72,8 @@ class AlignPanel(Panel):
         from packviz.ops.masks import align  # noqa: PLC0415 - torch loads slowly
 
         layout = read(self.typed.value)
-        if not text.is_few(layout):
-            raise ValueError(f"give at most {text.FEW} sequences of at most {text.FEW} time steps")
+        if not is_few(layout):
+            raise ValueError(f"give at most {FEW} sequences of at most {FEW} time steps")
         n = layout.lengths.tolist()
         before = self.source_side.value
         after = self.padding_side.value
@@ -91,7 +91,7 @@ class AlignPanel(Panel):
         pictures = [given, right, guessing]
         summary = "Here the guess happens to be right in every cell."
         if self.wrong_cells:
-            wrong = text.count(self.wrong_cells, "cell")
+            wrong = count(self.wrong_cells, "cell")
             summary = f"Guessing from zeros gets {wrong} of {layout.n_cells} wrong."
         texts = [summary, *(picture.to_text() for picture in pictures)]
         return View(lambda theme: beside(pictures, theme), summary, lambda: "\n\n".join(texts))

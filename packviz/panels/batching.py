@@ -10,9 +10,10 @@ import numpy as np
 from packviz.core import batches as buckets
 from packviz.core.batches import BUCKETED, ORDERS, SPLITS
 from packviz.core.layout import IntArray
-from packviz.draw import bars, text
+from packviz.draw import bars
 from packviz.draw.palette import THEMES
 from packviz.draw.sheet import Sheet, stack
+from packviz.draw.text import count, numbers, percent
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider
 from packviz.panels.picker import TYPED, LengthsPicker
 
@@ -104,13 +105,13 @@ class BatchingPanel(Panel):
         n_cells = int(cells.sum())
         self.padding = n_cells - int(real.sum())
         self.tokens = tokens = buckets.tokens(n, groups, processes, strategy)
-        wasted = text.percent(self.padding, n_cells)
-        sequences = text.count(n.size, "sequence")
-        epoch = f"{sequences} in {text.count(n_batches, 'batch', 'batches')}"
+        wasted = percent(self.padding, n_cells)
+        sequences = count(n.size, "sequence")
+        epoch = f"{sequences} in {count(n_batches, 'batch', 'batches')}"
         summary = f"{epoch} ({order}): {n_cells:,} cells, {self.padding:,} padding ({wasted})."
         lines = [""]
-        lines.append(f"real cells of each batch  {text.numbers(real)}")
-        lines.append(f"all cells of each batch   {text.numbers(cells)}")
+        lines.append(f"real cells of each batch  {numbers(real)}")
+        lines.append(f"all cells of each batch   {numbers(cells)}")
         own = tokens.sum(axis=0)
         idle = tokens.max(axis=1).sum() - own  # what the slowest process of each step has more
         shares = {}

@@ -73,10 +73,11 @@ class CostPanel(Panel):
         saved = text.percent(count.saved, count.padded)
 
         def draw(theme: str) -> Sheet:
-            batch = batch_picture.draw(batch_picture.Shown(layout), theme)
-            drawings = [*count.drawings(theme), batch]
+            drawn = batch_picture.draw(batch_picture.Shown(layout), theme)
+            drawings = [*count.drawings(theme), drawn]
             return stack(count.headline().partition(". ")[0], drawings, theme)
 
         work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
         summary = f"A forward pass takes {work}, {saved} less."
-        return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(layout)}")
+        batch = text.Labelled(layout)
+        return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(batch)}")

@@ -71,7 +71,7 @@ class Outcome:
         return f"{mark}{self.outcome}{compiled}"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Outcomes(Tabled):
     """The table of all outcomes, with a row for each model and a column for each compiler.
 

@@ -51,7 +51,6 @@ from packviz.draw.sheet import Point as Place
 from packviz.draw.text import table
 from packviz.measure.machine import Data
 from packviz.measure.study import (
-    KINDS,
     PASSES,
     Comparison,
     Point,
@@ -111,8 +110,7 @@ def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
     Raises:
         ValueError: there is no such setup.
     """
-    kind = SETUPS[one_of("setup", setup, SETUPS)]
-    return -np.sort(-KINDS[kind](batch_size, steps, 0))
+    return -np.sort(-point(setup, steps, batch_size).layout.lengths)
 
 
 def point(setup: str, steps: int, batch_size: int = FULL_BATCH) -> Point:

@@ -53,7 +53,7 @@ _INPUT = 16
 _HIDDEN = 128
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Shards(HasText):
     """The results of comparing the strategies for splitting a batch.
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -125,17 +125,19 @@ class Case:
         """The kind of RNN, and whether this is the training pass."""
         return self.point.mode, self.training
 
-    @property
+    @cached_property
     def padding(self) -> float:
         """The share of the padded batch's cells that are padding."""
         return self.point.layout.n_padding / self.point.layout.n_cells
 
-    @property
+    @cached_property
     def work(self) -> float:
         """The average GEMM FLOPs of a time step in a packed forward pass."""
         layout = self.point.layout
         return layout.n_real * self.point.spec.gemm_per_cell / layout.max_len
 
+
+T = TypeVar("T")
 
 Measured: TypeAlias = Results[Point, Data]
 
@@ -233,20 +235,22 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
         groups: dict[tuple[str, bool], list[Case]] = {}
         for case in measured:
             groups.setdefault(case.kind, []).append(case)
-        thresholds = {kind: _threshold(number, group) for kind, group in groups.items()}
+        thresholds = {}
+        for kind, group in groups.items():
+            numbers = [-math.inf, *sorted({*map(number, group)})]
+            thresholds[kind] = _best(group, numbers, lambda case, least: number(case) > least)
         return lambda case: number(case) > thresholds.get(case.kind, math.inf)
 
     return fit
 
 
-def _threshold(number: Callable[[Case], float], measured: Sequence[Case]) -> float:
-    numbers = [number(case) for case in measured]
+def _best(measured: Sequence[Case], options: Iterable[T], packs: Callable[[Case, T], bool]) -> T:
+    """Returns the option with the smallest slowdown; `packs` says which cases it packs."""
 
-    def slowdown(threshold: float) -> float:
-        choices = [value > threshold for value in numbers]
-        return sum(map(Case.slowdown, measured, choices))
+    def slowdown(option: T) -> float:
+        return sum(case.slowdown(packs(case, option)) for case in measured)
 
-    return min([-math.inf, *sorted({*numbers})], key=slowdown)
+    return min(options, key=slowdown)
 
 
 def compare(
@@ -266,10 +270,11 @@ def compare(
     for machine, results in machines.items():
         measured = cases(results)
         prefix = f"{machine}: " if len(machines) > 1 else ""
-        for name, packs in rules.items():
-            verdicts[f"{prefix}{name}"] = judge(packs, measured)
+        tested = dict(rules)
         for name, fit in (fits or {}).items():
-            verdicts[f"{prefix}{name}"] = judge(held_out(fit, measured), measured)
+            tested[name] = held_out(fit, measured)
+        for name, packs in tested.items():
+            verdicts[f"{prefix}{name}"] = judge(packs, measured)
     best = max(verdicts, key=lambda name: verdicts[name].accuracy)
     title = f"Where there is a clear difference, this rule is right most often: {best}"
     rows = []
@@ -356,15 +361,12 @@ def paying_region(measured: Sequence[Case]) -> tuple[float, float]:
     A rule packs if both are reached. The region is the one whose rule has the smallest slowdown. If
     it is best never to pack, both numbers are infinite.
     """
-
-    def slowdown(corner: tuple[float, float]) -> float:
-        padding, work = corner
-        reached = [case.padding >= padding and case.work >= work for case in measured]
-        return sum(map(Case.slowdown, measured, reached))
-
     wins = [case for case in measured if case.ratio < 1]
     corners = product({case.padding for case in wins}, {case.work for case in wins})
-    return min([(math.inf, math.inf), *sorted(corners)], key=slowdown)
+    options = [(math.inf, math.inf), *sorted(corners)]
+    return _best(
+        measured, options, lambda case, least: case.padding >= least[0] and case.work >= least[1]
+    )
 
 
 def _jitter(number: int) -> float:

@@ -38,7 +38,7 @@ def name(distinct: int) -> str:
     return f"packed ({distinct} lengths)"
 
 
-def picture(results: TimedPoints, title: str = "") -> Spans:
+def picture(results: TimedPoints) -> Spans:
     """Returns a picture of the FLOPs and times on every batch, relative to the padded step."""
     groups = {}
     works = []
@@ -55,7 +55,7 @@ def picture(results: TimedPoints, title: str = "") -> Spans:
         batch = f"{point.steps} sequences padded to {point.steps} steps"
         groups[f"{point.spec}, {batch}"] = rows
     shown = f"{min(times):.2g} to {max(times):.2g} times the time"
-    title = title or f"Packed training takes {percent(max(works))} of the FLOPs and {shown}"
+    title = f"Packed training takes {percent(max(works))} of the FLOPs and {shown}"
     return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 

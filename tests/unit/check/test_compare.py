@@ -343,7 +343,7 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
             torch.zeros(5, 2, 3),
             [6, 2],
             None,
-            "lengths[0] is 6, but x of shape (5, 2, 3)",
+            "lengths[0] is 6: x of shape (5, 2, 3)",
         ),
         (
             nn.GRU(3, 4),

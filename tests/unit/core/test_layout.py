@@ -418,5 +418,5 @@ def test_a_padded_batch_by_its_shape(batch_first):
     assert Layout.from_padded(shape, [3, 5], batch_first) == Layout([3, 5], max_len=5)
     with pytest.raises(ValueError, match=rf"has B = 5; did you mean batch_first={batch_first}\?"):
         Layout.from_padded(shape, [3, 5], not batch_first)
-    with pytest.raises(ValueError, match=r"lengths\[1\] is 6, but x of shape .* has T = 5"):
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 6: x of shape .* has T = 5"):
         Layout.from_padded(shape, [3, 6], batch_first)

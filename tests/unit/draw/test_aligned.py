@@ -105,7 +105,7 @@ def test_wrong_cells_are_framed():
             {},
             r"3 entries, but x of shape \(3, 2\), read as \(T, B, …\), has B = 2; did you mean",
         ),
-        ((3, 2), torch.ones(3, 2).bool(), {}, r"booleans of shape \(2, 3\), got bool"),
+        ((3, 2), torch.ones(3, 2).bool(), {}, r"the shape \(2, 3\), got shape"),
     ],
 )
 def test_refusals(shape, lengths, options, message):

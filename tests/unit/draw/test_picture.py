@@ -17,7 +17,7 @@ from packviz.draw import batch_picture, text
 from packviz.draw.picture import Picture, show
 
 LENGTHS = [3, 1, 2]
-WORDS = text.describe(pv.Layout(LENGTHS))
+WORDS = text.describe(text.Labelled(pv.Layout(LENGTHS)))
 
 
 def grid(picture):

@@ -76,3 +76,14 @@ def test_length_histogram(layout):
 def test_the_slope_is_the_power(power, factor):
     sweep = plots.log_log(X, {"": {"a": [factor * x**power for x in X]}}, "t")
     assert float(sweep.to_text().split()[-1]) == pytest.approx(power, abs=0.0051)
+
+
+def test_the_exponent_of_a_power_law():
+    x = [1, 3, 10, 50]
+    for power in (-1, 0, 0.5, 2):
+        assert plots.exponent(x, [7 * v**power for v in x]) == pytest.approx(power, abs=1e-12)
+    for x, y in (([1], [1]), ([1, 2], [1]), ([1, 2], [0, 1]), ([-1, 2], [1, 1])):
+        with pytest.raises(
+            ValueError, match="x and y must have the same length, with at least two positive"
+        ):
+            plots.exponent(x, y)

@@ -15,7 +15,7 @@ lengths = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 @given(lengths, st.integers(0, 3))
 def test_every_cell_is_in_its_place(lengths, extra):
     layout = Layout(lengths, min(max(lengths) + extra, 16))
-    summary, padded, packed = text.describe(layout).split("\n\n")
+    summary, padded, packed = text.describe(text.Labelled(layout)).split("\n\n")
     cells = [layout.n_cells, layout.n_real, layout.n_padding]
     assert list(map(int, re.findall(r"(\d+) (?:cell|real|padding)", summary))) == cells
     grid = [line.split()[3:] for line in padded.splitlines()[1:]]
@@ -30,7 +30,7 @@ def test_every_cell_is_in_its_place(lengths, extra):
 @given(lengths)
 def test_flat_rows_in_words(lengths):
     layout = Layout(lengths)
-    head, *rows, starts, order = text.describe_flat(layout).splitlines()
+    head, *rows, starts, order = text.describe_flat(text.Labelled(layout)).splitlines()
     assert head == text.flat(layout)
     for b, row in enumerate(rows):
         name, where, cells = re.fullmatch(r"  (\w) +rows? +([\d–]+) +(.*)", row).groups()

@@ -301,8 +301,8 @@ with warnings.catch_warnings():  # they are deprecated
     QUANTISED = torch.quantize_per_tensor(ONES, 1.0, 0, torch.quint8)
 CLASSES = F.cross_entropy, torch.ones(2, 5, 4), torch.ones(2, 4), [4, 2]
 REFUSED = {
-    r"lengths\[1\] is -1; a sequence has at least 0": wrong(pv.real_mask, [3, -1]),
-    r"lengths\[1\] is 5, more than max_len \(4\)": wrong(pv.real_mask, [3, 5], 4),
+    r"lengths\[1\] is -1: a sequence has at least 0": wrong(pv.real_mask, [3, -1]),
+    r"lengths\[1\] is 5: more than max_len \(4\)": wrong(pv.real_mask, [3, 5], 4),
     r"whole numbers or a \(B, T\) mask, got torch.float32 of shape \(1,\) on meta": wrong(
         pv.real_mask, torch.ones(1, device="meta"), 4
     ),
@@ -331,7 +331,7 @@ REFUSED = {
     r"shapes \(2, 5, 4\) and \(2, 4\), but must agree .* logits": wrong(
         pv.masked_loss, *CLASSES, batch_first=True
     ),
-    r"lengths\[0\] is 9, more than .* predictions": wrong(pv.masked_loss, SQUARES, X, X, [9]),
+    r"lengths\[0\] is 9: more than .* predictions": wrong(pv.masked_loss, SQUARES, X, X, [9]),
     r"returned shape \(\) for 3 cells": wrong(
         pv.masked_loss, lambda x, y, reduction: x.sum(), X, X, [3]
     ),
@@ -342,12 +342,12 @@ REFUSED = {
     "padding_side is 'middle'; choose one of": wrong(pv.align, ONES, [5, 2], padding_side="middle"),
     r"x must be \(T, B, …\), got shape \(5,\)": wrong(pv.align, torch.ones(5), [5]),
     r"x must be a tensor \(T, B, …\), got list": wrong(pv.align, [[1]], [1]),
-    r"lengths\[0\] is 5, .* max_len \(4\)": wrong(pv.align, ONES, [5, 2], max_len=4),
+    r"lengths\[0\] is 5: .* max_len \(4\)": wrong(pv.align, ONES, [5, 2], max_len=4),
     "packed must be a PackedSequence, got Tensor": wrong(pv.unpack_to_length, torch.ones(2), 3),
     "sequence has 5 time steps: give at least 5, or truncate=True": wrong(
         pv.unpack_to_length, packed_pair(), 3
     ),
-    r"lengths\[0\] is 4611686018427387904, more than the most time steps": wrong(
+    r"lengths\[0\] is 4611686018427387904: more than the most time steps": wrong(
         pv.real_mask, [2**62]
     ),
     "max_len is 4611686018427387904; give at most 10,000,000": wrong(pv.real_mask, [1], 2**62),

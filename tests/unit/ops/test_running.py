@@ -598,7 +598,7 @@ REFUSED = [
     (
         (LSTM, X, [6, 7]),
         ValueError,
-        "lengths[1] is 7, but x of shape (6, 2, 3), read as (T, B, I), has T = 6: give a length",
+        "lengths[1] is 7: x of shape (6, 2, 3), read as (T, B, I), has T = 6; give a length",
     ),
     ((LSTM, X, torch.tensor([-1, 2])), ValueError, "lengths[0] is -1"),
     ((LSTM, X, [6]), ValueError, "lengths has 1 entry, but x of shape"),

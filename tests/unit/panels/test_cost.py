@@ -27,7 +27,9 @@ def shows(panel, spec, lengths, input_grad=False):
         .split("/>", 1)[1]
     )
     assert body.removesuffix("</svg>") in panel.picture.value
-    assert panel.to_text().endswith(f"{count.to_text()}\n\n{text.describe(count.layout)}")
+    assert panel.to_text().endswith(
+        f"{count.to_text()}\n\n{text.describe(text.Labelled(count.layout))}"
+    )
 
 
 SIX = [9, 8, 6, 4, 3, 2]
