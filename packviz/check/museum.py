@@ -388,7 +388,9 @@ def _read() -> Iterator[Entry]:
     text = re.sub(r'"([\w./-]+)#', address, file.read_text(encoding="utf-8"))
     for section, entries in tomllib.loads(text).items():
         for fields in entries:
-            rules = [_Rule(**rule) for rule in fields.pop("rules", ())]
+            rules = [_Rule(text, unsure=True) for text in fields.pop("unsure", ())]
+            for rule in fields.pop("rules", ()):
+                rules.append(_Rule(rule) if isinstance(rule, str) else _Rule(**rule))
             yield Entry(section=section, rules=rules, **fields)
 
 

@@ -9,8 +9,8 @@ import torch
 
 from packviz.check.compare import FloatArray, Run, StatesComparison, by_direction, listed
 from packviz.core.layout import sequence_name
-from packviz.draw import text
 from packviz.draw.curves import COLOURS, DASHES, Curve, Plot, Sweep
+from packviz.draw.text import difference, is_few
 
 MOST = 8
 """The largest number of sequences that are drawn."""
@@ -61,16 +61,15 @@ def trajectory(comparison: StatesComparison, unit: int = 0) -> Sweep:
     plots = []
     steps = range(padded.shape[1])
     for b, n in enumerate(lengths):
-        heading = f"{sequence_name(b)}: the same h_n"
-        if differs[b]:
-            heading = f"{sequence_name(b)}: h_n differs"
+        verdict = "h_n differs" if differs[b] else "the same h_n"
+        heading = f"{sequence_name(b)}: {verdict}"
         lines.append(heading)
         padding = n - 1 if n < len(steps) else math.inf
         curves = []
         for run, states_of, source in (("padded", padded, 0), ("packed", packed, _DOTTED)):
             values = states_of[b, :, unit]
-            if text.is_few(layout):
-                cells = list(map(text.difference, values))
+            if is_few(layout):
+                cells = list(map(difference, values))
                 cells[n:] = [f"[{cell}]" for cell in cells[n:]]
                 lines.append(f"  {run}  {' '.join(cells)}")
             end = int(np.isfinite(values).cumprod().sum())

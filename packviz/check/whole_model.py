@@ -13,7 +13,7 @@ from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.numbers import HasNumbers, Row
 from packviz.core.padded import Padded
 from packviz.core.validation import share
-from packviz.draw import text
+from packviz.draw.text import table
 from packviz.ops.agreement import parts
 from packviz.ops.masks import Lengths, lengths_tensor
 from packviz.ops.tolerance import of_states
@@ -100,7 +100,7 @@ class PaddingComparison(HasNumbers):
     def to_text(self) -> str:
         """Returns the verdict, and a line for each tensor."""
         lines = [[output.name, output.verdict] for output in self.outputs]
-        return "\n".join([self.summary, "", *text.table(lines, "  <  <")])
+        return "\n".join([self.summary, "", *table(lines, "  <  <")])
 
 
 def compare_padding(

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import roomy
 from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, width_of
+from packviz.draw.text import short
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -241,7 +242,7 @@ def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> No
 def _written(value: float) -> str:
     if abs(value) < 1e6:
         return f"{value:,g}"
-    return text.short(round(value))
+    return short(round(value))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.core.validation import one_of
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import TALL, Cell, Grid, joined, one_in, stride
+from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
 from packviz.draw.text import FEW, count, percent, table
 
@@ -261,7 +261,7 @@ class Scores(Drawing):
         queries = np.arange(0, steps, ceil(2 * steps / side))  # lines are at least 2 px high
         tall = side / queries.size
         grid = Grid(sheet, queries.size, steps, each, tall, x, y)
-        fills = {"#": palette.REAL, "x": colours.wrong, "·": HATCHED}
+        fills = {"#": REAL, "x": colours.wrong, "·": HATCHED}
         lines = []
         for kinds in self._kinds(row, queries):
             cells = [Cell(fills[kind]) for kind in kinds if kind in fills]
@@ -273,7 +273,7 @@ class Scores(Drawing):
         middles = []
         for b, _, size in row:
             own = size * each
-            fill = palette.sequence_colour(b)
+            fill = sequence_colour(b)
             name = sequence_name(b)
             above = (x + start, y - _STRIP, own, thick)
             beside = (x - _STRIP, y + start, thick, own)
@@ -294,7 +294,7 @@ class Scores(Drawing):
     def _key(self, sheet: Sheet) -> list[tuple[str, str]]:
         """Returns the fills of scores, each with its meaning."""
         reasons = []
-        parts = [(palette.REAL, "needed")]
+        parts = [(REAL, "needed")]
         if self.padding:
             reasons.append("padding")
         if self._hides_documents and any(len(row) > 1 for row in self.rows):
@@ -359,7 +359,7 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
 def _cells(piece: _Piece, grid: Grid) -> list[Cell]:
     """Returns a named cell for each time step of a piece, or one cell for all if they are small."""
     b, first, size = piece
-    fill = palette.sequence_colour(b)
+    fill = sequence_colour(b)
     name = sequence_name(b)
     if grid.is_low or size * grid.wide < 4 + width_of(name, mono=True):
         return [Cell(fill, span=size)]

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, width_of
+from packviz.draw.text import table
 
 LEFT = 42.0
 """The smallest space, in px, for names to the left of a grid."""
@@ -232,7 +233,7 @@ class CellTable:
             if self.numbers:
                 row.append(self.numbers[r][1])
             rows.append(row)
-        return text.table(rows, " <  > ")
+        return table(rows, " <  > ")
 
     def sheet(self, theme: str, description: str = "") -> Sheet:
         """Draws the grid.

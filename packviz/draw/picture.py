@@ -165,7 +165,8 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout,
     if not jagged:
         require_dense("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
-    if isinstance(what, tuple) and _is_pair(what):
+    dimensions = [min(_dimensions(part), 2) for part in what] if isinstance(what, tuple) else []
+    if dimensions == [2, 1]:
         raise ValueError(
             "this pair looks like x and its lengths, as pad_packed_sequence returns them:"
             " call show(*pair)"
@@ -184,7 +185,7 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout,
     if jagged:
         return _jagged(what)
     if isinstance(what, (list, tuple)) and what and all(map(_is_sequence, what)):
-        if all(map(_is_number, what)):
+        if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
                 f"show() cannot tell whether {what!r} are lengths; give lengths as numbers,"
                 " words as lists"
@@ -271,17 +272,6 @@ def _sequences(sequences: Sequence[object]) -> list[Iterable[object]] | None:
 
 def _is_sequence(item: object) -> bool:
     return isinstance(item, (str, list, tuple)) or _dimensions(item) > 0
-
-
-def _is_number(item: object) -> bool:
-    """Returns whether an item is a whole number written as a string."""
-    return isinstance(item, str) and item.strip().isdecimal()
-
-
-def _is_pair(what: tuple[object, ...]) -> bool:
-    """Returns whether a tuple looks like a padded batch and its lengths."""
-    dimensions = [min(_dimensions(part), 2) for part in what]
-    return dimensions == [2, 1]
 
 
 def _dimensions(item: object) -> int:

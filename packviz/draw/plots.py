@@ -8,7 +8,7 @@ import numpy as np
 
 from packviz.core import batches
 from packviz.core.layout import Layout, require_steps
-from packviz.draw import bars
+from packviz.draw.bars import BarChart, steps, totals
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.quantities import plain
 from packviz.draw.text import count, numbers, percent
@@ -20,7 +20,7 @@ _COLOUR = len(COLOURS) - 1  # of curves that show counts, and not methods
 
 def padding_waste(
     groups: Mapping[str, Iterable[Layout]] | object, batch_size: int = 64, *, seed: int = 0
-) -> bars.BarChart:
+) -> BarChart:
     """Draws a bar for each group of batches, with parts for real cells and for padding.
 
     Args:
@@ -71,10 +71,10 @@ def padding_waste(
     if least < most:
         title += f" or {percent(least)} ({best})"
     parts = ("real cells", "padding", "wasted")
-    return bars.BarChart("\n".join(lines), lambda theme: bars.totals(title, cells, theme, parts))
+    return BarChart("\n".join(lines), lambda theme: totals(title, cells, theme, parts))
 
 
-def length_histogram(lengths: object) -> bars.BarChart:
+def length_histogram(lengths: object) -> BarChart:
     """Draws a histogram of lengths, in any form that `Layout` accepts, in at most 20 bars.
 
     Each bar covers the same number of lengths.
@@ -97,8 +97,8 @@ def length_histogram(lengths: object) -> bars.BarChart:
     words += f"sequences per {width} lengths, from 1 up: {numbers(counts)}"
     title = f"Half of the sequences have up to {median} steps, and the longest has {longest}"
     parts = ("number of sequences", "", "")
-    return bars.BarChart(
-        words, lambda theme: bars.steps(title, counts, counts, theme, parts, "length", names)
+    return BarChart(
+        words, lambda theme: steps(title, counts, counts, theme, parts, "length", names)
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from packviz.core.cuts import predict, rectangles
 from packviz.core.layout import Layout, sequence_name
-from packviz.draw import palette
 from packviz.draw.curves import COLOURS, Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Grid, one_in, real_cells, roomy, stride
+from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import FEW, Labelled, count, is_few, percent, short, table
 
@@ -113,7 +113,7 @@ class Stairs(Drawing):
             sheet.box(*box, HATCHED, stroke="")
         # A sequence has its own colour only if its name is shown.
         label = Labelled(layout).label if is_few(layout) else None
-        fill = palette.REAL if grid.is_low else ""
+        fill = REAL if grid.is_low else ""
         grid.draw(real_cells(layout, b, label, fill) for b in order)
         spacing = width / self.calls
         thick = 2.5 if spacing >= 20 else 1.5
@@ -126,7 +126,7 @@ class Stairs(Drawing):
             grid.names(names, layout.lengths[order].tolist(), 8)
         sheet.layer()
         y = grid.foot + 24
-        real = fill or palette.sequence_colour(0)
+        real = fill or sequence_colour(0)
         x = sheet.key(4, y, [(real, "real"), (HATCHED, "padding, computed")])
         sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")

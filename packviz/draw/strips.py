@@ -8,10 +8,11 @@ import numpy as np
 
 from packviz.core.layout import host_array
 from packviz.core.validation import kind_of
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
 from packviz.draw.sheet import Sheet
+from packviz.draw.text import FEW, difference
 
 _ROUNDING = 1e-5  # a distance of up to this share of the largest value counts as 0
 
@@ -49,10 +50,10 @@ class Strips(Drawing):
         rows = [np.asarray(host_array(vector), float) for vector in vectors.values()]
         size = rows[0].size if rows else 0
         sizes = sorted({str(row.shape) for row in rows})
-        if not 0 < size <= text.FEW or sizes != [f"({size},)"]:
+        if not 0 < size <= FEW or sizes != [f"({size},)"]:
             shapes = ", ".join(sizes) or "none"
             raise ValueError(
-                f"vectors must be one-dimensional, with one size of up to {text.FEW};"
+                f"vectors must be one-dimensional, with one size of up to {FEW};"
                 f" got shapes: {shapes}"
             )
         if not isinstance(axis, str) and len(axis) != size:
@@ -94,13 +95,12 @@ class Strips(Drawing):
         for r, vector in enumerate(self.values.tolist()):
             cells = []
             for value, shade in zip(vector, shades[r], strict=True):
-                label = f"{value:.2f}".replace("-0.00", "0.00")
-                label = label.replace("nan", "NaN")
+                label = f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN")
                 cells.append(Cell(palette.SIGNED[shade], label))
             rows.append(cells)
         numbers = []
         for distance in self.distances:
-            words = text.difference(distance) if distance else "="
+            words = difference(distance) if distance else "="
             numbers.append((distance, words))
         heads = self.axis
         axis = ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from packviz.core import batches as buckets
-from packviz.core.batches import BUCKETED, ORDERS, SPLITS
+from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, WINDOW
 from packviz.core.layout import IntArray
 from packviz.draw import bars
 from packviz.draw.palette import THEMES
@@ -51,7 +51,7 @@ class BatchingPanel(Panel):
         sequences: int = 512,
         longest: int = 128,
         batch_size: int = 32,
-        order: str = buckets.SHUFFLED,
+        order: str = SHUFFLED,
         processes: int = 2,
     ) -> None:
         """Makes the panel with your lengths or, if you give none, with lengths from a distribution.
@@ -74,8 +74,8 @@ class BatchingPanel(Panel):
         self.batch_size = slider("batch_size", batch_size, 1, 128, "batch size")
         self.order = dropdown("order", order, ORDERS, "batches")
         n_batches = math.ceil(self.picker.lengths().batch_size / batch_size)
-        window = min(buckets.WINDOW, n_batches)
-        self.window = slider("window", window, 1, buckets.WINDOW)
+        window = min(WINDOW, n_batches)
+        self.window = slider("window", window, 1, WINDOW)
         self.processes = slider("processes", processes, 1, 8)
         self.strategy = dropdown("split", SPLITS[0], SPLITS)
         batches = row(self.order, self.batch_size, self.window)
@@ -91,8 +91,8 @@ class BatchingPanel(Panel):
         n_batches = math.ceil(n.size / batch_size)
         has_choice = n_batches > 1 and n.min() < n.max()
         if has_choice:  # moves the slider back if it is beyond the range
-            self.window.max = min(buckets.WINDOW, n_batches)
-        is_shuffled = order in (buckets.SHUFFLED, BUCKETED) and has_choice
+            self.window.max = min(WINDOW, n_batches)
+        is_shuffled = order in (SHUFFLED, BUCKETED) and has_choice
         show(self.window, order == BUCKETED and has_choice)
         show(self.picker.seed, is_shuffled or self.picker.is_random)
         show(self.strategy, processes > 1)

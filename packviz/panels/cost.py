@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw import batch_picture, text
+from packviz.draw import batch_picture
 from packviz.draw.sheet import Sheet, stack
+from packviz.draw.text import Labelled, describe, percent
 from packviz.panels.panel import Panel, View, dropdown, row, show, slider, tick
 from packviz.panels.picker import lengths_field, read
 
@@ -70,7 +71,7 @@ class CostPanel(Panel):
         spec = Spec(mode, self.input_size.value, hidden_size, layers, bidirectional, proj_size)
         layout = read(self.typed.value)
         self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
-        saved = text.percent(count.saved, count.padded)
+        saved = percent(count.saved, count.padded)
 
         def draw(theme: str) -> Sheet:
             drawn = batch_picture.draw(batch_picture.Shown(layout), theme)
@@ -79,5 +80,5 @@ class CostPanel(Panel):
 
         work = f"{count.padded:,} GEMM FLOPs padded and {count.packed:,} packed"
         summary = f"A forward pass takes {work}, {saved} less."
-        batch = text.Labelled(layout)
-        return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(batch)}")
+        batch = Labelled(layout)
+        return View(draw, summary, lambda: f"{count.to_text()}\n\n{describe(batch)}")

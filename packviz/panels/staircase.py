@@ -9,9 +9,9 @@ import ipywidgets as widgets
 
 from packviz.core.cuts import best_cuts, every_cut, predict
 from packviz.core.validation import one_of
-from packviz.draw import text
 from packviz.draw.curves import Sweep
 from packviz.draw.stairs import Stairs, beside, trade_off
+from packviz.draw.text import count
 from packviz.panels.panel import Panel, View, row
 from packviz.panels.picker import TYPED, LengthsPicker
 
@@ -97,7 +97,7 @@ class StaircasePanel(Panel):
         self.costs = dict(zip(stops, ratios, strict=True))
         self.shown = stairs = Stairs(layout, stops[at])
         self.trade_off = plots = trade_off(tuple(stops), wasted, ratios, at)
-        price = f"a call costs as much as {text.count(call, 'cell')}"
+        price = f"a call costs as much as {count(call, 'cell')}"
         times = f"{self.costs[at]:.2f} times"
         summary = f"{stairs.summary()} If {price}, it costs {times} as much as one."
 

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from packviz.draw import bars
+from packviz.draw.bars import Bar, BarChart, rows
 from packviz.draw.palette import METHODS, REAL, SIGNED
 from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.measure import rnn_calls
@@ -62,7 +62,7 @@ def shares(results: TimedPoints, point: Point) -> dict[str, float]:
     return dict(zip(names, [*saved, falling[-1]], strict=True))
 
 
-def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
+def chart(machines: Mapping[str, TimedPoints]) -> BarChart:
     """Draws the parts of the step in milliseconds, on one scale for all machines and batches."""
     groups = {}
     lines = []
@@ -81,7 +81,7 @@ def chart(machines: Mapping[str, TimedPoints]) -> bars.BarChart:
     ]
     title = _finding(next(iter(machines.values())))
     text = "\n".join([title, *lines])
-    return bars.BarChart(text, lambda theme: bars.rows(title, groups, theme, key=KEY, notes=notes))
+    return BarChart(text, lambda theme: rows(title, groups, theme, key=KEY, notes=notes))
 
 
 def _finding(results: TimedPoints) -> str:
@@ -95,7 +95,7 @@ def _finding(results: TimedPoints) -> str:
     return f"At {point.steps} steps, pad and the packed LSTM take {slow} of a packed step: {took}"
 
 
-def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
+def _bars(results: TimedPoints, point: Point) -> dict[str, Bar]:
     """Returns a bar for torch's step, divided into its parts, and one for `pv.run`."""
     timing = results.timing(point)
     drawn = {}
@@ -105,7 +105,7 @@ def _bars(results: TimedPoints, point: Point) -> dict[str, bars.Bar]:
         if step == TORCH:
             own = shares(results, point)
             parts = [(share * total, FILLS[part]) for part, share in own.items()]
-        drawn[name] = bars.Bar(parts, f"{milliseconds(total)} ms", (low, high))
+        drawn[name] = Bar(parts, f"{milliseconds(total)} ms", (low, high))
     return drawn
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.draw import quantities
 from packviz.draw.palette import SIGNED
+from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table
 from packviz.measure import rnn_calls
 from packviz.measure.machine import Data
@@ -280,7 +280,7 @@ def compare(
     rows = []
     for name, verdict in verdicts.items():
         counts = (verdict.right, verdict.wrong, verdict.unclear)
-        share = quantities.whole_percent(verdict.accuracy)
+        share = whole_percent(verdict.accuracy)
         rows.append([name, *map(str, counts), share, f"{verdict.slowdown:.2f}"])
     return Table(rows, _HEAD, title, captions(machines))
 
