@@ -10,9 +10,10 @@ import numpy as np
 from packviz.core.layout import BoolArray, Layout, host_array, is_mask, mask_cells, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import one_of
-from packviz.draw import palette, text
+from packviz.draw import text
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
+from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import FEW
 
@@ -105,7 +106,7 @@ class Aligned(Drawing):
             wrong = np.zeros_like(self.real)
         rows = []
         for b, labels in enumerate(self.labels):
-            colour = palette.sequence_colour(b)
+            colour = sequence_colour(b)
             cells = []
             for label, real, framed in zip(labels, self.real[b], wrong[b], strict=True):
                 fill = colour if real else HATCHED

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from packviz.core.layout import frozen, host_array
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
+from packviz.draw.palette import RAMP
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import FEW, count
 
@@ -86,7 +86,7 @@ class Attention(Drawing):
         for q in range(self.length):
             cells = []
             for k, weight in enumerate(weights[q].tolist()):
-                fill = palette.RAMP[shades[q, k]]
+                fill = RAMP[shades[q, k]]
                 label = f"{100 * weight:.0f}"
                 if k >= self.length:
                     fill = HATCHED

@@ -15,9 +15,9 @@ from itertools import chain, pairwise
 import numpy as np
 
 from packviz.core.layout import IntArray
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import nice
+from packviz.draw.palette import REAL
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, width_of
 from packviz.draw.text import percent, short
 
@@ -27,7 +27,7 @@ Key = Sequence[tuple[str, str]]
 Words = tuple[str, str, str]
 """What solid bars mean, what hatched bars mean, and a word for the hatched share."""
 
-SOLID = palette.REAL
+SOLID = REAL
 FLOPS = ("computed if packed", "only if padded", "saved")
 """The meanings of bars that show FLOPs."""
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import roomy
+from packviz.draw.palette import METHODS, REAL
 from packviz.draw.sheet import HATCHED, WIDTH, Point, Sheet, width_of
 from packviz.draw.text import short
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Numbers = Sequence[float]
 
-COLOURS = (*palette.METHODS.values(), palette.REAL)
+COLOURS = (*METHODS.values(), REAL)
 """The colours of the methods, in order, and a last one for curves without a method. Further curves
 repeat them."""
 

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from packviz.core.layout import BoolArray, IntArray
-from packviz.draw import palette
 from packviz.draw.grid import LEFT, TALL, Cell, CellTable, joined, stride
+from packviz.draw.palette import SHADES, THEMES
 from packviz.draw.sheet import HATCHED, WIDTH, Sheet, row
 from packviz.draw.text import FEW, share, short_share, table
 
@@ -85,7 +85,7 @@ class Differences:
         if step > 1:
             title += f", one in {step} of {rows:,} rows"
         names = [self.rows[r] for r in shown]
-        ground = palette.THEMES[theme].ground
+        ground = THEMES[theme].ground
         cells = [self._cells(r, few, ground) for r in shown]
         axis = "layer" if self.padding is None else "t ="
         drawn = CellTable(title, names, self.columns, cells, axis, wide=wide, tall=tall, size=11)
@@ -96,7 +96,7 @@ class Differences:
         cells = []
         for c, shade in enumerate(self.shades[r]):
             padding = self._is_padding(r, c)
-            fill = palette.SHADES[shade] if shade >= 0 else ground
+            fill = SHADES[shade] if shade >= 0 else ground
             label = "" if padding else "="
             if self.differs[r, c]:
                 label = short_share(self.shares[r, c])
@@ -149,6 +149,6 @@ def draw(differences: Sequence[Differences], title: str, theme: str) -> Sheet:
     others = [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")]
     x = sheet.key(4, y, others)
     sheet.text(x, y + 10, words)
-    sheet.key(4, y + 20, zip(palette.SHADES, BANDS, strict=True))
+    sheet.key(4, y + 20, zip(SHADES, BANDS, strict=True))
     sheet.size(max(WIDTH, grids.width), y + 46)
     return sheet

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.draw import palette
+from packviz.draw.palette import REAL, sequence_colour
 from packviz.draw.sheet import CHAR, HATCHED, WIDTH, Sheet, width_of
 from packviz.draw.text import table
 
@@ -286,7 +286,7 @@ class CellTable:
             if number and np.isfinite(number):
                 bar = _BAR * number / longest
                 y = grid.y(r) + 4
-                sheet.box(left, y, bar, grid.tall - 8, palette.REAL)
+                sheet.box(left, y, bar, grid.tall - 8, REAL)
                 x += bar + 8
             sheet.text(x, grid.line(r), words, bold=number > 0)
 
@@ -303,7 +303,7 @@ def real_cells(
             of that cell; `None` to draw all cells of the sequence as one.
         fill: the fill of the cells. Defaults to the colour of the sequence.
     """
-    fill = fill or palette.sequence_colour(b)
+    fill = fill or sequence_colour(b)
     length = int(layout.lengths[b])
     if label is None:
         return [Cell(fill, span=length)]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packviz.core.layout import sequence_name
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
+from packviz.draw.palette import sequence_colour
 from packviz.draw.sheet import WIDTH, Sheet, row
 
 _WIDE = 44.0  # px: a state
@@ -83,7 +83,7 @@ class Ribbons(Drawing):
             sheet.text(right + _WIDE + 8, y + _TALL * len(places) / 2 + 4, name)
             for i in map(int, places):
                 name, owner = self.states[i]
-                colour = palette.sequence_colour(owner)
+                colour = sequence_colour(owner)
                 start = _TOP + shift + i * _TALL
                 left = (_WIDE, start + _TALL / 2)
                 sheet.curve(left, (right, y + _TALL / 2), colour, width=5)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from packviz.draw import palette
 from packviz.draw.curves import MARKERS, Scale, log_ticks, mark
 from packviz.draw.drawing import Drawing
+from packviz.draw.palette import LIGHT, METHODS
 from packviz.draw.sheet import WIDTH, Sheet, width_of
 from packviz.draw.text import table
 
@@ -45,7 +45,7 @@ class Spans(Drawing):
     groups: Mapping[str, Mapping[str, tuple[float, Any]]]
     notes: Sequence[str] = ()
     meanings: tuple[str, str] = ("FLOPs", "time, with quartiles")
-    fills: tuple[str, str] = (palette.LIGHT.muted, palette.METHODS["packed"])
+    fills: tuple[str, str] = (LIGHT.muted, METHODS["packed"])
     axis: str = "times the padded batch (logarithmic)"
     arrows: Sequence[str] = ()
     words: str = ""

@@ -8,9 +8,9 @@ import numpy as np
 
 from packviz.core.layout import host_array
 from packviz.core.validation import kind_of
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
+from packviz.draw.palette import SIGNED
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import FEW, difference
 
@@ -89,14 +89,14 @@ class Strips(Drawing):
         scale = np.abs(finite).max(initial=1e-9)
         signed = np.clip(self.values / scale, -1, 1)
         shares = np.nan_to_num((signed + 1) / 2)  # from 0 to 1
-        darkest = len(palette.SIGNED) - 1
+        darkest = len(SIGNED) - 1
         shades = np.rint(shares * darkest).astype(int)
         rows = []
         for r, vector in enumerate(self.values.tolist()):
             cells = []
             for value, shade in zip(vector, shades[r], strict=True):
                 label = f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN")
-                cells.append(Cell(palette.SIGNED[shade], label))
+                cells.append(Cell(SIGNED[shade], label))
             rows.append(cells)
         numbers = []
         for distance in self.distances:

@@ -14,9 +14,9 @@ from itertools import zip_longest
 from typing import Any, ParamSpec
 
 from packviz.core.util import is_readers
-from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.grid import Cell, CellTable
+from packviz.draw.palette import REAL
 from packviz.draw.sheet import Sheet, stack
 
 Asked = ParamSpec("Asked")
@@ -96,8 +96,8 @@ class Comparison(Drawing):
         yours = []
         target = []
         for answer, right in zip_longest(self.yours, self.target, fillvalue=""):
-            yours.append(Cell(palette.REAL, answer, framed=answer != right))
-            target.append(Cell(palette.REAL, right))
+            yours.append(Cell(REAL, answer, framed=answer != right))
+            target.append(Cell(REAL, right))
         heads = [str(i) for i in range(len(yours))] or [""]
         return CellTable(self.title, ["yours", "target"], heads, [yours, target], axis="")
 

@@ -13,7 +13,7 @@ import ipywidgets as widgets
 import traitlets
 
 from packviz.core.validation import one_of
-from packviz.draw import palette
+from packviz.draw.palette import LIVE
 from packviz.panels.panel import Companion, for_reader
 
 
@@ -75,10 +75,10 @@ class Quiz(widgets.VBox):
 
     def _show_feedback(self, button: widgets.Button) -> None:
         verdict = "✗ Not this one."
-        colour = palette.LIVE.wrong
+        colour = LIVE.wrong
         if self.solved:
             verdict = "✓ Right."
-            colour = palette.LIVE.right
+            colour = LIVE.right
         why = escape(self._feedback_to[self.choices.value])
         look = f"{_LINE};border-left:4px solid {colour};padding:2px 10px"
         words = f'<b style="color:{colour}">{verdict}</b> {why}'
@@ -99,4 +99,4 @@ def ask(name: str) -> Quiz:
     return Quiz(**quizzes[one_of("name", name, quizzes)])
 
 
-_LINE = f"color:{palette.LIVE.text};line-height:1.4;max-width:760px;white-space:normal"
+_LINE = f"color:{LIVE.text};line-height:1.4;max-width:760px;white-space:normal"

@@ -12,8 +12,9 @@ import traitlets
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.core.validation import at_least
-from packviz.draw import palette, picture
+from packviz.draw import picture
 from packviz.draw.drawing import Drawing
+from packviz.draw.palette import STYLE
 from packviz.panels.panel import for_reader
 
 _HERE = Path(__file__).parent
@@ -60,7 +61,7 @@ class BatchPanel(anywidget.AnyWidget):
     """
 
     _esm = (_HERE / "batch.js").read_text(encoding="utf-8")
-    _css = palette.STYLE + (_HERE / "batch.css").read_text(encoding="utf-8")
+    _css = STYLE + (_HERE / "batch.css").read_text(encoding="utf-8")
     kind = traitlets.Unicode("batch", read_only=True).tag(sync=True)
     lengths = traitlets.Tuple().tag(sync=True)
     longest = traitlets.Int(10, min=1).tag(sync=True)

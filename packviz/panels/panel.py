@@ -16,7 +16,8 @@ import traitlets
 from IPython import get_ipython
 
 from packviz.core.validation import one_of
-from packviz.draw import palette, theme
+from packviz.draw import theme
+from packviz.draw.palette import LIVE, STYLE
 from packviz.draw.sheet import Sheet
 
 
@@ -30,7 +31,7 @@ class Companion(anywidget.AnyWidget):
     """
 
     _esm = Path(__file__).with_name("companion.js")
-    _css = palette.STYLE + Path(__file__).with_name("companion.css").read_text(encoding="utf-8")
+    _css = STYLE + Path(__file__).with_name("companion.css").read_text(encoding="utf-8")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
@@ -159,7 +160,7 @@ class Panel(widgets.VBox):
         if self._view:
             shows = "The picture shows the last good input."
         self._complaint = f"✗ {message.rstrip('.')}. {shows}"
-        self.error.value = _line(self._complaint, f";font-weight:bold;color:{palette.LIVE.wrong}")
+        self.error.value = _line(self._complaint, f";font-weight:bold;color:{LIVE.wrong}")
 
     def _report_moves(self) -> None:
         moves = []
@@ -199,7 +200,7 @@ def for_reader(bundle: dict[str, Any]) -> dict[str, Any]:
 def _line(words: str, style: str = "", tag: str = "div") -> str:
     if not words:
         return ""
-    look = f"color:{palette.LIVE.text};line-height:1.4{style}"
+    look = f"color:{LIVE.text};line-height:1.4{style}"
     return f'<{tag} style="{look}">{escape(words)}</{tag}>'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipywidgets as widgets
 
 from packviz.check import museum
-from packviz.draw import palette
+from packviz.draw.palette import LIVE
 from packviz.panels.panel import Panel, View
 
 
@@ -40,7 +40,7 @@ class MuseumPanel(Panel):
         description = "\n\n".join([summary, *(entry.to_text() for entry in self.matches)])
 
         def draw(theme: str) -> str:
-            colour = palette.LIVE.text if theme == "live" else "inherit"
+            colour = LIVE.text if theme == "live" else "inherit"
             return f'<div style="color:{colour};line-height:1.4">{cards}</div>'
 
         return View(draw, summary, lambda: description, kind="text/html")

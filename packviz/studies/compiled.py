@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.lengths import uniform
-from packviz.draw import bars, palette
+from packviz.draw import bars
 from packviz.draw.drawing import Drawing
+from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
 from packviz.measure.study import Comparison, Results, Study, by_comparison
@@ -222,7 +223,7 @@ def _finding(timing: Timing) -> str:
 def _colour(name: str) -> str:
     """Returns the colour of a method, which stands for padding, `Ragged` or torch's packing."""
     method = "run" if "Ragged" in name else "packed"
-    return palette.METHODS["padded" if "padded" in name else method]
+    return METHODS["padded" if "padded" in name else method]
 
 
 def compiled_steps(point: CompiledPoint, device: str) -> Comparison:

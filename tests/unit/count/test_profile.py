@@ -16,7 +16,6 @@ from packviz.core.layout import Layout
 from packviz.core.lengths import equal, triangle
 from packviz.count import profile
 from packviz.count.operators import Operator, observe
-from packviz.draw.plots import exponent
 from packviz.ops import original
 
 CPU = torch.device("cpu")
@@ -102,7 +101,7 @@ def test_the_table():
     same([pad.nodes for pad in (*a, *b)], [4, 4, 4, 97, 193, 385], b[0])
     same([float(f"{pad.backward.bytes / 1e9:.3g}") for pad in b], [0.138, 0.545, 2.16], b[0])
     for some, power in ((a, 1), (b, 2)):
-        assert exponent(sizes, [pad.backward.bytes for pad in some]) == pytest.approx(
+        assert profile.exponent(sizes, [pad.backward.bytes for pad in some]) == pytest.approx(
             power, abs=0.02
         )
 
@@ -122,12 +121,12 @@ def test_a_packed_rnn_on_the_cpu_is_quadratic_and_equal_lengths_do_not_help(
 ):
     rnn, steps = getattr(nn, kind)(3, 4), [8, 16, 32]
     runs = [profile.count_rnn(rnn, make(32, t), packed=packed) for t in steps]
-    written = exponent(steps, [run.backward.bytes for run in runs])
+    written = profile.exponent(steps, [run.backward.bytes for run in runs])
     assert power - 0.4 < written < power + 0.2, (
         "broken here, or does the packed RNN no longer narrow per step?"
     )
     if packed and make is triangle:
-        assert 0.8 < exponent(steps, [run.nodes for run in runs]) < 1.1
+        assert 0.8 < profile.exponent(steps, [run.nodes for run in runs]) < 1.1
 
 
 def test_each_narrow_fills_a_whole_tensor():
