@@ -303,14 +303,10 @@ class Picture {
     const isShown = cursor >= 0 && cursor < this.batch.steps;
     change(this.cursor, { visibility: isShown ? "visible" : "hidden" });
     if (!isShown) return;
-    const inData = progress === PACKED;
     const size = progress < 2 ? this.lengths.length : this.batch.batchSizes[cursor];
-    change(this.cursor, {
-      x: inData ? steps[cursor].x : left + cursor * cellWidth,
-      y: inData ? steps[cursor].y : top,
-      width: inData ? size * dataWidth : cellWidth,
-      height: inData ? dataHeight : size * cellHeight,
-    });
+    const column = { x: left + cursor * cellWidth, y: top, width: cellWidth, height: size * cellHeight };
+    const rows = { ...steps[cursor], width: size * dataWidth, height: dataHeight };
+    change(this.cursor, progress === PACKED ? rows : column);
   }
 }
 
@@ -338,10 +334,8 @@ class BatchPanel {
     this.root.className = "pv-batch packviz";
     this.root.innerHTML = PANEL;
     element.append(this.root);
-    this.parts = {};
-    for (const name of ["play", "back", "progress", "stages", "says", "wrong", "figure", "typed", "kind", "seed", "fewer", "number", "more", "step"]) {
-      this.parts[name] = this.root.querySelector(`.${name}`);
-    }
+    const parts = [...this.root.querySelectorAll("[class]")];
+    this.parts = Object.fromEntries(parts.map((part) => [part.className, part]));
     this.parts.text = this.root.querySelector("pre");
     this.parts.stages.innerHTML = STAGES.map((stage) => `<span>${stage}</span>`).join("");
     this.picture = this.makePicture(this.root.querySelector("svg"));
@@ -448,7 +442,6 @@ class BatchPanel {
     this.parts.wrong.textContent = "";
     this.lengths = lengths;
     this.store.set("lengths", lengths);
-    this.store.save();
     this.parts.step.value = Math.min(Number(this.parts.step.value), Math.max(...lengths) - 1);
     this.build();
   }
@@ -463,7 +456,6 @@ class BatchPanel {
     this.draw();
     if (!isFinal) return; // Python hears of the end of a movement only
     this.store.set("progress", this.progress);
-    this.store.save();
   }
 
   // -- Movement
@@ -556,20 +548,21 @@ class BatchPanel {
 
   listen() {
     const { parts } = this;
-    parts.play.addEventListener("click", () => this.toggle(1));
-    parts.back.addEventListener("click", () => this.toggle(-1));
-    parts.progress.addEventListener("input", () => {
+    const on = (part, event, act) => parts[part].addEventListener(event, act);
+    on("play", "click", () => this.toggle(1));
+    on("back", "click", () => this.toggle(-1));
+    on("progress", "input", () => {
       const wanted = Number(parts.progress.value);
       this.stop();
       this.setProgress(wanted, false);
     });
-    parts.progress.addEventListener("change", () => this.setProgress(this.progress));
-    parts.step.addEventListener("input", () => this.draw());
-    parts.typed.addEventListener("input", () => this.readTyped());
-    parts.kind.addEventListener("input", () => this.drawLengths());
-    parts.seed.addEventListener("input", () => this.drawLengths());
-    parts.fewer.addEventListener("click", () => this.setLengths(this.lengths.slice(0, -1)));
-    parts.more.addEventListener("click", () => this.setLengths([...this.lengths, Math.min(5, this.longest())]));
+    on("progress", "change", () => this.setProgress(this.progress));
+    on("step", "input", () => this.draw());
+    on("typed", "input", () => this.readTyped());
+    on("kind", "input", () => this.drawLengths());
+    on("seed", "input", () => this.drawLengths());
+    on("fewer", "click", () => this.setLengths(this.lengths.slice(0, -1)));
+    on("more", "click", () => this.setLengths([...this.lengths, Math.min(5, this.longest())]));
     this.root.addEventListener("keydown", (event) => this.onKey(event));
     const redraw = () => this.draw();
     this.paper.addEventListener("change", redraw);
@@ -631,7 +624,6 @@ export function mount(element, state = {}) {
   const panel = new KINDS[values.kind](element, {
     get: (name) => values[name],
     set: (name, value) => void (values[name] = value),
-    save: () => {},
     on: () => () => {},
   });
   return { values, panel };
@@ -640,8 +632,10 @@ export function mount(element, state = {}) {
 function render({ model, el }) {
   const panel = new KINDS[model.get("kind")](el, {
     get: (name) => model.get(name),
-    set: (name, value) => model.set(name, value),
-    save: () => model.save_changes(),
+    set: (name, value) => {
+      model.set(name, value);
+      model.save_changes();
+    },
     on: (name, callback) => {
       model.on(`change:${name}`, callback);
       return () => model.off(`change:${name}`, callback);
