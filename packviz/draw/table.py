@@ -11,11 +11,12 @@ from html import escape
 
 from packviz.core import util
 from packviz.core.util import HasText
-from packviz.draw import palette, text
+from packviz.draw import text
+from packviz.draw.palette import ink_on
 
 _WRONG = "#b3402a"
 LOOKS = {
-    "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold;"
+    "✗": f"background-color:{_WRONG};color:{ink_on(_WRONG)};font-weight:bold;"
     "display:inline-block;padding:0 .4em;border-radius:3px",
     "–": "opacity:.75",
 }

@@ -38,8 +38,11 @@ PACKED = "torch, packed"
 METHODS = ("auto", "frozen", "packed", "split", "staircase")
 """The methods of `pv.run`, which all give the results of packing."""
 
-ALL: dict[str, Method] = {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed}
-ALL |= {f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS}
+ALL: dict[str, Method] = {
+    PADDED: rnn_calls.padded,
+    PACKED: rnn_calls.packed,
+    **{f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS},
+}
 """Every method of running an RNN, by name, the simplest first."""
 
 SAMPLE = 5
