@@ -70,7 +70,7 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     assert tool("write", "--root", tmp_path).returncode == 0
 
     # One that raises, its source as well: only running it can tell.
-    raising = "x = 1 / 0"
+    raising = "x = 1; 1 / 0"
     write(tmp_path, CANARY.replace("x = 1", raising), "02_raises")
     spoil(tmp_path, "02_raises", lambda cells: cells[0].update(source=raising))
 

@@ -9,7 +9,7 @@ from packviz.measure.study import Point, Results
 from packviz.studies import rules
 from packviz.studies.rules import PACKED, PADDED, Case, grid
 
-TINY = grid(["GRU"], [2, 3], [4], [2])
+TINY = grid(["GRU"], [2], [4], [2])
 
 
 def case(ratio=2.0, kind="uniform", training=True, batch_size=8, steps=16, spread=1.01):
