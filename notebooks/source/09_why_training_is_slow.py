@@ -31,8 +31,9 @@
 #
 # ## Which part is slow?
 #
-# The model is the forum's, from notebook 08: it packs 512 sequences, runs an LSTM and pads its output. In setup **B**,
-# the lengths count down from T to 1, again and again. That leaves three suspects: pack, the packed LSTM, and pad.
+# The model comes from a question on PyTorch's forum, which notebook 08 measured. It packs 512 sequences, runs an LSTM and
+# pads its output. In its setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths
+# count down from T to 1, again and again, and only B is slow. That leaves three suspects: pack, the packed LSTM, and pad.
 
 # %%
 import torch
@@ -68,9 +69,9 @@ assert sums[-1] > 0.8  # at the longest
 # Two of the three. Replace them all, and the step at 256 steps is over 40 times as fast: eight seconds become less than
 # a fifth of a second. <!-- recorded -->
 #
-# One of the two culprits is a surprise. The LSTM at least computes something. But pad? It copies numbers from one place
-# to another. And for pad, the clock is a poor witness: with pad alone replaced, the step is *clearly* faster only at
-# 128 steps. At 64 and 256, the rounds differ too much to say. <!-- recorded -->
+# The LSTM is guilty beyond doubt, but it computes something, at least. Pad only copies numbers from one place to another,
+# and against pad, the evidence is thin: with pad alone replaced, the step is clearly faster at 128 steps, and at 64 and
+# 256, our few rounds do not settle it. <!-- recorded -->
 #
 # So for a while we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
 # node calls *operators*, torch's elementary functions, and these run *kernels*. A count of nodes, kernels, and the bytes
@@ -78,14 +79,15 @@ assert sums[-1] > 0.8  # at the longest
 #
 # ## How can a copy be slow?
 #
-# In setup **A** of notebook 08, all sequences have T steps. In setup **B**, their lengths differ.
+# If pad is slow in B, and not in A, then the lengths must leave a trace in what autograd records.
 
 # %%
 ask("nodes after pad")
 
 # %% [markdown]
-# To pad, torch fills a tensor with the padding value, and then copies one slice into it for each distinct length. That
-# is the forward pass, and it is cheap. Now go backwards. Each row below is one of these copies, and its slice is
+# In A, it records four nodes, however large T is. In B, it records three for each distinct length, and one more. For
+# torch pads slice by slice. It fills a tensor with the padding value, and then copies one slice into it for each distinct
+# length. In the forward pass, that is cheap. Now go backwards. Each row below is one of these copies, and its slice is
 # coloured. The hatched cells get written as well.
 
 # %%
@@ -99,13 +101,19 @@ for distinct in range(1, 7):
     assert panel.shown.total == pad.backward.bytes // 4
     assert panel.shown.indexed == panel.shown.layout.n_real
 panel.distinct.value = 3
+if profile.count([5, 4], features=1).pad.formula is None:
+    assert [o.bytes for o in pad.backward.operators if o.name == "copy_"][::2] == [48 * 4] * 6
+    assert panel.shown.written[1] == 48 + 26 + 26 + 3 * 12 == 136
+    assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
 # 26 gradients to hand back, and 340 cells written to do it. Who would write such a thing? Nobody did.
 # `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (If your torch
-# has one, it is newer than this page. Then trust the counts.) For *one* slice, the node `CopySlices` copies **all** of
-# the padded gradient. Then `SliceBackward` fills a **whole** packed tensor with zeros, to hold that slice, and adds it
-# to the others.
+# has one, it is newer than this page. Then trust the counts.)
+#
+# Take the second row, whose slice has 12 cells. To get them, the node `CopySlices` copies **all** 48 cells of the padded
+# gradient. To hold them, `SliceBackward` fills a **whole** packed tensor with zeros, 26 cells, and adds it to the others,
+# 26 more. The slice itself is written three times on the way. Together, that makes 136 cells, for 12 numbers.
 #
 # Move the slider to 6. There are six sequences as before, and about as many gradients. Look at the bars. And six
 # lengths are few: in setup B, there are as many as there are steps.
@@ -250,8 +258,8 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # <!-- recorded --> (Draw one line through the three points, and you get a slope of 2.3. But no such line is there. There
 # is one jump.)
 #
-# That is the cliff of notebook 08. Two causes explain a factor of four. Somebody else sends a bill between 128 and 256
-# steps, and does not show up in our bytes. Who?
+# That is the cliff of notebook 08. Two causes explain a factor of four. There is a third, which strikes between 128 and
+# 256 steps, and does not show in our bytes.
 #
 # <details><summary>What it is not: three more suspects, each with an alibi</summary>
 #
@@ -280,8 +288,7 @@ assert 7 * 512 - 3 == 3581
 # On Linux, torch asks glibc for memory, and glibc asks the system. The system hands it
 # out in *pages*, usually of 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system
 # finds a free page, fills it with zeros, and lets the program go on. One fault takes microseconds. Nobody notices one.
-# How many are there in a packed step? (The last column has the tensor of zeros that the packed LSTM fills for each time
-# step: four gates of 32 numbers for every real cell.)
+# How many are there in a packed step?
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
@@ -298,6 +305,7 @@ faults = {t: recording.timing(forum.point("B", t)).faults["packed"] for t in siz
 assert faults[256] > 10 * faults[224]
 assert size[256] / 4096 == 8224
 assert 0.95 < faults[512] * 4096 / (512 * size[512]) < 1.1  # hardly anything but these tensors
+assert 5e5 < faults[256] - 256 * 8224 < 6e5
 took = {t: recording.timing(forum.point("B", t)).median("packed") for t in size}
 assert 2.5 < took[256] / took[224] < 3.5
 assert round((faults[256] - faults[224]) / 1e5) == 24
@@ -313,16 +321,22 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
 # Does glibc never keep anything? It does. When a large block is freed, glibc learns its size, and from then on it keeps
-# blocks up to that size. But it learns only up to 32 MiB. Now look for the cliff in the last column. At 224 steps, the
-# tensor has 30.6 MiB. At 256, it has 32.1: too much, by one part in 256.
+# blocks up to that size. But it learns only up to 32 MiB. How large are our tensors? The last column has the one that the
+# packed LSTM fills with zeros for each time step: four gates of 32 numbers for every real cell. At 224 steps, that is
+# 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
 #
 # From there on, *every* time step begins on fresh pages, all 8,224 of them. From 224 to 256 steps, there are 2.4 million
 # page faults more, and the step takes 6.5 seconds longer: 2.7 microseconds for each. <!-- recorded --> That is the cliff.
-# Past it, faults and time grow by the same factor, about three.
+# Past it, faults and time grow by the same factor. (It is three, and not four, because at 256 steps half a million of the
+# faults do not come from these tensors. <!-- recorded --> Where they come from, we have not found out.)
 #
-# (Blocks below 32 MiB cause faults, too. There, glibc keeps the blocks, but it *trims*: it returns memory to the system
-# when enough of it is free. How often varies from step to step, and the time with it. So two recordings of one step
-# differ: the chart at the top has 998 ms for 128 steps, and 7,930 for 256, with 2.2 million faults. <!-- recorded -->)
+# <details><summary>Why do two recordings of one step differ?</summary>
+#
+# The chart at the top has 998 ms for 128 steps and 7,930 for 256, with 2.2 million faults. <!-- recorded --> Blocks below
+# 32 MiB cause faults, too. There, glibc keeps the blocks, but it *trims*: it returns memory to the system when enough of
+# it is free. How often it does so varies, and the time varies with it.
+#
+# </details>
 #
 # Can glibc be told to keep all memory? Two environment variables do it. They must be set before Python starts. Here is
 # the packed step again, for a small batch and a large one, with the settings in the last column:
@@ -380,9 +394,9 @@ if platform.libc_ver()[0] == "glibc":
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# The first forbids blocks that go straight back to the system, and the second forbids trimming. Set **both**. Either of
-# them stops glibc from learning. With the second alone, it stays at the limit with which it began: every tensor over
-# 128 kB gets fresh pages, each time.
+# The first forbids blocks that go straight back to the system, and the second forbids trimming. Set **both**, because
+# setting either of them stops glibc from learning. With the second alone, it stays at the limit with which it began:
+# every tensor over 128 kB gets fresh pages, each time.
 #
 # The price is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
 # Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
@@ -450,7 +464,7 @@ checks.backward_bytes(my_bytes)
 # - say why bucketing helps only one of them,
 # - remove the page faults with two variables, and say what they cost.
 #
-# Every slice here was one too many. What if there were a single one?
+# Every slice paid for a whole tensor. What if one index did the work of all of them?
 #
 # Next: [10 Making packing pay](10_making_packing_pay.ipynb). Back: [08 The benchmark](08_benchmark.ipynb) · [00 Start
 # here](00_start_here.ipynb)

@@ -94,7 +94,7 @@ assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
 # 552 MB in 194 nodes, against 8.45 MB in 5. For the same gradient, torch writes 65 times as much. And the growth has
-# changed: when T doubles, the batch doubles, and what packviz writes doubles with it.
+# changed: when T doubles, so does the number of cells, and what packviz writes doubles with it.
 #
 # One culprit is gone. It was the easy one. The RNN has to compute something at every step, and cannot just look things
 # up.
@@ -132,8 +132,8 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
     assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
-# At T = 64, a nineteenth of the bytes. Only the way of taking the rows has changed: one `split`, and not a `narrow` at
-# each step. For a GRU or a plain RNN, that is nearly the end of the story.
+# As many nodes as before, and at T = 64, a nineteenth of the bytes. The nodes were never the problem, only what each of
+# them wrote. And now it doubles with T, and no longer almost quadruples. For a GRU or a plain RNN, that is nearly the end of the story.
 #
 # Not for an LSTM. A padded LSTM has oneDNN's fused kernel, which computes all time steps in one call. Against that
 # kernel, a loop over time steps usually looks slow, however well it is written. But the kernel knows nothing of
@@ -218,9 +218,9 @@ for weight in (10, 100):
 # %% [markdown]
 # 10 is not safe. After one step, nobody would notice. After 3,000, a state that began between −1 and 1 has moved by 0.2.
 #
-# And 100? Not a small number: zero. On paper, a sigmoid never gets there. In float32, it does. 1 + e⁻¹⁷ is rounded
-# to 1, so f is *exactly* 1. And e⁸⁹ exceeds the largest number, so i is *exactly* 0. We have all cursed rounding.
-# Here, for once, it works for us.
+# And 100? Not a small number: zero. On paper, a sigmoid never gets there. In float32, it does. From x = 17 on, 1 + e⁻ˣ is
+# rounded to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ exceeds the largest number, so i is *exactly* 0. And ±100 is
+# past both. We have all cursed rounding. Here, for once, it works for us.
 #
 # <details><summary>Which weight does packviz take?</summary>
 #
@@ -251,8 +251,8 @@ assert drift(1e38, 3000) == 0
 # not. We can look, with NaN in *every* cell of padding, so that a single cell read by mistake spoils everything.
 #
 # `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions. It returns
-# what pack → RNN → pad returns. Its methods are `"packed"` (torch's own RNN), `"split"`, `"staircase"`, and `"frozen"`
-# (one rectangle, with the frozen states). The default, `"auto"`, chooses one of them.
+# what pack → RNN → pad returns. Its methods are `"packed"` (torch's own RNN), `"split"`, `"staircase"`, and `"frozen"`,
+# which is a staircase of one rectangle. The default, `"auto"`, chooses one of them.
 
 
 # %%
@@ -304,14 +304,16 @@ forum.ratios(full)
 # %% [markdown]
 # In setup A, there is nothing to gain, and little is lost. Now look at B. At 512 steps, torch's packed step takes over
 # half a minute, and *run* takes four tenths of a second. That is over seventy times as fast, for the same results.
-# <!-- recorded --> (You have set both variables of notebook 09? It is still 28 times.) <!-- recorded --> The drop-in
-# has lost the slices of pad, but not those of the RNN, and still goes over the cliff.
+# <!-- recorded --> (You have set both variables of notebook 09? It is still 28 times.) <!-- recorded --> And the drop-in?
+# All that work on pad, and at 512 steps, 37 times padded's time becomes 35. <!-- recorded --> Pad was the easy culprit,
+# and here the small one.
 #
 # And look where *run* ends: *below* 1, the line of the padded step. From 128 steps on, *run* takes about half as long
-# as padded, here. <!-- recorded --> Half the work, half the time. So the sentence with which notebook 07 began can come
-# true after all. It only needed a fused kernel that can be fed a ragged batch.
+# as padded, here. <!-- recorded --> Half the work, half the time. Notebook 07 began with a colleague's arithmetic, and
+# proved it wrong. Here it comes true. It only needed a fused kernel that can be fed a ragged batch.
 #
-# What does it cost? Memory. Each rectangle is padded, and oneDNN's kernel keeps more for each cell.
+# And the price? Each rectangle is padded, and oneDNN's kernel keeps more for each cell than a packed LSTM does. So we
+# look at the memory.
 
 # %%
 longest = forum.point("B", 512)
@@ -319,11 +321,11 @@ for method in ("padded", "packed", "run"):
     print(f"{method:7} {full.timing(longest).memory[method] / 1e6:4.0f} MB at the peak of a step")
 
 # %% [markdown]
-# *run* needs about half as much as padded, and almost half as much again as packed. <!-- recorded --> If memory is what
-# you lack, there is `method="packed"`.
+# *run* needs almost half as much again as packed, and still only about half as much as padded. <!-- recorded --> If
+# memory is what you lack, there is `method="packed"`.
 #
-# All that was one model. Were we lucky? Here are medians over many ragged batches. The rule behind `auto` was made on
-# some of them. These stand apart, because they flatter the rule.
+# All that was one model. Were we lucky? Here are medians over many ragged batches. Some of them we used to find the rule
+# behind `auto`, and they flatter it. So look at the last two lines first: they have batches that the rule had never seen.
 
 # %%
 from statistics import median
@@ -350,8 +352,8 @@ for name, timed in recorded.items():
 # and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. Packed by torch,
 # they cost several times as much. <!-- recorded -->
 #
-# A second thread hardly moves these ratios. It moves times: the median LSTM step shrinks to two thirds if padded, and to
-# three quarters with `auto`. That of a GRU or plain RNN hardly changes. And whatever took less than 10 ms takes *longer*.
+# With a second thread, these ratios hardly move. The median LSTM step gets shorter, by a third if padded and by a quarter
+# with `auto`, and those of a GRU or a plain RNN stay as they are. But what took less than 10 ms takes longer.
 # <!-- recorded -->
 #
 # Batch by batch, each arrow leads from torch's packed step to `auto`:
@@ -376,6 +378,8 @@ from packviz.ops import choose
 
 assert choose.CALL == 200
 assert full.ratio(longest, "run", "padded").value < 1 < full.ratio(longest, "packed", "padded").value
+for method, times in {"packed": 37, "drop-in": 35}.items():
+    assert round(full.ratio(longest, method, "padded").value) == times
 took = {method: full.timing(longest).median(method) for method in ("packed", "drop-in", "run")}
 assert took["packed"] > took["drop-in"] > 2 * took["run"]
 assert took["packed"] > 70 * took["run"]
