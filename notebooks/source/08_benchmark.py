@@ -113,8 +113,7 @@ forum.ratios(cpu, ["padded", "packed"])
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
 # oneDNN's fused kernel. Perhaps your colleague's batch was of that kind, and then a shrug is right. Whoever times a
-# ragged one cannot even quote *a* number, because the factor is three at 32 steps, and it has only begun to grow.
-# <!-- recorded -->
+# ragged one cannot even quote *a* number, because the factor is three at 32 steps, and it has only begun to grow. <!-- recorded -->
 
 # %% tags=["claims"]
 in_a, in_b = forum.point("A", 512), forum.point("B", 512)

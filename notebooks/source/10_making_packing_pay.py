@@ -303,8 +303,8 @@ forum.ratios(full)
 
 # %% [markdown]
 # In setup A, there is nothing to gain, and little is lost. Now look at B. At 512 steps, torch's packed step takes over
-# half a minute, and *run* takes four tenths of a second. That is over seventy times as fast, for the same results.
-# <!-- recorded --> (You have set both variables of notebook 09? It is still 28 times.) <!-- recorded --> And the drop-in?
+# half a minute, and *run* takes four tenths of a second. That is over seventy times as fast, for the same results. <!-- recorded -->
+# (You have set both variables of notebook 09? It is still 28 times.) <!-- recorded --> And the drop-in?
 # All that work on pad, and at 512 steps, 37 times padded's time becomes 35. <!-- recorded --> Pad was the easy culprit,
 # and here the small one.
 #
@@ -353,8 +353,7 @@ for name, timed in recorded.items():
 # they cost several times as much. <!-- recorded -->
 #
 # With a second thread, these ratios hardly move. The median LSTM step gets shorter, by a third if padded and by a quarter
-# with `auto`, and those of a GRU or a plain RNN stay as they are. But what took less than 10 ms takes longer.
-# <!-- recorded -->
+# with `auto`, and those of a GRU or a plain RNN stay as they are. But what took less than 10 ms takes longer. <!-- recorded -->
 #
 # Batch by batch, each arrow leads from torch's packed step to `auto`:
 

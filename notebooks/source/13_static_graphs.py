@@ -39,8 +39,9 @@
 # So we ask every graph three questions. Is it right for other **lengths**? For another number of **time steps**, T? For
 # another number of **sequences**, B?
 #
-# Here is Friday's tagger, time first. It is the machine of notebook 01 without its packing, so its LSTM reads the
-# padding, too. (At real words, that changes nothing, because this LSTM reads forwards only.)
+# Here is Friday's tagger. Its batches have the shape `(T, B)`, time first, which is torch's default for an LSTM. It is the
+# machine of notebook 01 without its packing, so its LSTM reads the padding, too. (At real words, that changes nothing,
+# because this LSTM reads forwards only.)
 
 # %%
 import logging
@@ -294,8 +295,8 @@ free = pv.check_static(model, (x, lengths), ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. These are the ten lines of notebook 01, three of them in one, and they have left Python with
-# every size open. In the ONNX file, there is not even a custom operator: ONNX has an LSTM, a GRU and an RNN with an
+# Six questions, six ticks. The ten lines of notebook 01 have become eight, and they have left Python, with no size
+# fixed. In the ONNX file, there is not even a custom operator: ONNX has an LSTM, a GRU and an RNN with an
 # input for lengths, and ours become these (with torch 2.8 or newer, and without `proj_size`). So the service does not
 # need packviz. Only a program from `torch.export.save` needs it: `import packviz` before you load one.
 #
@@ -339,18 +340,17 @@ recorded
 #
 # <details><summary>And if your target wants <em>every</em> size fixed?</summary>
 #
-# Compilers for special chips often do. Then you pad each batch to one T and one B, and only the lengths are left. But the
-# data of a `PackedSequence` have a row for each real step, so their size follows the lengths. A guide by AWS, [PyTorch Neuron LSTM
+# Compilers for special chips often do. You pad each batch to one T and one B, and packing saves no work. It still gives
+# you the right final states. But the data of a `PackedSequence` have a row for each real step, so their size follows the
+# lengths. A guide by AWS, [PyTorch Neuron LSTM
 # Support](https://awsdocs-neuron.readthedocs-hosted.com/en/v1.12.0/frameworks/torch/torch-neuron/guides/torch-lstm-support.html),
-# therefore draws a line. (Its Inf1 machines are no longer supported, but the line is a good one.) A `PackedSequence` may
-# go only into an RNN or into `pad_packed_sequence`, where the compiler can put a padded tensor in its place. Of the guide's
-# six models, two cross the line: one returns the packed data, and the other takes their maximum. `pv.check_static` finds
-# both, and marks the place with `!`.
+# therefore lets a `PackedSequence` go only into an RNN or into `pad_packed_sequence`, where the compiler can put a padded
+# tensor in its place. (Its Inf1 machines are no longer supported, but the rule is a good one.) Two of the guide's six
+# models break it, and `pv.check_static` marks both places with `!`.
 #
-# With fixed sizes, the compiler computes the padding, too, so packing saves no work. It still gives you the right final
-# states. Two traps are left on the way back to padded tensors. Without `total_length`, the width varies with the longest
-# sequence. And the maximum of a padded output may be a 0 of the padding, if all outputs are negative. Fill the padding
-# with −∞ first, as `MaxOfPadded` in `packviz.check.models` does.
+# Two traps are left on the way back. Without `total_length`, the width varies with the longest sequence. And the maximum
+# of a padded output may be a 0 of the padding. Fill the padding with −∞ first, as `MaxOfPadded` in
+# `packviz.check.models` does.
 #
 # </details>
 
