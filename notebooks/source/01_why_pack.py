@@ -215,7 +215,7 @@ pv.draw.Strips(states, title="The final state of c, in different company")
 #
 # You may object that the rows of a batch are computed independently. They are. No number of b ever enters row c. What
 # enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c, that is three
-# columns too far. `h_n` is the state it has *then*. This is why *beside b* and *beside all* agree: the longest review
+# columns too far. `h_n` is the state it has *then*. This is why *padded, beside b* and *padded, beside all* agree: the longest review
 # decides, and the others do nothing. In the packed batch, row c simply ends. Its final state is that
 # of c alone.
 #
@@ -277,10 +277,10 @@ checks.two_batches(eight, my_batches)
 #
 # - count the padding of a batch, which is the number of its cells minus the sum of its lengths,
 # - remove most of it by letting similar lengths share a batch,
-# - name the ten lines from lists of words to a loss, and the two of them that keep the padding away from the LSTM,
+# - name the ten lines from lists of words to a loss, and say which of them takes the padding out, and which puts it back,
 # - show how far padding moves the final state of an LSTM, and that packing leaves it where it was.
 #
-# One thing we have not looked at. In the ten lines, the packed `data` has 14 rows. In which order? What packing returns
+# We have not looked at one thing. In the ten lines, the packed `data` has 14 rows. In which order? What packing returns
 # looks so wrong at first sight that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

@@ -101,7 +101,7 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # sequences that have ended are not in it.
 #
 # That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, whose formula
-# stood in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix stands on the right,
+# is in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix stands on the right,
 # transposed.
 
 # %%
@@ -158,8 +158,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# So we tell it not to insist. With `enforce_sorted=False`, it sorts for you. (Ignore the part about ONNX, a file format
-# for models: the exporter that [can handle packing](13_static_graphs.ipynb) needs no sorted batches.)
+# So we tell it not to insist. With `enforce_sorted=False`, it sorts for you. (Ignore what the message says about ONNX, a
+# file format for models. The exporter that [can handle packing](13_static_graphs.ipynb) does not need sorted batches.)
 #
 # That is how we packed in notebook 01. There, we took row 2 of `h_n` for the state of c, and settled a case with it.
 # Did we read the right row?

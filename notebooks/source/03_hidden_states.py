@@ -341,7 +341,7 @@ checks.final_states(my_final_states)
 # %% [markdown]
 # ## You can now
 #
-# - ask of any result *has it read padding yet?*, also of a reverse direction and of a second layer,
+# - ask of any result, even of a reverse direction or a second layer: *has it read padding yet?*
 # - recognise NaN gradients that come from the padding, and fill the input,
 # - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #

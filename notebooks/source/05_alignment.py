@@ -108,7 +108,7 @@ for row, n in enumerate(lengths):
 # On the CPU, `align` looks at the values first. Here it sees that one value fills the right side, and not the left. So
 # it moves nothing, and warns you. On a GPU it does not look, because the CPU would have to wait. There, a second call
 # takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side in
-# `source_side`. Or pass a mask instead of lengths, such as the `attention_mask` of a tokenizer. A mask shows the side.
+# `source_side`. Or, instead of lengths, pass a mask, such as a tokenizer's `attention_mask`. A mask shows the side.
 #
 # All this needs lengths or a mask. Often, nobody has kept them.
 #

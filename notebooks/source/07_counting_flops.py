@@ -89,8 +89,8 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # directions, that output has twice as many features. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
 # For which lengths would packing save nothing, and for which almost everything? Where Python runs, you can type them
-# into the panel. Then change `hidden_size` and the kind of RNN. Which of the saved shares move, and which stay where
-# they are?
+# into the panel. Then change `hidden_size` and the kind of RNN. Which of the savings change, and which stay the
+# same?
 
 # %%
 from packviz.panels import CostPanel
@@ -263,7 +263,7 @@ for point in recorded.points:
 # ## Is packing ever faster?
 #
 # We timed torch's packed and padded runs on 44 batches on a CPU. A padded batch is as wide as its longest sequence, as
-# in life. The chart has those whose *forward* pass was clearly faster when packed, with their training step for
+# it is in practice. The chart has those whose *forward* pass was clearly faster when packed, with their training step for
 # comparison. (64 × 128 means 64 sequences of up to 128 steps.)
 
 # %%

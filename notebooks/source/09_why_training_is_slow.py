@@ -33,7 +33,8 @@
 #
 # The model comes from a question on PyTorch's forum, which notebook 08 measured. It packs 512 sequences, runs an LSTM and
 # pads its output. In its setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths
-# count down from T to 1, again and again, and only B is slow. That leaves three suspects: pack, the packed LSTM, and pad.
+# count down from T to 1, again and again, and only B is slow. So the culprit must care about lengths, and three parts do:
+# pack, the packed LSTM, and pad.
 
 # %%
 import torch
@@ -48,8 +49,8 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part that cannot run alone? We replaced the three, one after another, with faster ones that give the
-# same results. What a replacement saves is nearly the part's time.
+# How do you time a part that cannot run alone? We replaced first pad, then pack as well, and then all three, with faster
+# parts that give the same results. What each further replacement saves is roughly that part's time.
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -66,12 +67,10 @@ assert sums[0] < sums[-1]
 assert sums[-1] > 0.8  # at the longest
 
 # %% [markdown]
-# Two of the three. Replace them all, and the step at 256 steps is over 40 times as fast: eight seconds become less than
-# a fifth of a second. <!-- recorded -->
-#
-# The LSTM is guilty beyond doubt, but it computes something, at least. Pad only copies numbers from one place to another,
-# and against pad, the evidence is thin: with pad alone replaced, the step is clearly faster at 128 steps, and at 64 and
-# 256, our few rounds do not settle it. <!-- recorded -->
+# With all three replaced, the step at 256 steps is over 40 times as fast: eight seconds become less than a fifth of a
+# second. <!-- recorded --> Most of that is the LSTM, which at least computes something. Pad only copies numbers from one
+# place to another. It is the other culprit, but on the clock alone we could convict it only at 128 steps. At 64 and 256,
+# our few rounds do not settle it. <!-- recorded -->
 #
 # So for a while we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
 # node calls *operators*, torch's elementary functions, and these run *kernels*. A count of nodes, kernels, and the bytes
@@ -85,8 +84,8 @@ assert sums[-1] > 0.8  # at the longest
 ask("nodes after pad")
 
 # %% [markdown]
-# In A, it records four nodes, however large T is. In B, it records three for each distinct length, and one more. For
-# torch pads slice by slice. It fills a tensor with the padding value, and then copies one slice into it for each distinct
+# In A, it records four nodes, however large T is. In B, it records three for each distinct length, and one more,
+# because torch pads slice by slice. It fills a tensor with the padding value, and then copies one slice into it for each distinct
 # length. In the forward pass, that is cheap. Now go backwards. Each row below is one of these copies, and its slice is
 # coloured. The hatched cells get written as well.
 
@@ -104,19 +103,22 @@ panel.distinct.value = 3
 if profile.count([5, 4], features=1).pad.formula is None:
     assert [o.bytes for o in pad.backward.operators if o.name == "copy_"][::2] == [48 * 4] * 6
     assert panel.shown.written[1] == 48 + 26 + 26 + 3 * 12 == 136
+    panel.distinct.value = 6
+    assert (panel.shown.total, panel.shown.layout.n_real) == (654, 27)
+    panel.distinct.value = 3
     assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
 # 26 gradients to hand back, and 340 cells written to do it. Who would write such a thing? Nobody did.
-# `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (If your torch
-# has one, it is newer than this page. Then trust the counts.)
+# `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch may
+# have one. Then your numbers are smaller than ours, and right.)
 #
 # Take the second row, whose slice has 12 cells. To get them, the node `CopySlices` copies **all** 48 cells of the padded
 # gradient. To hold them, `SliceBackward` fills a **whole** packed tensor with zeros, 26 cells, and adds it to the others,
 # 26 more. The slice itself is written three times on the way. Together, that makes 136 cells, for 12 numbers.
 #
-# Move the slider to 6. There are six sequences as before, and about as many gradients. Look at the bars. And six
-# lengths are few: in setup B, there are as many as there are steps.
+# Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become 654,
+# for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
 #
 # So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
@@ -171,8 +173,8 @@ for d in (2, 4, 64):
 # number does not even move. For each time step, it writes a tensor with a row for every real cell, so its
 # bytes are in proportion to **time steps × real cells**.
 #
-# So the LSTM gains nothing from *few* lengths. But a bucket does more: it makes lengths *nearly* equal. Let us see how near
-# is near enough, and begin at the other end. Take 64 sequences of 65 steps, and shorten *one* of them by *one* step.
+# So the LSTM gains nothing from *few* lengths. But a bucket does more: it makes lengths *nearly* equal. How near is near
+# enough? We start from perfectly equal, with 64 sequences of 65 steps, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -199,8 +201,17 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
 # gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
-# LSTM goes step by step. So bucketing cannot rescue the fused kernel: a bucket would have to be perfectly even. (It
+# LSTM goes step by step. So bucketing does not bring the fused kernel back: a bucket would have to be perfectly even. (It
 # still helps in another way, because a batch of short sequences has fewer steps.)
+#
+# <details><summary>What it is not: three more suspects, each with an alibi</summary>
+#
+# - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
+# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
+# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad writes
+#   over 20 times as much for the last as for the first.
+#
+# </details>
 #
 # Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. If that is the whole story, we can
 # foretell a time.
@@ -226,7 +237,7 @@ pv.draw.log_log(T, written, title, y="MB")
 
 # %% [markdown]
 # On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double with T, 2 if they
-# quadruple. In B, both culprits are close to 2. So whenever T doubles, a packed step should take four times as long. It
+# quadruple. In B, the slopes of both culprits are close to 2. So whenever T doubles, a packed step should take four times as long. It
 # only remains to see the clock agree:
 
 # %%
@@ -253,22 +264,13 @@ replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point i
 assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
-# It does not agree. For a padded step and for `run`, twice the length takes about twice the time, as it should. The
+# It does not agree. For a padded step and for `pv.run`, the last row of the first chart, twice the length takes about
+# twice the time, as it should. The
 # packed step misses its four both times: first it takes nearly eight times as long, and then only about three times. <!-- recorded -->
-# (Draw one line through the three points, and you get a slope of 2.3. But no such line is there. There
-# is one jump.)
+# That is no curve. It is a cliff.
 #
-# So that is a cliff. Notebook 08 saw it, and could not explain it. Nor can our two causes, which make a factor of four.
+# Notebook 08 saw it, and could not explain it. Nor can our two causes, which make a factor of four each time.
 # Between 128 and 256 steps, something else begins to cost, and it does not show in our bytes.
-#
-# <details><summary>What it is not: three more suspects, each with an alibi</summary>
-#
-# - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
-# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
-# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad writes
-#   over 20 times as much for the last as for the first.
-#
-# </details>
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -318,20 +320,20 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
-# Does glibc never keep anything? It does. When a large block is freed, glibc learns its size, and from then on it keeps
-# blocks up to that size. But it learns only up to 32 MiB. How large are our tensors? The last column has the one that the
+# Does glibc never keep anything? It does, up to a limit, which begins at 128 kB. Larger blocks go straight back to the
+# system. When one is freed, glibc *learns*: it raises the limit to that block's size, but never above 32 MiB. How large are our tensors? The last column has the one that the
 # packed LSTM fills with zeros for each time step: four gates of 32 numbers for every real cell. At 224 steps, that is
 # 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
 #
-# From there on, *every* time step gets a fresh tensor of 8,224 pages. Times 256 steps, that is 2.1 million page faults,
+# At 256 steps, *every* time step gets a fresh tensor of 8,224 pages. Times 256 steps, that is 2.1 million page faults,
 # and the step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff. Past it, faults and time grow by
 # the same factor. (It is three, and not four, because at 256 steps half a million faults do not come from these tensors.
 # Where they come from, we have not found out.) <!-- recorded -->
 #
 # <details><summary>Why are there fewer faults at 224 steps than at 192?</summary>
 #
-# Blocks below 32 MiB cause faults, too. There, glibc keeps the blocks, but it *trims*: it returns memory to the system
-# when enough of it is free. How often it does so varies, and the time varies with it. So two recordings of one step
+# Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns some to
+# the system. How often it does so varies, and the time varies with it. So two recordings of one step
 # differ, too: the chart at the top has 998 ms for 128 steps, and 7,930 for 256, with 2.2 million faults. <!-- recorded -->
 #
 # </details>
@@ -385,16 +387,16 @@ if platform.libc_ver()[0] == "glibc":
 
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
-# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause. It is the
-# only one that costs you no line of code to remove:
+# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause, and the only
+# one that you can remove without touching your code:
 #
 # ```sh
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# The first forbids blocks that go straight back to the system, and the second forbids trimming. Set **both**. The second
-# alone is a trap: it stops glibc from learning, and leaves the limit where it began, at 128 kB. Then *every* larger tensor
-# gets fresh pages, each time.
+# The first forbids blocks that go straight back to the system. The second forbids *trimming*: without it, glibc returns
+# memory when much of it is free. Set **both**. The second alone is a trap: it stops glibc from learning, and leaves the
+# limit at 128 kB. Then *every* larger tensor gets fresh pages, each time.
 #
 # The price is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
 # Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
@@ -427,17 +429,17 @@ if platform.libc_ver()[0] == "glibc":
 #
 # ## What can you do?
 #
-# - **Replace pad and the packed RNN**, with `pv.run(rnn, x, lengths)`. [Notebook 10](10_making_packing_pay.ipynb) builds
+# - **Replace pad and the packed RNN** with `pv.run(rnn, x, lengths)`. [Notebook 10](10_making_packing_pay.ipynb) builds
 #   it.
-# - **Set the two variables**, if your tensors exceed about 128 kB. No code changes.
+# - **Set the two variables** if your tensors exceed about 128 kB. No code changes.
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
-# - **Do not pack at all**, if your RNN has one direction, and your loss reads real steps only. There, a padded RNN's
+# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. There, a padded RNN's
 #   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
 #
 # ## Exercise
 #
-# `lengths` is a list of whole numbers, longest first, and `features` is the number of features of a cell. Return the
-# bytes that the backward pass of pad writes, to within 10 %. A number takes 4 bytes. Only the large parts matter: what
+# `lengths` is a list of whole numbers, longest first, and `features` is the number of features of a cell. Return how
+# many bytes the backward pass of pad writes. An error of up to 10 % is allowed, and a number takes 4 bytes. Only the large parts matter: what
 # does *one* distinct length cost, and how many are there? (A zero-fill writes a tensor once, and an addition writes it
 # again.)
 

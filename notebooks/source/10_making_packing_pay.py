@@ -48,7 +48,6 @@ from packviz.lessons import ask, checks
 from packviz.studies import forum, methods
 
 torch.set_num_threads(1)  # more threads gain little on products this small, and may wait for each other
-print(forum.STUDY.without_gpu())
 
 lengths = [5, 4, 2, 2]
 numbers = torch.arange(4 * 5).view(4, 5)
@@ -61,8 +60,8 @@ pv.show(numbers, lengths, batch_first=True)
 # other: what was read is written, and what was written is read.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
-# results. In setup B of notebook 09, torch's pad wrote four times as many bytes when T doubled. Have we only made each
-# copy cheaper, or have we changed the growth?
+# results. In setup B of notebook 09, where the lengths count down from T to 1, torch's pad wrote four times as many bytes
+# when T doubled. Have we only made each copy cheaper, or have we changed the growth?
 
 # %%
 ask("one gather")
@@ -133,7 +132,7 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
 
 # %% [markdown]
 # As many nodes as before, and at T = 64, a nineteenth of the bytes. The nodes were never the problem, only what each of
-# them wrote. And now it doubles with T, and no longer almost quadruples. For a GRU or a plain RNN, that is nearly the end of the story.
+# them wrote. And when T doubles, the bytes now double. Before, they nearly quadrupled. For a GRU or a plain RNN, that is nearly the end of the story.
 #
 # Not for an LSTM. A padded LSTM has oneDNN's fused kernel, which computes all time steps in one call. Against that
 # kernel, a loop over time steps usually looks slow, however well it is written. But the kernel knows nothing of
@@ -171,12 +170,18 @@ panel
 assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding
 assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0
 assert 1 < min(panel.costs, key=panel.costs.get) < panel.rectangles.options[-1]
+costs = {pieces: cost / panel.costs[1] for pieces, cost in panel.costs.items()}
+assert f"{costs[8]:.0%}" == "61%"
+assert max(costs[5], costs[12]) < 1.04 * costs[8]
+assert costs[54] > costs[2]
+assert costs[101] > 1
 panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# Around the lowest point, the curve is flat: from 5 to 12 rectangles, all cost about the same. The more expensive a
-# call, the fewer cuts pay off.
+# With 8 rectangles, the batch costs 61 % of the padded one, and anything from 5 to 12 does about as well. But 54 cost more
+# than two, and with all 101, without a single wasted cell, it costs *more* than padding. The more expensive a call, the
+# fewer cuts pay off.
 #
 # It looks as if we had won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. The
 # kernel runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. Are we back
@@ -231,7 +236,9 @@ for weight in (10, 100):
 #
 # </details>
 #
-# So the states survive. But look at what we have done to this LSTM on the way.
+# So the states survive. All of this is one call: `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of
+# layers, in one or both directions, and returns what pack → RNN → pad returns. But look at what it does to an LSTM on
+# the way.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -247,12 +254,10 @@ assert drift(1e38, 3000) == 0
 # %% [markdown]
 # ## Is it still the same LSTM?
 #
-# We have sorted its batch, cut it into pieces, and frozen its states. Would you trust your results to that? You need
-# not. We can look, with NaN in *every* cell of padding, so that a single cell read by mistake spoils everything.
-#
-# `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions. It returns
-# what pack → RNN → pad returns. Its methods are `"packed"` (torch's own RNN), `"split"`, `"staircase"`, and `"frozen"`,
-# which is a staircase of one rectangle. The default, `"auto"`, chooses one of them.
+# It sorts the batch, cuts it into pieces, and freezes the states. Would you trust your results to that? You need not. We
+# can look, with NaN in *every* cell of padding, so that a single cell read by mistake spoils everything. And we try all
+# methods: `"packed"` (torch's own RNN), `"split"`, `"staircase"`, `"frozen"`, which is a staircase of one rectangle, and
+# the default, `"auto"`, which chooses one of them.
 
 
 # %%
@@ -289,8 +294,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# Rounding errors, and nothing else. (If you prefer a module, `pv.LSTM` takes lengths.) The results stand. Now for the
-# clock.
+# Rounding errors, and nothing else. The results stand. Now for the clock.
 #
 # ## How fast is it?
 #
@@ -298,19 +302,20 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # *run* is `pv.run`.
 
 # %%
+print(forum.STUDY.without_gpu())
 full = forum.STUDY.load()
 forum.ratios(full)
 
 # %% [markdown]
-# In setup A, there is nothing to gain, and little is lost. Now look at B. At 512 steps, torch's packed step takes over
+# In setup A, where all lengths are equal, there is nothing to gain, and little is lost. Now look at B. At 512 steps, torch's packed step takes over
 # half a minute, and *run* takes four tenths of a second. That is over seventy times as fast, for the same results. <!-- recorded -->
 # (You have set both variables of notebook 09? It is still 28 times.) <!-- recorded --> And the drop-in?
 # All that work on pad, and at 512 steps, 37 times padded's time becomes 35. <!-- recorded --> Pad was the easy culprit,
 # and here the small one.
 #
 # And look where *run* ends: *below* 1, the line of the padded step. From 128 steps on, *run* takes about half as long
-# as padded, here. <!-- recorded --> Half the work, half the time. Notebook 07 began with a colleague's arithmetic, and
-# proved it wrong. Here it comes true. It only needed a fused kernel that can be fed a ragged batch.
+# as padded, here. <!-- recorded --> Half the work, half the time. Notebook 07 began with people who reckon like that, and
+# the clock proved them wrong. Here they are right. It only took a fused kernel that can be fed a ragged batch.
 #
 # And the price? Each rectangle is padded, and oneDNN's kernel keeps more for each cell than a packed LSTM does. So we
 # look at the memory.
@@ -324,8 +329,8 @@ for method in ("padded", "packed", "run"):
 # *run* needs almost half as much again as packed, and still only about half as much as padded. <!-- recorded --> If
 # memory is what you lack, there is `method="packed"`.
 #
-# All that was one model. Were we lucky? Here are medians over many ragged batches. Some of them we used to find the rule
-# behind `auto`, and they flatter it. So look at the last two lines first: they have batches that the rule had never seen.
+# All that was one model. Were we lucky? Here are medians over many ragged batches: first over batches that `auto`'s rule
+# had never seen, and then over those that we used to find it. These flatter it, of course.
 
 # %%
 from statistics import median
@@ -333,9 +338,9 @@ from statistics import median
 untuned = methods.STUDY.load("untuned_cpu.json")
 print("median time of auto              LSTM   GRU   RNN")
 recorded = {
+    "other batches": untuned,
     "its rule's batches": methods.STUDY.load(),
     "two threads": methods.STUDY.load("methods_cpu_2.json"),
-    "other batches": untuned,
 }
 for name, timed in recorded.items():
     ragged = [point for point in timed.points if point.layout.n_padding > 0.1 * point.layout.n_cells]
@@ -346,14 +351,17 @@ for name, timed in recorded.items():
         print(f"{name:18} ÷ {reference}", *(f"{median(values):5.2f}" for values in ratios.values()))
 
 # %% [markdown]
-# Against packed, all is well: about a third of the time, on other batches as on the rule's own. Against padded, the GRU
-# and the plain RNN take a half to two thirds. And the LSTM? On its own batches, the rule promised a small gain. On the
-# others, hardly anything of it is left. <!-- recorded --> Most losses are those of two small LSTMs, with states of 40
-# and 96 numbers. <!-- recorded --> For these, exact results cost a little more than wrong ones. Packed by torch,
-# they cost several times as much. <!-- recorded -->
+# Against packed, all is well: about a third of the time, on batches new and old. Against padded, a GRU and a plain RNN
+# take a half to two thirds. And the LSTM? The rule's own batches promise a small gain. New ones hardly keep the promise,
+# and two small LSTMs, with states of 40 and 96 numbers, even lose a little. <!-- recorded --> But remember what padding
+# gives you for that time: wrong final states. To get the right ones from torch's packed run takes several times as long.
 #
-# With a second thread, these ratios hardly move. The median LSTM step gets shorter, by a third if padded and by a quarter
-# with `auto`, and those of a GRU or a plain RNN stay as they are. But what took less than 10 ms takes longer. <!-- recorded -->
+# <details><summary>And with a second thread?</summary>
+#
+# These ratios hardly move. The median LSTM step gets shorter, by a third if padded and by a quarter with `auto`. The
+# median steps of a GRU and a plain RNN stay as they are. Steps of less than 10 ms get longer. <!-- recorded -->
+#
+# </details>
 #
 # Batch by batch, each arrow leads from torch's packed step to `auto`:
 
@@ -426,7 +434,7 @@ for mode in ("GRU", "RNN"):
 #
 # - **LSTMs that are small, or have small batches or nearly equal lengths.** There, torch's padded step can be faster
 #   than any exact method.
-# - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
+# - **Modules that do more.** (`pv.LSTM` is `run` as a module.) `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
 # - **Other machines.** There, a call may be worth more cells, or fewer. `pv.advise` measures the methods on yours, and
 #   `pv.run` takes its answer as `method=`.

@@ -96,7 +96,7 @@ for size in sorted({size for size, _, _ in times}):
 # takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL on a processor of AMD,
 # where it takes a generic path: at large products, it is about half as fast as oneDNN. <!-- recorded --> So "packing
 # does not pay for training a large LSTM" is a statement about MKL on an AMD processor. With a faster BLAS, the packed
-# times shrink, and those of the padded LSTM do not.
+# times should shrink, and those of the padded LSTM should not.
 #
 # Suppose that a rule knew all that, and always named the faster of the two. Then we could simply obey it.
 

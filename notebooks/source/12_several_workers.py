@@ -171,7 +171,7 @@ found.chart()
 # No better off at all. DDP's average is a mean of means, too. This is another model on random data, and in the contiguous
 # deal, the error is more than *half* as long as the gradient. If they take turns, the shards are nearly equal, and the
 # error shrinks to 2 % or less: better, and harder to notice. A token-weighted loss removes it, however you deal the
-# sequences. For that, each process needs the total of all:
+# sequences. For that, each process needs the number of tokens in all processes together:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)

@@ -39,7 +39,7 @@
 # So we ask every graph three questions. Is it right for other **lengths**? For another number of **time steps**, T? For
 # another number of **sequences**, B?
 #
-# Here is Friday's tagger. Its batches have the shape `(T, B)`, time first, which is torch's default for an LSTM. It is the
+# Here is Friday's tagger. Its batches have the shape `(T, B)`, time first, as is the default of an LSTM. It is the
 # machine of notebook 01 without its packing, so its LSTM reads the padding, too. (At real words, that changes nothing,
 # because this LSTM reads forwards only.)
 
@@ -129,8 +129,8 @@ except torch._dynamo.exc.UserError as error:
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. The answer was to be had on Friday. The exporter wrote it into the
-# file, and did not mention it. And had the tagger been batch first, you might never have found out: that file of torch 2.13
-# declares five steps as well, and computes nine if you give it nine. Your Monday hung on the order of two axes.
+# file, and did not mention it. And had the tagger been batch first, you might never have found out. Its file declares five
+# steps, too. Give it nine, and it computes nine (with torch 2.13). Your Monday hung on the order of two axes.
 #
 # <details><summary>Does it get worse?</summary>
 #
@@ -154,9 +154,10 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # %% [markdown]
 # ## Why not simply trace?
 #
-# This time we pack, but only if the lengths differ. If all are equal, why pay for packing? It sounds thrifty, and the
-# documentation of transformertf, a library for forecasting, recommends it. We try it on a classifier, which scores whole
-# reviews by their final states, as notebook 01 did.
+# A trace writes down one run. So what becomes of an `if`? Here is a thrifty one: we pack, but only if the lengths differ.
+# If all are equal, why pay for packing? (The documentation of transformertf, a library for forecasting, recommends it.)
+# We try it on notebook 01's classifier. It scores whole reviews by their final states, and for it, the third review is
+# *neutral* when packed, and *positive* when padded.
 
 
 # %%
@@ -209,16 +210,21 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # - **ONNX**, a file format, has an exporter of each temperament: the *legacy* one traces, and the new one uses
 #   `torch.export`.
 #
-# All of them get the same model, with two operators before its LSTM, and three after it. It is written in six ways:
-#
-# - *padded* does not pack.
-# - *packed, padded again* is lines 5 to 7 of the ten, with `total_length`, and the next row is the same without it.
-# - *packed if ragged* is our `if`.
-# - *disabled island* packs, runs the LSTM and pads in one function, which `@torch.compiler.disable` leaves to Python.
-# - *Ragged* has its turn at the end.
+# One of them likes to be half right.
 
 # %%
 ask("what is compiled")
+
+# %% [markdown]
+# All of them get a slightly larger tagger, with two operators before its LSTM and three after it. Its example has equal
+# lengths, so that the `if` can set its trap. We write it in six ways:
+#
+# - *padded* does not pack.
+# - *packed, padded again* packs, runs the LSTM, and pads back to T, with `total_length`.
+# - *… no total_length* leaves that argument out.
+# - *packed if ragged* is our `if`.
+# - *disabled island* puts pack, LSTM and pad into a function that `@torch.compiler.disable` leaves to Python.
+# - *Ragged* has its turn at the end.
 
 # %%
 from packviz.studies import compilers
@@ -228,9 +234,9 @@ table = compilers.survey(*names)
 table
 
 # %% [markdown]
-# First your guess. `torch.compile` is right for all six, and half-hearted: at the first packing call or `nn.LSTM` in a
-# `forward`, it stops, and Python runs the rest of this `forward`. So only the 2 operators before it are compiled. After
-# the island, it starts again.
+# First your guess. `torch.compile` is right for all six, and half-hearted. A packing call or an `nn.LSTM` in a `forward`
+# makes it give up on the rest of this `forward`, so it compiles the two operators before the call, and that is all: 2 of
+# 5. An island it has been told to leave alone. It steps around that, and goes on: 5 of 5.
 #
 # The other tools give you one graph, or none. The first five rows are what people write, which makes thirty trials with
 # six tools. Twelve are right for all that we try. Thirteen end in an error, and that is the kind outcome. Two are stuck
@@ -238,7 +244,7 @@ table
 # dozen. We have switched them off, as many people do.)
 #
 # Where do the wrong ones come from? Two are our `if` again. The third is subtler: without `total_length`, torch pads to
-# the longest sequence, and the legacy ONNX exporter to the width of `x`. So pass `total_length`. (This exporter also
+# the longest sequence, and the legacy ONNX exporter to all T steps of `x`. So pass `total_length`. (This exporter also
 # ignores `padding_value`: [pytorch#28423](https://github.com/pytorch/pytorch/issues/28423).)
 #
 # And then there is the last row. No cross, no error, no *fixed*, and 5 of 5.
@@ -329,14 +335,14 @@ recorded = compiled.STUDY.load()
 recorded
 
 # %% [markdown]
-# Compiled or not, the packed step takes the same time, as far as these rounds can tell. The LSTMs take most of it, and
-# `torch.compile` leaves them as they are. (A ratio is taken within each round, so it need not follow from the two times.)
+# Compiled, the packed step may look quicker in the table. But from round to round, the ratio goes both ways, so we cannot
+# call it a gain. The LSTMs take most of the time, and `torch.compile` leaves them as they are.
 #
 # The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. We cannot tell it
-# from *padded*, which is quick and wrong. What you gain is *how* `pv.LSTM` runs its LSTM
-# ([notebook 10](10_making_packing_pay.ipynb)). With both, compiled and Ragged, the step gets no faster. (Larger layers
-# around the LSTM, or a GPU, may change that: run `packviz study compiled --device cuda --out mine.json`.) Here, one graph
-# is a reason to export, and none to compile.
+# from *padded*, which is quick and wrong. The time is saved by *how* `pv.LSTM` computes
+# ([notebook 10](10_making_packing_pay.ipynb)), not by compiling. With both, the step gets no faster. (Larger layers
+# around the LSTM, or a GPU, may change that: run `packviz study compiled --device cuda --out mine.json`.) So take `pv.LSTM`
+# to export. On this CPU, you need not compile it.
 #
 # <details><summary>And if your target wants <em>every</em> size fixed?</summary>
 #

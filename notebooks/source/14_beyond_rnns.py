@@ -120,7 +120,7 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # softmax turns its scores into weights, which add up to 100 %. In c, 3 of 5 keys are padding. If all scores are equal, c
 # spends 60 % of its attention on nothing.
 #
-# A *mask* leaves padding out. Ours holds numbers: 1 at padding, and 0 elsewhere. We pass it.
+# A *mask* leaves padding out. Ours holds numbers: 1 at padding, and 0 elsewhere.
 
 # %%
 ask("a mask of numbers")
@@ -181,8 +181,8 @@ assert torch.equal(*causal)
 # Read the first two lines again. The same argument, `attn_mask`, has opposite meanings in two functions of one library.
 # (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
-# In a *causal* model, a token reads only itself and the tokens before it, so padding at the end needs no mask, but
-# padding at the start does. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
+# In a *causal* model, a token reads only itself and the tokens before it. So padding at the end needs no mask. Padding at
+# the start needs one. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
 # `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from `scaled_dot_product_attention`.
 #
 # That was padding. Our one long row has none, and yet its last document knew.
@@ -423,8 +423,8 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# Longest first comes within *one row* of the bound. The only strategy here that saves that row cuts 162 of 512
-# documents, whose ends are then read without their beginnings. And next-fit needs 47 rows more than longest first: over a
+# Longest first comes within *one row* of the bound. Only one strategy here saves that row, and it cuts 162 of
+# 512 documents. Their ends are then read without their beginnings. And next-fit needs 47 rows more than longest first: over a
 # fifth of its cells are padding again.
 #
 # ## What people get wrong

@@ -233,7 +233,7 @@ def _data(batch: Batch, x: Tensor) -> Iterator[Finding]:
 
 
 def _width(batch: Batch) -> Iterator[Finding]:
-    """Yields a finding if unpacking makes `x` narrower."""
+    """Yields a finding if padding again makes `x` narrower."""
     longest = int(batch.n.max())
     if 0 < longest < batch.steps:
         message = (
@@ -279,7 +279,7 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
 
 
 def _moved(batch: Batch, layout: Layout, packed: PackedSequence) -> Iterator[Finding]:
-    """Yields a finding if unpacking does not put each sequence into its own row.
+    """Yields a finding if padding again does not put each sequence into its own row.
 
     `_moved` compares the data if they come from `x`, and otherwise the lengths.
     """

@@ -139,7 +139,7 @@ class StaticCheck(Tabled):
 def check_static(
     model: nn.Module, inputs: Sequence[Any], backends: str | Iterable[str] = ("trace",)
 ) -> StaticCheck:
-    """Reports for which other inputs torch's compilers and exporters give a model's results.
+    """Reports for which other inputs a compiled or exported model gives the model's results.
 
     The model runs in eval mode and without gradients, and gets its modes and its buffers back.
     Other changes that its `forward` makes remain.
@@ -249,7 +249,7 @@ class _Example:
         inputs: the inputs.
         lengths: the lengths; empty if the axes of batch and time are not known.
         steps: number of time steps.
-        readings: the functions that write the lengths, by the number of the leaf.
+        readings: functions that make the leaf for other lengths, by the number of the leaf.
         axes: for each tensor, by the number of the leaf, which axes are `"batch"` or `"time"`.
     """
 

@@ -335,7 +335,7 @@ def _look(
 
 
 def _middle(groups: Sequence[IntArray], sample: int) -> list[IntArray]:
-    """Ranks batches by cells, cuts them into equal groups, and returns the middle of each group."""
+    """Ranks batches by cells, divides them into equal groups, and returns the middle of each."""
     ranked = sorted(groups, key=lambda n: n.size * n.max())
     middles = (np.arange(sample) + 0.5) * len(ranked) / sample
     return [ranked[int(i)] for i in middles]

@@ -236,7 +236,7 @@ def _busy_cores(seconds: float) -> float:
 
 
 def _core_seconds() -> tuple[int, int]:
-    """Returns how long all cores together were busy, and how long they have existed.
+    """Returns the busy time and the total time of all cores together, since the system started.
 
     The unit is a tick of the kernel's clock.
     """

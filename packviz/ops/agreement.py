@@ -67,8 +67,8 @@ def relative_error(
 
     Returns:
         The largest `relative_difference` of all pairs, and whether no pair differs by more than is
-        allowed. If some do, the difference is the largest among these. The difference between
-        results of different shapes is infinite.
+        allowed. If some pairs differ by more, the difference is the largest of theirs. The
+        difference between results of different shapes is infinite.
     """
     errors = []
     wrong = []

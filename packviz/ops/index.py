@@ -28,7 +28,7 @@ ACCELERATORS = ("cuda",)
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Returns whether a tensor is on the CPU, or on an accelerator that captures no CUDA graph.
+    """Returns whether a tensor is on the CPU, or on an accelerator that is not capturing a graph.
 
     A captured graph would keep reading indices from memory that is reused after a few batches.
     """

@@ -154,7 +154,7 @@ def masked_loss(
 
         The padding has no influence, even if it contains NaN, infinity or a class that does not
         exist, and its gradient
-        is exactly zero. If `loss` is a tensor, only its own gradient is sure to be zero: where a
+        is exactly zero. If `loss` is a tensor, only its own gradient is sure to be zero there. If a
         *prediction* in the padding is NaN, the backward pass of most loss functions turns this zero
         into NaN. To avoid this, pass the function.
 

@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
     Attributes:
         layer: the layer.
-        grid: the cells of the batch. Step by step, every rectangle must be free of padding.
+        grid: the cells of the batch. If `by_step` is true, no rectangle may contain padding.
         by_step: whether to run step by step with packviz's own code.
         source: the shape of the padded input.
         target: the shape of the padded output.

@@ -231,9 +231,10 @@ def storage(tensor: Tensor) -> int:
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
     """Makes a call, and returns the size in bytes of each allocation by torch on the CPU.
 
-    The sizes are in order. Memory that is freed has a negative size. The public profiler uses the
-    same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a private
-    name used here, the result is `None` and the call is not made, so no peak memory is reported.
+    The sizes are in the order of the allocations. Memory that is freed has a negative size. The
+    public profiler uses the same counts, but in torch 2.13 it writes to stderr whenever it starts.
+    If torch lacks a private name used here, the result is `None` and the call is not made, so no
+    peak memory is reported.
     """
     autograd: Any = torch.autograd
     try:

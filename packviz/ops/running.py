@@ -478,9 +478,9 @@ def _is_direct(rnn: nn.RNNBase, weights: Tensors) -> bool:
     """Returns whether the kernel is called without the module.
 
     On a CPU, this is so whenever packviz has the weights, because for a few short sequences the
-    module's own Python code takes as long as packing. On a GPU, it is so if all weights are in one
-    piece of memory, as cuDNN needs them, and also in eval mode with gradients, because cuDNN has a
-    backward pass only in training mode.
+    module's own Python code takes as long as packing. On a GPU, it is so in two cases: if all
+    weights are in one piece of memory, as cuDNN needs them, or in eval mode with gradients, because
+    cuDNN has a backward pass only in training mode.
     """
     if not weights or weights[0].is_cpu:
         return bool(weights)

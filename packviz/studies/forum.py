@@ -181,7 +181,7 @@ def chart(
     setups: Sequence[str] = ("A", "B"),
     methods: Sequence[str] = METHODS[:2],
 ) -> Sweep:
-    """Returns, for each setup, a plot of a quantity against the number of time steps.
+    """Returns a chart of a quantity against the number of time steps, for each setup.
 
     The title is the finding of the first machine.
 

@@ -161,9 +161,9 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
 def rule_of_thumb(lengths: object) -> bool:
     """Returns whether a rule of thumb says to pack.
 
-    It does if lengths vary by over 10 % of the longest, or if there are at least 8 sequences. Equal
-    lengths are never packed, even if every sequence is padded. The rule is from "RNN Packed
-    Sequences" in the documentation of transformertf. (The code is our own.)
+    Equal lengths are never packed, even if every sequence is padded. Different lengths are packed
+    if they vary by over 10 % of the longest, or if there are at least 8 sequences. The rule is from
+    "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
     variation = (n.max() - n.min()) / n.max()
