@@ -50,7 +50,8 @@ ask("the slow part")
 
 # %% [markdown]
 # How do you time a part that cannot run alone? We replaced first pad, then pack as well, and then all three, with faster
-# parts that give the same results. What each further replacement saves is roughly that part's time.
+# parts that give the same results. What each further replacement saves is roughly that part's time. (`pv.run` is the
+# subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
@@ -69,8 +70,8 @@ assert sums[-1] > 0.8  # at the longest
 # %% [markdown]
 # With all three replaced, the step at 256 steps is over 40 times as fast: eight seconds become less than a fifth of a
 # second. <!-- recorded --> Most of that is the LSTM, which at least computes something. Pad only copies numbers from one
-# place to another. It is the other culprit, but on the clock alone we could convict it only at 128 steps. At 64 and 256,
-# our few rounds do not settle it. <!-- recorded -->
+# place to another, and it is guilty, too. But only at 128 steps is it clear of the noise. <!-- recorded --> A clock is too
+# coarse a witness.
 #
 # So for a while we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
 # node calls *operators*, torch's elementary functions, and these run *kernels*. A count of nodes, kernels, and the bytes
@@ -115,7 +116,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 #
 # Take the second row, whose slice has 12 cells. To get them, the node `CopySlices` copies **all** 48 cells of the padded
 # gradient. To hold them, `SliceBackward` fills a **whole** packed tensor with zeros, 26 cells, and adds it to the others,
-# 26 more. The slice itself is written three times on the way. Together, that makes 136 cells, for 12 numbers.
+# 26 more. The slice itself is written three times on the way. Together, that makes 136 cells, for 12 numbers. (The
+# first row has nothing to add to yet, and the last writes its slice only once.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become 654,
 # for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
@@ -169,8 +171,8 @@ for d in (2, 4, 64):
     print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# For pad, yes: it writes 26 times as much for 64 lengths as for 2. For the LSTM, no. From 2 to 64 distinct lengths, its
-# number does not even move. For each time step, it writes a tensor with a row for every real cell, so its
+# Pad does gain from few lengths: with 64, it writes 26 times as much as with 2. The LSTM gains nothing. Its number does
+# not even move. For each time step, it writes a tensor with a row for every real cell, so its
 # bytes are in proportion to **time steps × real cells**.
 #
 # So the LSTM gains nothing from *few* lengths. But a bucket does more: it makes lengths *nearly* equal. How near is near
@@ -264,8 +266,7 @@ replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point i
 assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
-# It does not agree. For a padded step and for `pv.run`, the last row of the first chart, twice the length takes about
-# twice the time, as it should. The
+# It does not agree. For a padded step and for *run*, twice the length takes about twice the time, as it should. The
 # packed step misses its four both times: first it takes nearly eight times as long, and then only about three times. <!-- recorded -->
 # That is no curve. It is a cliff.
 #
@@ -320,17 +321,21 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
-# Does glibc never keep anything? It does, up to a limit, which begins at 128 kB. Larger blocks go straight back to the
-# system. When one is freed, glibc *learns*: it raises the limit to that block's size, but never above 32 MiB. How large are our tensors? The last column has the one that the
-# packed LSTM fills with zeros for each time step: four gates of 32 numbers for every real cell. At 224 steps, that is
-# 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
+# Does glibc never keep anything? It keeps small blocks, and gives large ones straight back to the system. What is large?
+# At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that block,
+# but never above 32 MiB.
+#
+# Now look at the last column. It has the tensor that the packed LSTM fills with zeros at each time step: four gates of 32
+# numbers for every real cell. At 224 steps, that is 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
 #
 # At 256 steps, *every* time step gets a fresh tensor of 8,224 pages. Times 256 steps, that is 2.1 million page faults,
 # and the step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff. Past it, faults and time grow by
-# the same factor. (It is three, and not four, because at 256 steps half a million faults do not come from these tensors.
-# Where they come from, we have not found out.) <!-- recorded -->
+# the same factor, about three. <!-- recorded -->
 #
-# <details><summary>Why are there fewer faults at 224 steps than at 192?</summary>
+# <details><summary>Why three, and not four? And why are there fewer faults at 224 steps than at 192?</summary>
+#
+# At 256 steps, 2.1 million faults come from these tensors, and half a million do not. Where those come from, we have not
+# found out. At 512 steps, the tensors account for nearly all 8.3 million. <!-- recorded -->
 #
 # Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns some to
 # the system. How often it does so varies, and the time varies with it. So two recordings of one step
@@ -338,8 +343,13 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 #
 # </details>
 #
-# Can glibc be told to keep all memory? Two environment variables do it. They must be set before Python starts. Here is
-# the packed step again, for a small batch and a large one, with the settings in the last column:
+# Can glibc be told to keep all memory? Two environment variables do it, if they are set before Python starts:
+#
+# ```sh
+# MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
+# ```
+#
+# Here is the packed step again, for a small batch and a large one, with the settings in the last column:
 
 # %%
 print(forum.allocators())
@@ -387,12 +397,8 @@ if platform.libc_ver()[0] == "glibc":
 
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
-# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause, and the only
-# one that you can remove without touching your code:
-#
-# ```sh
-# MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
-# ```
+# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause, and the
+# only one that you can remove without touching your code. (The last row is torch's own switch. A fold below tells of it.)
 #
 # The first forbids blocks that go straight back to the system. The second forbids *trimming*: without it, glibc returns
 # memory when much of it is free. Set **both**. The second alone is a trap: it stops glibc from learning, and leaves the

@@ -39,8 +39,8 @@
 # So we ask every graph three questions. Is it right for other **lengths**? For another number of **time steps**, T? For
 # another number of **sequences**, B?
 #
-# Here is Friday's tagger. Its batches have the shape `(T, B)`, time first, as is the default of an LSTM. It is the
-# machine of notebook 01 without its packing, so its LSTM reads the padding, too. (At real words, that changes nothing,
+# Here is Friday's tagger. Its batches have the shape `(T, B)`, time first, as is the default of an LSTM.
+# Otherwise, it is the machine of notebook 01 without its packing, so its LSTM reads the padding, too. (At real words, that changes nothing,
 # because this LSTM reads forwards only.)
 
 # %%
@@ -129,8 +129,9 @@ except torch._dynamo.exc.UserError as error:
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. The answer was to be had on Friday. The exporter wrote it into the
-# file, and did not mention it. And had the tagger been batch first, you might never have found out. Its file declares five
-# steps, too. Give it nine, and it computes nine (with torch 2.13). Your Monday hung on the order of two axes.
+# file, and did not mention it. And had the tagger been batch first, you might never have found out. Such a file declares
+# five steps, too, but ONNX Runtime only warns, and computes all nine (with torch 2.13). Your Monday hung on the order of
+# two axes.
 #
 # <details><summary>Does it get worse?</summary>
 #
@@ -138,7 +139,7 @@ except torch._dynamo.exc.UserError as error:
 # are no better. We wrote a [report](../docs/upstream.md) of it.
 # </details>
 #
-# One row of our table has nothing but ticks, though.
+# In our table, though, *trace* has nothing but ticks.
 
 # %% tags=["claims"]
 assert [answer.mark for answer in padded.answers["trace"].values()] == ["✓", "✓", "✓"]
@@ -202,10 +203,11 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # %% [markdown]
 # ## Would the other tools have noticed?
 #
-# They differ in what they do with a value they have not seen.
+# They differ in what they do when the graph would depend on something that the example cannot tell them.
 #
 # - **`torch.jit.trace`** takes one run for the whole program: quick, deprecated, and trusting.
-# - **`torch.export`** sees shapes but no values. If the program depends on a value, it refuses.
+# - **`torch.export`** sees shapes but no values. If the program depends on a value, it refuses. (And we have seen what it makes
+#   of a shape.)
 # - **`torch.compile`** compiles what it can, and leaves the rest to Python. With `fullgraph=True`, it refuses instead.
 # - **ONNX**, a file format, has an exporter of each temperament: the *legacy* one traces, and the new one uses
 #   `torch.export`.
@@ -236,7 +238,8 @@ table
 # %% [markdown]
 # First your guess. `torch.compile` is right for all six, and half-hearted. A packing call or an `nn.LSTM` in a `forward`
 # makes it give up on the rest of this `forward`, so it compiles the two operators before the call, and that is all: 2 of
-# 5. An island it has been told to leave alone. It steps around that, and goes on: 5 of 5.
+# 5. But tell it to leave an island alone, and it steps around that, and goes on: 5 of
+# 5.
 #
 # The other tools give you one graph, or none. The first five rows are what people write, which makes thirty trials with
 # six tools. Twelve are right for all that we try. Thirteen end in an error, and that is the kind outcome. Two are stuck
@@ -301,8 +304,8 @@ free = pv.check_static(model, (x, lengths), ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. The ten lines of notebook 01 have become eight, and they have left Python, with no size
-# fixed. In the ONNX file, there is not even a custom operator: ONNX has an LSTM, a GRU and an RNN with an
+# Six questions, six ticks. Pack, LSTM and pad were three lines of the ten. Now they are one, and it has left Python,
+# with no size fixed. In the ONNX file, there is not even a custom operator: ONNX has an LSTM, a GRU and an RNN with an
 # input for lengths, and ours become these (with torch 2.8 or newer, and without `proj_size`). So the service does not
 # need packviz. Only a program from `torch.export.save` needs it: `import packviz` before you load one.
 #
@@ -322,8 +325,7 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # ## Does compiling pay?
 #
 # We measured a training step of an encoder–decoder on a CPU: two LSTMs, with layers before and after them that a compiler
-# can fuse. All versions except the padded ones give the results of packing. (*Helpers* are the functions that pack and
-# pad, and *Ragged* has `pv.Ragged(lstm)` for each LSTM.)
+# can fuse. All versions except the padded ones give the results of packing.
 
 # %%
 ask("fastest exact way")
@@ -335,8 +337,9 @@ recorded = compiled.STUDY.load()
 recorded
 
 # %% [markdown]
-# Compiled, the packed step may look quicker in the table. But from round to round, the ratio goes both ways, so we cannot
-# call it a gain. The LSTMs take most of the time, and `torch.compile` leaves them as they are.
+# Compiling gained nothing that we could measure. (*Helpers* are the functions that pack and pad, and *Ragged* has
+# `pv.Ragged(lstm)` for each LSTM.) A compiled packed step may look quicker in the table, but from round to round, the
+# ratio goes both ways. The LSTMs take most of the time, and `torch.compile` leaves them as they are.
 #
 # The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. We cannot tell it
 # from *padded*, which is quick and wrong. The time is saved by *how* `pv.LSTM` computes
@@ -354,7 +357,7 @@ recorded
 # tensor in its place. (Its Inf1 machines are no longer supported, but the rule is a good one.) Two of the guide's six
 # models break it, and `pv.check_static` marks both places with `!`.
 #
-# Two traps are left on the way back. Without `total_length`, the width varies with the longest sequence. And the maximum
+# Padding again has two traps of its own. Without `total_length`, the width varies with the longest sequence. And the maximum
 # of a padded output may be a 0 of the padding. Fill the padding with −∞ first, as `MaxOfPadded` in
 # `packviz.check.models` does.
 #
@@ -389,7 +392,7 @@ for pair in ([5, 5], [5, 3], [5, 1]):
 # %% [markdown]
 # ## Exercise
 #
-# This model packs `x`, of shape `(T, B, 3)`, and runs its LSTM. Finish it: return the padded output, of shape
+# One of the three wrong cells in the table was a missing argument. Don't miss it here. This model packs `x`, of shape `(T, B, 3)`, and runs its LSTM. Finish it: return the padded output, of shape
 # `(T, B, 7)`, with all `T` time steps of `x` and zeros after the end of each sequence.
 
 
