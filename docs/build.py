@@ -29,7 +29,7 @@ from typing import Any
 import plotly
 from figures import box, figure
 from frames import Frames
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, Template
 from sphinx.cmd.build import build_main as sphinx
 
 import packviz as pv
@@ -66,11 +66,9 @@ TITLES = {
 }
 """The titles of the pages of the API reference, by subpackage."""
 
-PARTS: Any = (
-    Environment(autoescape=True, loader=FileSystemLoader(DOCS / "templates"))
-    .get_template("parts.html")
-    .module
-)
+TEMPLATES = Environment(autoescape=True, loader=FileSystemLoader(DOCS / "templates"))
+TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "default": vars}
+PARTS: Any = TEMPLATES.get_template("parts.html").module
 """The macros of templates/parts.html."""
 _ALIGNED = re.compile(r"\S {3,}# ")  # comments in a column, which a narrow box would break
 _PLUMBING = re.compile(
@@ -130,7 +128,6 @@ class Site:
         for path in (*DOCS.glob("site.*"), DOCS / "preview.png", PANELS / "batch.css", script):
             shutil.copy(path, self.static)
         shutil.copy(DOCS / "palette.svg", self.out / "docs")
-        shutil.copy(DOCS / "favicon.svg", self.static)
         dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
         (self.static / "colours.js").write_text(
             f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n"
@@ -146,19 +143,11 @@ class Site:
             target = (self.out / page).with_suffix(".md")
             text = self.linked(text, Path(page).parent)
             target.write_text(f"{text}\n", encoding="utf-8")
-        binder = ""
-        if self.repository:
-            address = self.binder("00_start_here.ipynb")
-            binder = f"[on Binder]({address}), with nothing installed, or "
-        link = f"https://github.com/{self.repository}"
-        parts = {
-            "BINDER": binder,
-            "REPOSITORY": f"[The repository]({link}) · " if self.repository else "",
-            "PANEL": raw(moving_batch(panels.BatchPanel())),
-        }
-        index = read("docs/front.md")
-        for name, part in parts.items():
-            index = index.replace(name, part)
+        index = Template(read("docs/front.md")).render(
+            repository=self.repository,
+            binder=self.binder("00_start_here.ipynb"),
+            panel=raw(moving_batch(panels.BatchPanel())),
+        )
         (self.out / "index.md").write_text(index, encoding="utf-8")
         (self.out / "404.md").write_text(LOST)
         for i, (subpackage, title) in enumerate(TITLES.items(), 1):
@@ -245,10 +234,8 @@ class Site:
         words, size, image = _IMAGE.findall("".join(data["text/html"]))[0]
         title = data[PLOTLY]["layout"]["title"]["text"]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
-        values = json.dumps(data[PLOTLY], ensure_ascii=False)
-        values = values.replace("<", "\\u003c")
         image = f'<img alt="{words}" loading="lazy"{size} src="../_static/charts/{key}.png">'
-        return box("chart", PARTS.chart(title, image, values))
+        return box("chart", PARTS.chart(title, image, data[PLOTLY]))
 
     def moving(self, code: str, key: str, html: str) -> str:
         """Returns a cell's output. A panel gets controls that need no Python."""
@@ -317,10 +304,8 @@ def museum_search(panel: panels.MuseumPanel) -> str:
         "idle": museum.IDLE,
         "doubts": [museum.SHARED, museum.SOME_WORDS],
     }
-    text = json.dumps(data, ensure_ascii=False, default=vars).replace("<", "\\u003c")
     cards = "".join(entry.to_html() for entry in panel.matches).replace(".ipynb", ".html")
-    script = (DOCS / "museum.js").read_text(encoding="utf-8")
-    return str(PARTS.museum(panel, box("table", cards), text, script))
+    return str(PARTS.museum(panel, box("table", cards), data, read("docs/museum.js")))
 
 
 def api(subpackage: str, title: str) -> str:
