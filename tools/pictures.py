@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from browser.chromium import find_chromium
+from browser.chromium import new_page
 from nbtools.execute import small
-from playwright.sync_api import sync_playwright
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
@@ -148,10 +147,7 @@ def _colours(theme: str) -> Sheet:
 def preview() -> bytes:
     """Returns the picture that stands for a link to the site, as PNG."""
     page = f"{_PREVIEW}{show(EXAMPLE).to_svg()}"
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox"]
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=flags)
-        tab = browser.new_page(viewport={"width": 1200, "height": 630})
+    with new_page(viewport={"width": 1200, "height": 630}) as tab:
         tab.set_content(page)
         return small(tab.screenshot())
 

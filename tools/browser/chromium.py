@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -16,6 +21,15 @@ def find_chromium() -> str | None:
     """
     named = os.environ.get("PACKVIZ_CHROMIUM")
     return next(filter(None, map(shutil.which, [named] if named else NAMES)), None)
+
+
+@contextlib.contextmanager
+def new_page(**options: Any) -> Iterator[Page]:
+    """Opens a page in the browser, with options such as the size of its viewport."""
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox"]
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=flags)
+        yield browser.new_page(**options)
 
 
 def in_ci() -> bool:

@@ -167,10 +167,9 @@ class Server:
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:
         """Writes a notebook of code cells beside the copied ones, and returns its name."""
-        v4: Any = nbformat.v4  # its functions have no type annotations
-        notebook = v4.new_notebook(metadata=METADATA)
-        notebook.cells = [v4.new_code_cell(source) for source in cells]
-        (self.root / name).write_text(v4.writes(notebook))
+        notebook = nbformat.v4.new_notebook(metadata=METADATA)
+        notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+        (self.root / name).write_text(nbformat.v4.writes(notebook))
         return name
 
 

@@ -15,13 +15,13 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_TIMING = "live-timing"
 RECORDED = "Recorded on "
 """How the stored output of a live timing begins, before the date and the machine."""
+CELL_OPTIONS = {"tags", "jupyter"}
+"""The metadata that a cell keeps, and the only options of a cell in a source."""
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 
-_nbformat: Any = nbformat  # its functions have no type annotations
-_KEPT_CELL_METADATA = ("tags", "jupyter")
 _BINARY = {"image/png", "image/jpeg", "bdata"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _BASE64 = re.compile(r";base64,[A-Za-z0-9+/=]+")
@@ -46,15 +46,16 @@ def canonical(notebook: Any, stem: str) -> Any:
         notebook: An nbformat 4 notebook.
         stem: The file's name without its suffix, `NN_name`.
     """
-    cells = [_cell(cell, f"{stem[:2]}-{i:02d}") for i, cell in enumerate(notebook.cells)]
-    return _nbformat.from_dict(
+    own = copy.deepcopy(notebook.cells)
+    cells = [_cell(cell, f"{stem[:2]}-{i:02d}") for i, cell in enumerate(own)]
+    return nbformat.from_dict(
         {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
     )
 
 
 def dumps(notebook: Any) -> str:
     """Returns a notebook as JSON with sorted keys and an indentation of one space."""
-    return f"{_nbformat.writes(notebook)}\n"
+    return f"{nbformat.writes(notebook)}\n"
 
 
 def loads(text: str) -> Any:
@@ -64,8 +65,8 @@ def loads(text: str) -> Any:
         ValueError: The text is not a valid notebook.
     """
     try:
-        notebook = _nbformat.reads(text, as_version=4)
-        _nbformat.validate(notebook)
+        notebook = nbformat.reads(text, as_version=4)
+        nbformat.validate(notebook)
     except Exception as error:
         raise ValueError(f"not a valid notebook: {str(error).splitlines()[0]}") from error
     return notebook
@@ -124,38 +125,27 @@ def is_recorded(cell: Any) -> bool:
 
 
 def _cell(cell: Any, identity: str) -> dict[str, Any]:
-    kept = {key: cell.metadata[key] for key in _KEPT_CELL_METADATA if cell.metadata.get(key)}
+    options = cell.metadata.items()
+    kept = {key: value for key, value in options if value and key in CELL_OPTIONS}
     result = {"cell_type": cell.cell_type, "id": identity, "metadata": kept, "source": cell.source}
     if cell.cell_type == "code":
         result["execution_count"] = cell.get("execution_count")
         result["outputs"] = _outputs(cell)
-    return copy.deepcopy(result)
+    return result
 
 
 def _outputs(cell: Any) -> list[dict[str, Any]]:
     result: list[dict[str, Any]] = []
-    for output in copy.deepcopy(cell.outputs):
+    for output in cell.outputs:
         if LIVE_TIMING in tags(cell) and output.get("name") == "stderr":
             continue
+        if output.output_type == "error":
+            # The frames of libraries differ between installations.
+            frames = output.traceback
+            output.traceback = [line for line in frames if not plain(line).startswith("File ")]
+        output.get("data", {}).pop(WIDGET_VIEW, None)
         if output.output_type == "stream" and result and result[-1].get("name") == output.name:
             result[-1]["text"] += output.text
-        elif (cleaned := _output(output)) is not None:
-            result.append(cleaned)
+        elif output.get("data") != {}:  # which is left of a widget's view
+            result.append(output)
     return result
-
-
-def _output(output: Any) -> dict[str, Any] | None:
-    """Returns the output in the stored form, or None if it contains only a widget's view."""
-    output.pop("transient", None)
-    if output.output_type == "error":
-        output.traceback = _own_frames(output.traceback)
-    if "data" in output:
-        output.data.pop(WIDGET_VIEW, None)
-        if not output.data:
-            return None
-    return dict(output)
-
-
-def _own_frames(traceback: list[str]) -> list[str]:
-    """Drops the frames of libraries, because they differ between installations."""
-    return [frame for frame in traceback if not plain(frame).startswith("File ")]

@@ -27,7 +27,6 @@ IGNORE_OUTPUT = "nbval-ignore-output"
 KNOWN_TAGS = {
     "parameters",
     "exercise",
-    "quiz",
     "raises-exception",
     CLAIMS,
     LIVE_TIMING,
@@ -93,7 +92,8 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
     yield from _order(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            for problem in _cell_defects(cell, root):
+            problems = [*_too_long(cell), *_odd_tags(cell), *_claims(cell), *_pictures(cell)]
+            for problem in problems + leaks(cell, root):
                 yield f"cell {cell.id}: {problem}"
 
 
@@ -138,12 +138,6 @@ def _order(notebook: Any) -> Iterator[str]:
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     if not counts or counts != list(range(1, len(counts) + 1)):
         yield f"its code cells were not run once, from top to bottom (counts {counts})"
-
-
-def _cell_defects(cell: Any, root: Path) -> Iterator[str]:
-    for judge in (_too_long, _odd_tags, _claims, _pictures):
-        yield from judge(cell)
-    yield from leaks(cell, root)
 
 
 def _too_long(cell: Any) -> Iterator[str]:

@@ -13,11 +13,10 @@ from importlib.metadata import version
 from typing import Any
 
 import nbformat
-from browser.chromium import find_chromium, how_to_get_it
+from browser.chromium import find_chromium, how_to_get_it, new_page
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from PIL import Image
-from playwright.sync_api import sync_playwright
 from plotly.offline import get_plotlyjs
 
 from nbtools.alternative import PNG, chart_size, png_of
@@ -38,7 +37,6 @@ QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR", "--HistoryManager.hist_file=:me
 CHART_SCALE = 2
 THREADS = 2
 
-_v4: Any = nbformat.v4  # its functions have no type annotations
 _TO_PNG = "([{data, layout}, options]) => Plotly.toImage({data, layout}, options)"
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -104,7 +102,7 @@ def executed(edition: Edition, recorded: Any | None = None) -> Any:
         kept = {cell.source: cell.outputs for cell in filter(is_recorded, recorded.cells)}
     for cell in notebook.cells:
         if LIVE_TIMING in tags(cell):
-            fresh = [_v4.new_output("stream", text=_conditions()), *cell.outputs]
+            fresh = [nbformat.v4.new_output("stream", text=_conditions()), *cell.outputs]
             cell.outputs = kept.get(cell.source, fresh)
     return canonical(notebook, edition.path.stem)
 
@@ -144,12 +142,9 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
             new.append(chart)
     if not new:
         return
-    browser = find_chromium()
-    if browser is None:
+    if find_chromium() is None:
         raise RunError(f"cannot draw its charts: {how_to_get_it()}")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = chromium.new_page()
+    with new_page() as page:
         page.add_script_tag(content=get_plotlyjs())
         for chart in new:
             width, height = chart_size(chart)

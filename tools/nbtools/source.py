@@ -21,12 +21,11 @@ from typing import Any
 
 import jupytext
 
-from nbtools.canonical import canonical, tags
+from nbtools.canonical import CELL_OPTIONS, canonical, tags
 
 BEGIN, END = "# solution", "# end solution"
 STUB = "...  # your code here"
 CLAIMS = "claims"
-CELL_OPTIONS = {"tags", "jupyter"}
 _JUPYTEXTS_OWN = {"lines_to_next_cell", "lines_to_end_of_cell_marker"}
 
 _MARKER = re.compile(r"(?im)^ *(#+ *(end[ _-]*)?solutions? *:?) *$")

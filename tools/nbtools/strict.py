@@ -31,13 +31,13 @@ def run_strictly(root: Path, paths: list[Path]) -> int:
     """
     # The notebooks with high numbers take longest, so they begin first.
     ordered = sorted(paths, key=lambda path: path.name, reverse=True)
-    options = [
-        "-m pytest --nbval --noconftest -p nbtools.kernels -q --color=no",
-        "-p no:cacheprovider --dist loadfile --no-loadscope-reorder",
-        f"--nbval-cell-timeout={CELL_SECONDS} --nbval-kernel-startup-timeout={CELL_SECONDS}",
-        f"-n {min(workers(), len(paths) - 1)}",
-    ]
-    command = [sys.executable, *" ".join(options).split(), "-c", str(_INI), f"--rootdir={root}"]
+    options = (
+        "-m pytest --nbval --noconftest -p nbtools.kernels -q --color=no"
+        " -p no:cacheprovider --dist loadfile --no-loadscope-reorder"
+        f" --nbval-cell-timeout={CELL_SECONDS} --nbval-kernel-startup-timeout={CELL_SECONDS}"
+        f" -n {min(workers(), len(paths) - 1)}"
+    )
+    command = [sys.executable, *options.split(), "-c", str(_INI), f"--rootdir={root}"]
     env = kernel_env(strict=False, threads=1, hash_seed=1)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_TOOLS), env.get("PYTHONPATH")]))
     # All kernels of a user write to one file of history, so this run gets its own.
