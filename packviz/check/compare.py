@@ -443,8 +443,8 @@ def compare(
 
     Raises:
         TypeError: `rnn` cannot be called, or `x` is not a dense tensor.
-        ValueError: shapes or dtypes do not fit together; `x` is empty or on the meta device; or a
-            length is not valid.
+        ValueError: shapes or dtypes do not fit together; `x` is empty or on the meta device; a
+            length is not valid; or the batch for a whole model has as many sequences as steps.
         RuntimeError: `x` and the RNN are on different devices.
 
     Examples:

@@ -109,6 +109,11 @@ def compare_padding(
     """Runs a model with clean and with poisoned padding. See `packviz.check.compare.compare`."""
     whole = lengths_tensor(lengths)
     shape = Padded.fitting(len(whole), x.shape, batch_first)
+    if shape.batch == shape.steps:
+        raise ValueError(
+            "x has as many sequences as time steps, so the axes of a result cannot be told apart:"
+            " leave a sequence out, or add a step of padding"
+        )
     layout = require_steps(Layout.from_padded(x.shape, whole, shape.batch_first))
     mask = torch.tensor(layout.mask, device=x.device)
     if not shape.batch_first:

@@ -393,8 +393,8 @@ _ARGUMENTS = (
 
 
 # The operators read lengths that may be on a GPU, so a captured CUDA graph must not contain them.
-# Older releases of torch have no such tag.
-_TAGS = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
+# torch 2.7 has no such tag, and its custom_op takes none.
+_TAGS = {"tags": [tag] for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"}
 
 
 # A program that is loaded where this operator is missing names its namespace, and so this module.
@@ -402,7 +402,7 @@ _TAGS = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsa
     "packviz_ops_rnn::forward",
     mutates_args=(),
     schema=f"({_ARGUMENTS}) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor token)",
-    tags=_TAGS,
+    **_TAGS,
 )
 def _forward(
     x: Tensor, lengths: Tensor, tensors: list[Tensor], n_states: int, *settings: *_Settings
@@ -442,7 +442,7 @@ def _shapes(
     "packviz_ops_rnn::backward",
     mutates_args=(),
     schema=f"(Tensor? output, Tensor? h_n, Tensor? c_n, Tensor token, {_ARGUMENTS}) -> Tensor[]",
-    tags=_TAGS,
+    **_TAGS,
 )
 def _backward(
     output: Tensor | None, h_n: Tensor | None, c_n: Tensor | None, token: Tensor, *arguments: Any

@@ -145,7 +145,8 @@ def installed_with(extra):
             if applies:
                 key = re.sub(r"[-_.]+", "-", requirement.name).lower()
                 waiting += [(key, chosen) for chosen in ("", *requirement.extras)]
-    return {name for name, _ in seen}
+    # A build of torch for CUDA brings a dozen more, which are not ours to choose.
+    return {name for name, _ in seen if not re.match("nvidia|cuda|triton", name)}
 
 
 def loaded_files(fork):

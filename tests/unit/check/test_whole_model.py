@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -37,6 +37,7 @@ class Tagger(nn.Module):
 @given(ragged, st.booleans(), st.booleans())
 @settings(deadline=None)
 def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
+    assume(len(lengths) != max(lengths))
     model = Tagger(packs, both).eval()
     x = torch.randn(len(lengths), max(lengths), 3)
     comparison = pv.compare(lambda batch: model(batch, lengths), x, lengths, batch_first=True)
@@ -50,6 +51,12 @@ def test_a_model_is_judged_by_what_it_reads(lengths, packs, both):
         assert set(state.sequences) == (short if is_clear else set())
     assert len(comparison.to_dict()["rows"]) == 2
     assert "state" in comparison.to_markdown()
+
+
+def test_a_batch_whose_axes_look_alike_is_refused():
+    model = Tagger(False, both=True)  # h_n is (2, 2, 6), as if it had cells of 2 sequences
+    with pytest.raises(ValueError, match="as many sequences as time steps"):
+        pv.compare(lambda x: model(x, [1, 2]), torch.randn(2, 2, 3), [1, 2], batch_first=True)
 
 
 def test_a_model_without_numbers_has_no_table():
