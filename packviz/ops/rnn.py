@@ -172,10 +172,10 @@ class LSTM(WithLengths):
     In Python, it runs like `pv.run`, with the method `rnn.method`. It also works under
     `torch.compile(fullgraph=True)`, in `torch.export` with `T` and `B` dynamic, in
     `torch.jit.trace`, and in both ONNX exporters. The new one also keeps `T` and `B` dynamic; it
-    needs torch 2.8, knows no projections, and its runtime may refuse empty sequences. Values on an
-    accelerator and values in a compiled program are not checked before the RNN runs. A compiled
-    program cannot be differentiated twice. Before you load an exported program, import
-    `packviz.ops.rnn`, which defines its operator.
+    needs torch 2.8 (as does a compiled training step), knows no projections, and its runtime may
+    refuse empty sequences. Values on an accelerator and values in a compiled program are not
+    checked before the RNN runs. A compiled program cannot be differentiated twice. Before you load
+    an exported program, import `packviz.ops.rnn`, which defines its operator.
 
     `isinstance(rnn, nn.LSTM)` is False, because `torch.compile` breaks the graph at every instance
     of `nn.LSTM`. So code that looks for `nn.LSTM` passes it by: initialisation by type, FLOP
@@ -394,7 +394,9 @@ _ARGUMENTS = (
 
 # The operators read lengths that may be on a GPU, so a captured CUDA graph must not contain them.
 # torch 2.7 has no such tag, and its custom_op takes none.
-_TAGS = {"tags": [tag] for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"}
+_TAGS: Any = (
+    {"tags": [torch.Tag.cudagraph_unsafe]} if hasattr(torch.Tag, "cudagraph_unsafe") else {}
+)
 
 
 # A program that is loaded where this operator is missing names its namespace, and so this module.

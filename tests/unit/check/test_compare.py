@@ -350,7 +350,7 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
             torch.zeros(5, 2, 3).double(),
             [5, 2],
             None,
-            "RNN input dtype (torch.float64) does not match",
+            "torch.float64",
         ),
         (
             nn.GRU(3, 4),

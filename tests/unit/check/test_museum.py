@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from habits import habit_of
+from habits import habit_of, habit_since
 from torch import nn
 from torch.export import Dim
 from torch.nn.functional import cross_entropy
@@ -425,6 +425,7 @@ RAISED = [  # errors as exceptions, whose tracebacks may name no RNN
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 @pytest.mark.parametrize(("call", "name"), RAISED)
+@habit_since("2.8")
 def test_an_exception_is_found_or_met_with_silence(call, name):
     with pytest.raises(Exception) as raised:  # noqa: PT011
         call()

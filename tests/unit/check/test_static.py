@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from habits import habit_since
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -348,6 +349,7 @@ def test_lengths_beyond_the_example_are_tried():
     assert "[8, 6, 9, 5] in 9 time steps" in checked.to_text()
 
 
+@habit_since("2.8")
 def test_an_empty_sequence_is_tried_if_the_model_takes_one():
     def forward(self, x, n):
         return x * 2 if bool((n == 0).any()) else x * n[:, None]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from habits import habit_since
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
@@ -538,6 +539,7 @@ def test_unpack_compiles_whole():
 
 
 @pytest.mark.parametrize("name", ["loss", "lengths", "mask"])
+@habit_since("2.8")
 def test_exports_with_a_dynamic_batch(name):
     calls = {
         "loss": lambda x, n, **first: pv.masked_loss(x, n, **first),

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 import torch
+from habits import habit_since
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributed, nn
@@ -422,6 +423,7 @@ def assert_right(run, model):
     "backend", ["aot_eager", pytest.param("inductor", marks=[CXX, pytest.mark.slow])]
 )
 @pytest.mark.filterwarnings("ignore")
+@habit_since("2.8")
 def test_a_training_step_compiles_in_one_graph(kind, backend):
     torch._dynamo.reset()
     model = Model(kind, num_layers=2)
@@ -440,6 +442,7 @@ def test_a_training_step_compiles_in_one_graph(kind, backend):
 
 
 @pytest.mark.filterwarnings("ignore")
+@habit_since("2.8")
 def test_dropout_between_layers_compiles():
     torch._dynamo.reset()
     rnn = build("GRU", num_layers=2, bidirectional=True)
@@ -552,6 +555,7 @@ QUICK = {  # of each way, one; of the cheap ones, more
     ],
 )
 @pytest.mark.filterwarnings("ignore")
+@habit_since("2.8")
 def test_b_and_t_stay_dynamic(kind, way, batch_first):
     options = {"num_layers": 2, "bidirectional": True, "bias": kind != "RNN"}
     model = Model(kind, batch_first=batch_first, **options).eval()
@@ -572,6 +576,7 @@ class Padding(Model):
 
 
 @pytest.mark.filterwarnings("ignore")
+@habit_since("2.8")
 def test_onnx_takes_states_widths_and_padding_values(monkeypatch):
     pytest.importorskip("onnxscript")
     model = Padding("GRU").eval()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from drawings import ParsedSvg
+from habits import habit_since
 
 from packviz.draw.palette import THEMES
 from packviz.measure import Timing
@@ -47,6 +48,7 @@ def test_all_but_the_padded_ones_compute_the_same():
 
 
 @pytest.mark.filterwarnings("ignore")
+@habit_since("2.8")
 def test_a_small_run_for_real():
     point = CompiledPoint(batch=2, past=3, future=2, features=2, hidden=3, backend="eager")
     timing = compiled.run([point], rounds=2).timing(point)
