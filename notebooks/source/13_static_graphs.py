@@ -39,9 +39,8 @@
 # So we ask every graph three questions. Is it right for other **lengths**? For another number of **time steps**, T? For
 # another number of **sequences**, B?
 #
-# Here is Friday's tagger. Its batches have the shape `(T, B)`, time first, as is the default of an LSTM.
-# Otherwise, it is the machine of notebook 01 without its packing, so its LSTM reads the padding, too. (At real words, that changes nothing,
-# because this LSTM reads forwards only.)
+# Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It does not pack, and reads the padding only
+# after the real words, so their scores are right. Time comes first: its batches have the shape `(T, B)`.
 
 # %%
 import logging
@@ -212,21 +211,18 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # - **ONNX**, a file format, has an exporter of each temperament: the *legacy* one traces, and the new one uses
 #   `torch.export`.
 #
-# One of them likes to be half right.
-
-# %%
-ask("what is compiled")
-
-# %% [markdown]
-# All of them get a slightly larger tagger, with two operators before its LSTM and three after it. Its example has equal
-# lengths, so that the `if` can set its trap. We write it in six ways:
+# We give each tool one tagger, written in six ways. It has two operators before its LSTM and three after it, and the
+# lengths of the example are equal, as in the trap above.
 #
 # - *padded* does not pack.
 # - *packed, padded again* packs, runs the LSTM, and pads back to T, with `total_length`.
 # - *… no total_length* leaves that argument out.
 # - *packed if ragged* is our `if`.
 # - *disabled island* puts pack, LSTM and pad into a function that `@torch.compiler.disable` leaves to Python.
-# - *Ragged* has its turn at the end.
+# - *Ragged* is ours. Ignore its row for now.
+
+# %%
+ask("what is compiled")
 
 # %%
 from packviz.studies import compilers
@@ -236,10 +232,9 @@ table = compilers.survey(*names)
 table
 
 # %% [markdown]
-# First your guess. `torch.compile` is right for all six, and half-hearted. A packing call or an `nn.LSTM` in a `forward`
-# makes it give up on the rest of this `forward`, so it compiles the two operators before the call, and that is all: 2 of
-# 5. But tell it to leave an island alone, and it steps around that, and goes on: 5 of
-# 5.
+# Your guess first: *the layers before packing*. `torch.compile` is right in all six rows. But in four of them, a packing
+# call or an `nn.LSTM` makes it give up on the rest of the `forward`: 2 of 5. Tell it to leave an island alone, and it steps around that, and goes on:
+# 5 of 5.
 #
 # The other tools give you one graph, or none. The first five rows are what people write, which makes thirty trials with
 # six tools. Twelve are right for all that we try. Thirteen end in an error, and that is the kind outcome. Two are stuck
