@@ -58,10 +58,8 @@ def run(group: str) -> list[str]:
 def main() -> int:
     """Runs the given groups of stages, by default all. Returns 1 if one failed, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", choices=[*STAGES, "all"], default="all")
-    groups = parser.parse_args().groups
-    if "all" in groups:
-        groups = STAGES
+    parser.add_argument("groups", nargs="*", choices=[*STAGES, []], metavar="GROUP")
+    groups = parser.parse_args().groups or STAGES
     with ThreadPoolExecutor(2) as pool:
         failed = [stage for stages in pool.map(run, sorted(groups)) for stage in stages]
     for stage in failed:

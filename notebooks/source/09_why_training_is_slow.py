@@ -398,7 +398,7 @@ if platform.libc_ver()[0] == "glibc":
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
 # million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause, and the
-# only one that you can remove without touching your code. (The last row is torch's own switch. A fold below tells of it.)
+# only one that you can remove without touching your code. (`THP_MEM_ALLOC_ENABLE` is torch's own switch; see a fold below.)
 #
 # The first forbids blocks that go straight back to the system. The second forbids *trimming*: without it, glibc returns
 # memory when much of it is free. Set **both**. The second alone is a trap: it stops glibc from learning, and leaves the
