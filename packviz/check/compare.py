@@ -361,8 +361,8 @@ class StatesComparison(Drawing, HasNumbers):
             panels.append(panel)
 
         for half, outputs in self._halves.items():
-            # "half" stays out.
-            add(f"outputs{half[:-5]}: |padded − packed|", outputs, steps, padding)
+            side = half.removesuffix(" half")
+            add(f"outputs{side}: |padded − packed|", outputs, steps, padding)
         arrows = ["→", "←"] if len(panels) > 1 else [""]
         layers = range(len(self.h_n.absolute))
         columns = [f"{layer}{arrow}" for layer in layers for arrow in arrows]
