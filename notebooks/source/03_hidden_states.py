@@ -46,7 +46,7 @@ from packviz.panels import StatePanel
 ask("what padding changes")
 
 # %% [markdown]
-# Now watch a single number of each row's hidden state. The coloured line is the padded run, and the black line is the
+# Now watch a single number of each row's hidden state. The thick line is the padded run, and the thin line is the
 # packed one. Press *Play*, and keep your eye on c.
 
 # %%
@@ -54,7 +54,7 @@ panel = StatePanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# For two steps, the two lines of c are one. Then its data ends, and the black line stops. The coloured one does not.
+# For two steps, the two lines of c are one. Then its data ends, and the thin line stays level. The thick one does not.
 # The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the batch
 # ends. Wherever a line happens to be at that moment is called `h_n`.
 #

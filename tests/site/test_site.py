@@ -322,6 +322,8 @@ def test_a_chart_loads_plotly_only_on_request(open_page):
     tab.emulate_media(color_scheme="dark")
     chart = tab.locator(".pv-chart").first
     chart.hover()
+    assert chart.locator("img").evaluate("e => getComputedStyle(e).filter") == 'url("#pv-dark")'
+    assert tab.locator("#pv-dark").count() == 1
     assert not tab.evaluate("'Plotly' in window")
     chart.locator("button").click()
     chart.locator(".main-svg").first.wait_for()
@@ -377,7 +379,7 @@ def test_a_sheet_of_paper_shows_what_a_table_folds(open_page):
     assert tab.locator(".pv-table td").first.is_visible()
 
 
-BROKEN = """() => [...document.querySelectorAll("td code .pre")].flatMap((code) => {
+BROKEN = """() => [...document.querySelectorAll("td :is(.pre, a)")].flatMap((code) => {
   const place = document.createRange(), broken = [];
   let before = null;
   for (const text of code.childNodes)
@@ -385,9 +387,9 @@ BROKEN = """() => [...document.querySelectorAll("td code .pre")].flatMap((code) 
       place.setStart(text, i);
       place.setEnd(text, i + 1);
       const { top } = place.getBoundingClientRect();
-      const lower = before && top > before.top + 4;
+      const lower = i && top > before.top + 4; // a new text begins after a <wbr>
       if (lower && /\\w/.test(before.letter)) broken.push(code.textContent);
-      before = { top, letter: text.data[i] === "_" ? "" : text.data[i] };
+      before = { top, letter: text.data[i] };
     }
   return broken;
 })"""
@@ -398,6 +400,11 @@ def test_on_a_phone_captions_are_whole_and_names_break_between_words(open_page):
     tab.set_viewport_size({"width": 390, "height": 844})
     assert tab.locator("td code .pre").count() > 16
     assert tab.evaluate(BROKEN) == []
+    tab = open_page("notebooks/15_error_museum.html")
+    for width in (320, 360, 390):
+        tab.set_viewport_size({"width": width, "height": 844})
+        assert tab.locator("td a").count() > 26
+        assert tab.evaluate(BROKEN) == []
     tab = open_page("notebooks/01_why_pack.html")
     title = "Half of the sequences have up to 11 steps, and the longest has 51"
     caption = tab.locator("figcaption", has_text=title)
