@@ -245,9 +245,9 @@ class Sheet:
             font_family=palette.MONO if mono else "",
             fill=ink,
         )
-        words = _escaped(text)
-        self._words[look].append(f'x="{n(x)}" y="{n(y)}">{words}</text>')
-        width = width_of(text, size, mono=mono)
+        self._words[look].append(f'x="{n(x)}" y="{n(y)}">{_escaped(text)}</text>')
+        # Bold letters are wider, above all if the machine has neither Helvetica nor Arial.
+        width = width_of(text, size + bold / 2, mono)
         right = x + _RIGHT_OF_ANCHOR[anchor] * width
         if halo:
             self.path(
@@ -282,7 +282,7 @@ class Sheet:
             columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
             mono = columns != words
             left = x + indent
-            letters = int((WIDTH - left) / width_of("x", size, mono=mono))
+            letters = int((WIDTH - left) / width_of("x", size, mono))
             for part in wrap(columns, letters) or [""]:
                 self.text(left, y + size, part, size=size, ink=ink, mono=mono)
                 y += size + 5
