@@ -42,6 +42,8 @@ if find_spec("packviz") is None:  # on Colab (see "No GPU?" below); where packvi
     os.chdir("checkout/notebooks")
 
 # %%
+from IPython.display import clear_output
+
 import packviz as pv
 from packviz import lengths
 from packviz.lessons import ask, checks
@@ -221,6 +223,7 @@ small = str(quick).lower() != "false"  # papermill's -p quick false may pass a s
 steps, batch_size = (forum.QUICK_STEPS, forum.QUICK_BATCH) if small else (forum.FULL_STEPS, forum.FULL_BATCH)
 points = forum.grid(setups.split(" and "), steps, batch_size)
 yours = forum.STUDY.run(points, device=device, methods=names, progress=True)
+clear_output(wait=True)  # removes the line of the progress bar
 forum.chart({"yours": yours, **forum.recordings(names)}, "ratio", methods=names).chart()
 
 # %% tags=["claims"]

@@ -15,12 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 SHORTER = [
     ("08_benchmark", "forum.grid(", "forum.grid(steps=(8, 16), batch_size=8) or ("),
+    ("08_benchmark", ", progress=True", ""),
     ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
     ("13_static_graphs", "survey(*names)", "survey(names[0])"),
     ("14_beyond_rnns", "torch.randn(1, 4, 2048, 32)", "torch.randn(1, 4, 64, 32)"),
     ("14_beyond_rnns", "torch.ones(2048, 2048,", "torch.ones(64, 64,"),
 ]
-"""What is replaced in the slowest cells. The notebook tests run these cells as they are."""
+"""What is replaced in the slowest cells, and a progress bar, which writes to stderr. The notebook tests
+run these cells as they are."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
