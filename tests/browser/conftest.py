@@ -21,8 +21,9 @@ SHORTER = [
     ("14_beyond_rnns", "torch.randn(1, 4, 2048, 32)", "torch.randn(1, 4, 64, 32)"),
     ("14_beyond_rnns", "torch.ones(2048, 2048,", "torch.ones(64, 64,"),
 ]
-"""What is replaced in the slowest cells, and a progress bar, which writes to stderr. The notebook tests
-run these cells as they are."""
+"""What is replaced in the slowest cells, and a progress bar, which writes to stderr.
+
+The notebook tests run these cells as they are."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
