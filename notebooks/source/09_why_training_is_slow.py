@@ -5,8 +5,8 @@
 #
 # Half of your batch is padding, so you pack it. The forward pass takes about as long as before; fine. Then comes
 # `loss.backward()`, and you wait. You wonder whether the machine has crashed. It has not. At 512 steps in notebook 08,
-# a packed step took over thirty times as long as a padded one. <!-- recorded --> Half the work! Where does all that
-# time go?
+# a packed step did half the work of a padded one, and took over thirty times as long. <!-- recorded --> Where does all
+# that time go?
 #
 # After this page, you can say where the time of a packed step goes, and get most of it back.
 #
@@ -31,10 +31,10 @@
 #
 # ## Which part is slow?
 #
-# The model comes from a question on PyTorch's forum, which notebook 08 measured. It packs 512 sequences, runs an LSTM and
-# pads its output. In its setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths
-# count down from T to 1, again and again, and only B is slow. So the culprit must care about lengths, and three parts do:
-# pack, the packed LSTM, and pad.
+# Notebook 08 timed a model from PyTorch's forum. It packs 512 sequences, runs an LSTM on them, and pads the output. In
+# setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths count down from T to 1,
+# again and again. Only B is slow. So the culprit must care about lengths, and three parts do: pack, the packed LSTM, and
+# pad.
 
 # %%
 import torch
@@ -49,33 +49,45 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part that cannot run alone? We replaced first pad, then pack as well, and then all three, with faster
-# parts that give the same results. What each further replacement saves is roughly that part's time. (`pv.run` is the
-# subject of notebook 10.)
+# How do you time a part that cannot run alone? By its absence. We replaced first pad, then pack as well, and at last the
+# LSTM, too, each by something faster with the same results. What a replacement saves is roughly the time of its part.
+# (The last one is `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
 
-# %% tags=["claims"]
+# %% [markdown]
+# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most of
+# that is the LSTM, which at least computes something. Pad only copies numbers from one place to another, and yet the
+# chart gives it 17 to 36 % of the step. <!-- recorded --> Can we trust that? Here is the training step with only pad
+# replaced:
+
+# %%
 recorded_parts = parts.STUDY.load()
+for point in recorded_parts.points:
+    ratio = recorded_parts.ratio(point, "pad replaced", parts.TORCH)
+    print(f"{point.steps:3} steps: {ratio.between} times as long as with torch's pad (95 % interval)")
+
+# %% tags=["claims"]
 sums = []
 for point in recorded_parts.points:
     shares = parts.shares(recorded_parts, point)
     assert shares["pack"] < 0.15
-    assert min(shares["packed LSTM"], shares["pad"]) > 0.1
+    assert 0.165 < shares["pad"] < 0.365
+    assert shares["packed LSTM"] > shares["pad"]
     sums.append(shares["packed LSTM"] + shares["pad"])
 assert sums[0] < sums[-1]
 assert sums[-1] > 0.8  # at the longest
+replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point in recorded_parts.points]
+assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
-# With all three replaced, the step at 256 steps is over 40 times as fast: eight seconds become less than a fifth of a
-# second. <!-- recorded --> Most of that is the LSTM, which at least computes something. Pad only copies numbers from one
-# place to another, and it is guilty, too. But only at 128 steps is it clear of the noise. <!-- recorded --> A clock is too
-# coarse a witness.
+# Only at 128 steps does the interval exclude 1. At 64 and at 256, pad may have cost nothing, for all that we can
+# tell. <!-- recorded --> A clock is too coarse a witness.
 #
 # So for a while we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
-# node calls *operators*, torch's elementary functions, and these run *kernels*. A count of nodes, kernels, and the bytes
-# that kernels write is the same in every round. We begin with the suspect that computes nothing.
+# node calls *operators*, torch's elementary functions, and these run *kernels*. We count the nodes, the kernels, and the
+# bytes that the kernels write. All three are the same in every round. We begin with the suspect that computes nothing.
 #
 # ## How can a copy be slow?
 #
@@ -85,10 +97,10 @@ assert sums[-1] > 0.8  # at the longest
 ask("nodes after pad")
 
 # %% [markdown]
-# In A, it records four nodes, however large T is. In B, it records three for each distinct length, and one more,
-# because torch pads slice by slice. It fills a tensor with the padding value, and then copies one slice into it for each distinct
-# length. In the forward pass, that is cheap. Now go backwards. Each row below is one of these copies, and its slice is
-# coloured. The hatched cells get written as well.
+# In A, it records four nodes, however large T is. In B, it records three for each distinct length, and one more. That is
+# because torch pads slice by slice: it fills a tensor with the padding value, and then copies one slice into it for each
+# distinct length. In the forward pass, that is cheap. Now go backwards. Each row below is one of these copies, with its
+# slice in colour. The hatched cells get written as well.
 
 # %%
 panel = BackwardPanel(3)
@@ -114,13 +126,20 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch may
 # have one. Then your numbers are smaller than ours, and right.)
 #
-# Take the second row, whose slice has 12 cells. To get them, the node `CopySlices` copies **all** 48 cells of the padded
-# gradient. To hold them, `SliceBackward` fills a **whole** packed tensor with zeros, 26 cells, and adds it to the others,
-# 26 more. The slice itself is written three times on the way. Together, that makes 136 cells, for 12 numbers. (The
-# first row has nothing to add to yet, and the last writes its slice only once.)
+# Take the second row. The batch has six sequences of up to 8 steps, and 12 of its cells are in this slice. For these 12,
+# the backward pass writes
+#
+# - 48 cells, because `CopySlices` copies the **whole** padded gradient,
+# - 26 cells, because `SliceBackward` fills a **whole** packed tensor with zeros,
+# - 26 more, because this tensor is added to that of the row above,
+# - and 3 × 12, because the slice itself is written three times on the way.
+#
+# 48 + 26 + 26 + 36 = 136 cells, for 12 numbers. (The first row has nothing to add to yet, and the last writes its slice
+# only once.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become 654,
-# for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
+# for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps. (How *one index* gets by
+# with 27 is a matter for notebook 10.)
 #
 # So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
@@ -153,12 +172,13 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # Zero-fills (`slice_backward`) and additions (`add`) again. They write 96 % of all bytes. The matrix products (`mm`),
 # for which all of this happens, write 1 %.
 #
-# Two culprits, then, with the same habit: a whole tensor for one slice. What cures one should help the other, and a
-# cure is well known. Many people put sequences of similar length into one batch.
+# Two culprits, then, with the same habit: a whole tensor for one slice. What cures one should cure the other, and a cure
+# is well known. Many people put sequences of similar length into one batch.
 #
 # ## Do similar lengths help?
 #
-# Take 64 sequences with 2,112 real cells and 65 time steps, and change only the number of *distinct* lengths.
+# Put similar lengths together, and a batch has *fewer* different ones. So we take 64 sequences with 2,112 real cells and
+# 65 time steps, and change only the number of *distinct* lengths.
 
 # %%
 ask("the same cells")
@@ -172,18 +192,18 @@ for d in (2, 4, 64):
 
 # %% [markdown]
 # Pad does gain from few lengths: with 64, it writes 26 times as much as with 2. The LSTM gains nothing. Its number does
-# not even move. For each time step, it writes a tensor with a row for every real cell, so its
-# bytes are in proportion to **time steps × real cells**.
+# not even move. At each time step, it fills a tensor that has a row for every real cell. So its bytes are in proportion
+# to **time steps × real cells**, and we have changed neither.
 #
-# So the LSTM gains nothing from *few* lengths. But a bucket does more: it makes lengths *nearly* equal. How near is near
-# enough? We start from perfectly equal, with 64 sequences of 65 steps, and shorten *one* of them by *one* step.
+# But similar lengths are also *nearly* equal. How near is near enough? We start with 64 sequences of 65 steps, perfectly
+# equal, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
 
 # %%
-for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 63 + [64]}.items():
-    print(f"{name:20} {profile.size(profile.count_rnn(lstm, batch).backward.bytes):>7}")
+for name, batch in {"all 64 have 65 steps": [65] * 64, "one has 64": [65] * 63 + [64]}.items():
+    print(f"{name:21} {profile.size(profile.count_rnn(lstm, batch).backward.bytes):>7}")
 
 # %% tags=["claims"]
 written = {}
@@ -203,17 +223,8 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
 # gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
-# LSTM goes step by step. So bucketing does not bring the fused kernel back: a bucket would have to be perfectly even. (It
-# still helps in another way, because a batch of short sequences has fewer steps.)
-#
-# <details><summary>What it is not: three more suspects, each with an alibi</summary>
-#
-# - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
-# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
-# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad writes
-#   over 20 times as much for the last as for the first.
-#
-# </details>
+# LSTM goes step by step. That is why bucketing cannot rescue the LSTM: a bucket would have to be perfectly even. (A
+# bucket of short sequences still helps in another way, because it has fewer steps.)
 #
 # Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. If that is the whole story, we can
 # foretell a time.
@@ -239,8 +250,8 @@ pv.draw.log_log(T, written, title, y="MB")
 
 # %% [markdown]
 # On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double with T, 2 if they
-# quadruple. In B, the slopes of both culprits are close to 2. So whenever T doubles, a packed step should take four times as long. It
-# only remains to see the clock agree:
+# quadruple. In B, the slopes of both culprits are close to 2. So if time follows bytes, twice the length should take
+# four times as long. It only remains to see the clock agree:
 
 # %%
 recording = forum.STUDY.load()
@@ -262,16 +273,15 @@ for method in ("padded", "run"):
     assert all(1.6 < took[2 * t].median(method) / took[t].median(method) < 2.4 for t in (128, 256))
 assert 7 < took[256].median("packed") / took[128].median("packed") < 8.5
 assert 3 < took[512].median("packed") / took[256].median("packed") < 3.5
-replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point in recorded_parts.points]
-assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
 # It does not agree. For a padded step and for *run*, twice the length takes about twice the time, as it should. The
-# packed step misses its four both times: first it takes nearly eight times as long, and then only about three times. <!-- recorded -->
-# That is no curve. It is a cliff.
+# packed step misses its four both times: first it takes nearly eight times as long, and then only about
+# three. <!-- recorded --> That is not a curve. It is a cliff.
 #
-# Notebook 08 saw it, and could not explain it. Nor can our two causes, which make a factor of four each time.
-# Between 128 and 256 steps, something else begins to cost, and it does not show in our bytes.
+# Notebook 08 saw this cliff between 224 and 256 steps, and left it unexplained. Our two causes cannot explain it, either.
+# Each of them makes a factor of four, from any T to twice as much. Something else begins to cost there, and it does not
+# show in our bytes.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -288,10 +298,9 @@ assert 7 * 512 - 3 == 3581
 # ## Who pays for the memory?
 #
 # All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory.
-# On Linux, torch asks glibc for memory, and glibc asks the system. The system hands it
-# out in *pages*, usually of 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system
-# finds a free page, fills it with zeros, and lets the program go on. One fault takes microseconds. Nobody notices one.
-# How many are there in a packed step?
+# On Linux, torch asks glibc for memory, and glibc asks the system, which hands it out in *pages*, usually of 4 kB. When a
+# program first touches a page, it is interrupted: a *page fault*. The system finds a free page, fills it with zeros, and
+# lets the program continue. One fault takes microseconds. Nobody notices one. How many are there in a packed step?
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
@@ -306,8 +315,8 @@ size = {t: 4 * 4 * 32 * forum.point("B", t).layout.n_real for t in (224, 256, 51
 assert size[224] < 2**25 < size[256] < 1.01 * 2**25
 faults = {t: recording.timing(forum.point("B", t)).faults["packed"] for t in size}
 assert faults[256] > 10 * faults[224]
-assert size[256] / 4096 == 8224
-assert 0.95 < faults[512] * 4096 / (512 * size[512]) < 1.1  # hardly anything but these tensors
+assert [size[t] / 4096 for t in (256, 512)] == [8224, 16416]
+assert 0.97 < faults[512] / (512 * 16416) < 1
 assert 5e5 < faults[256] - 256 * 8224 < 6e5
 took = {t: recording.timing(forum.point("B", t)).median("packed") for t in size}
 assert 2.5 < took[256] / took[224] < 3.5
@@ -321,25 +330,29 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
-# Does glibc never keep anything? It keeps small blocks, and gives large ones straight back to the system. What is large?
+# And they cost time. At 256 steps, the table has 9,883 ms and 2.65 million faults. The chart at the top of the page is
+# from another recording of the same step, with 7,930 ms and 2.16 million. Divide, and both come to 3.7 µs for each fault, all the
+# arithmetic included. <!-- recorded --> Here, the time follows the faults.
+#
+# So why are there so many? glibc keeps small blocks, and gives large ones straight back to the system. What is large?
 # At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that block,
 # but never above 32 MiB.
 #
-# Now look at the last column. It has the tensor that the packed LSTM fills with zeros at each time step: four gates of 32
-# numbers for every real cell. At 224 steps, that is 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
+# Now look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
+# gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
 #
-# At 256 steps, *every* time step gets a fresh tensor of 8,224 pages. Times 256 steps, that is 2.1 million page faults,
-# and the step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff. Past it, faults and time grow by
-# the same factor, about three. <!-- recorded -->
+# So at *every* time step, the tensor is handed back to the system, and asked for again. 8,224 fresh pages, 256 times:
+# that is 2.1 million page faults. The step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff.
+# Past it, faults and time grow by the same factor, about three. <!-- recorded -->
 #
 # <details><summary>Why three, and not four? And why are there fewer faults at 224 steps than at 192?</summary>
 #
-# At 256 steps, 2.1 million faults come from these tensors, and half a million do not. Where those come from, we have not
-# found out. At 512 steps, the tensors account for nearly all 8.3 million. <!-- recorded -->
+# With these tensors alone, it would be four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We
+# counted 8.3 million, so these tensors may have caused nearly all of them. At 256 steps, they account for 2.1 of 2.65
+# million, and half a million come from elsewhere. From where, we have not found out. <!-- recorded -->
 #
 # Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns some to
-# the system. How often it does so varies, and the time varies with it. So two recordings of one step
-# differ, too: the chart at the top has 998 ms for 128 steps, and 7,930 for 256, with 2.2 million faults. <!-- recorded -->
+# the system. How often it does so varies from recording to recording. <!-- recorded -->
 #
 # </details>
 #
@@ -398,17 +411,15 @@ if platform.libc_ver()[0] == "glibc":
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
 # million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause, and the
-# only one that you can remove without touching your code. (`THP_MEM_ALLOC_ENABLE` is torch's own switch; see a fold below.)
+# only one that you can remove without touching your code. (`THP_MEM_ALLOC_ENABLE` is torch's own switch; see the fold
+# below.)
 #
-# The first forbids blocks that go straight back to the system. The second forbids *trimming*: without it, glibc returns
-# memory when much of it is free. Set **both**. The second alone is a trap: it stops glibc from learning, and leaves the
-# limit at 128 kB. Then *every* larger tensor gets fresh pages, each time.
+# With `MALLOC_MMAP_MAX_=0`, blocks no longer go straight back to the system. The other variable stops *trimming*: glibc
+# no longer returns memory when much of it is free. Set **both**. The threshold alone is a trap, because it stops glibc
+# from learning, and leaves the limit at 128 kB. Then *every* larger tensor gets fresh pages, each time.
 #
-# The price is memory. What your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
+# The price is memory. Whatever your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
 # Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
-#
-# And no setting touches the first two causes. Even without page faults, the large packed step takes over ten times as
-# long as the padded one. <!-- recorded -->
 #
 # <details><summary>Other allocators, and huge pages</summary>
 #
@@ -419,6 +430,27 @@ if platform.libc_ver()[0] == "glibc":
 #
 # Tensors under about 128 kB usually stay with glibc, so very small batches gain nothing. macOS and Windows have other
 # allocators, and other costs.
+#
+# </details>
+#
+# No setting touches the first two causes. Even without page faults, the large packed step takes over ten times as long
+# as the padded one. <!-- recorded --> For the rest, the code has to change.
+#
+# ## What can you do?
+#
+# - **Replace pad and the packed RNN** with `pv.run(rnn, x, lengths)`. [Notebook 10](10_making_packing_pay.ipynb) builds
+#   it.
+# - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
+# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's outputs
+#   are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
+# - **Set the two variables**, at least, if your tensors exceed about 128 kB. That needs no new code.
+#
+# <details><summary>What it is not: three more suspects, each with an alibi</summary>
+#
+# - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
+# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
+# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad writes
+#   over 20 times as much for the last as for the first.
 #
 # </details>
 #
@@ -433,21 +465,14 @@ if platform.libc_ver()[0] == "glibc":
 #
 # </details>
 #
-# ## What can you do?
-#
-# - **Replace pad and the packed RNN** with `pv.run(rnn, x, lengths)`. [Notebook 10](10_making_packing_pay.ipynb) builds
-#   it.
-# - **Set the two variables** if your tensors exceed about 128 kB. No code changes.
-# - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
-# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. There, a padded RNN's
-#   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
+# Is your batch worth the trouble? For pad, you need not run anything to find out.
 #
 # ## Exercise
 #
 # `lengths` is a list of whole numbers, longest first, and `features` is the number of features of a cell. Return how
-# many bytes the backward pass of pad writes. An error of up to 10 % is allowed, and a number takes 4 bytes. Only the large parts matter: what
-# does *one* distinct length cost, and how many are there? (A zero-fill writes a tensor once, and an addition writes it
-# again.)
+# many bytes the backward pass of pad writes. A number takes 4 bytes, and an error of up to 10 % is allowed, so only the
+# large parts matter. What does *one* distinct length cost, and how many are there? (A zero-fill writes a tensor once, and
+# an addition writes it again.)
 
 
 # %% tags=["exercise"]

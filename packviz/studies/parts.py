@@ -69,18 +69,20 @@ def chart(machines: Mapping[str, TimedPoints]) -> BarChart:
     for machine, results in machines.items():
         prefix = f"{machine}, " if len(machines) > 1 else ""
         for point in results.points:
-            groups[f"{prefix}{point.steps} steps"] = _bars(results, point)
+            bars = _bars(results, point)
+            name = f"{prefix}{point.steps} steps"
+            groups[name] = bars
             listed = ", ".join(
                 f"{part} {whole_percent(share)}" for part, share in shares(results, point).items()
             )
-            lines.append(f"At {point.steps} steps, a packed step consists of {listed}")
-        lines += [f"{results}", ""]
+            whole, fast = bars.values()
+            lines.append(f"{name}: {whole.label} ({listed}), {fast.label} with pv.run")
     notes = [
         "A part's time is what its replacement by an exact one saves. Whiskers: quartiles.",
         *captions(machines),
     ]
     title = _finding(next(iter(machines.values())))
-    text = "\n".join([title, *lines])
+    text = "\n".join([title, *lines, *notes])
     return BarChart(text, lambda theme: rows(title, groups, theme, key=KEY, notes=notes))
 
 
@@ -89,10 +91,11 @@ def _finding(results: TimedPoints) -> str:
     point = results.points[-1]
     own = shares(results, point)
     slow = whole_percent(own["pad"] + own["packed LSTM"])
-    timing = results.timing(point)
-    times = [milliseconds(timing.median(name)) for name in (TORCH, REPLACED["packed LSTM"])]
-    took = f"{times[0]} ms, and {times[1]} with pv.run"
-    return f"At {point.steps} steps, pad and the packed LSTM take {slow} of a packed step: {took}"
+    whole, fast = _bars(results, point).values()
+    return (
+        f"At {point.steps} steps, pad and the packed LSTM take {slow} of a packed step: "
+        f"{whole.label}, and {fast.label} with pv.run"
+    )
 
 
 def _bars(results: TimedPoints, point: Point) -> dict[str, Bar]:

@@ -41,10 +41,10 @@ def test_all_steps_are_drawn_on_one_scale(theme):
     chart = parts.chart({"": Results(PLACE, values)})
     title, first, second, *_ = chart.to_text().splitlines()
     slow = "pad and the packed LSTM take 95 % of a packed step"
-    assert title == f"At 16 steps, {slow}: 40,000 ms, and 2,000 with pv.run"
+    assert title == f"At 16 steps, {slow}: 40,000 ms, and 2,000 ms with pv.run"
     listed = "pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %"
-    assert first == f"At 8 steps, a packed step consists of {listed}"
-    assert second.startswith("At 16 steps, a packed step consists of pad 50 %, pack 0 %,")
+    assert first == f"8 steps: 10,000 ms ({listed}), 1,000 ms with pv.run"
+    assert second.startswith("16 steps: 40,000 ms (pad 50 %, pack 0 %,")
     drawing = ParsedSvg(chart.to_svg(theme))
     boxes = sorted(
         (box for box in drawing.boxes if box.height == 20), key=lambda box: (box.y, box.x)
