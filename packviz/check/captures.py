@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,6 @@ from packviz.ops.agreement import parts
 
 Capture = Callable[..., object]
 """A captured model, which takes the model's inputs."""
-_Tensors = tuple[Tensor, ...]
-_Shapes = tuple[dict[int, Any], ...]
 
 BACKENDS = ("trace", "export", "compile", "onnx", "onnx_legacy")
 """`torch.jit.trace`, `torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters."""
@@ -113,22 +110,24 @@ def captured(
     elif backend == "export":
         graph = torch.export.export(flat, tensors, dynamic_shapes=(tuple(shapes),)).module()
     else:
-        graph = _onnx(flat, tensors, tuple(shapes), backend == "onnx_legacy")
+        graph = _onnx(flat, tensors, shapes, backend == "onnx_legacy")
     return lambda *other: graph(*_tensors(other))
 
 
-def _tensors(inputs: Sequence[Any]) -> _Tensors:
+def _tensors(inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     return tuple(leaf for leaf in leaves(inputs) if isinstance(leaf, Tensor))
 
 
-def _trace(flat: nn.Module, tensors: _Tensors) -> Capture:
+def _trace(flat: nn.Module, tensors: tuple[Tensor, ...]) -> Capture:
     if sys.version_info >= (3, 14):
         raise ImportError("torch.jit.trace does not support Python 3.14; choose another backend")
     trace: Callable[..., Capture] = torch.jit.trace
     return trace(flat, tensors, check_trace=False, strict=False)
 
 
-def _onnx(flat: nn.Module, tensors: _Tensors, shapes: _Shapes, legacy: bool) -> Capture:
+def _onnx(
+    flat: nn.Module, tensors: tuple[Tensor, ...], shapes: Sequence[dict[int, Any]], legacy: bool
+) -> Capture:
     try:
         import_module("onnx" if legacy else "onnxscript")
         runtime = import_module("onnxruntime")
@@ -136,24 +135,19 @@ def _onnx(flat: nn.Module, tensors: _Tensors, shapes: _Shapes, legacy: bool) -> 
         install = "python -m pip install onnx onnxruntime onnxscript"
         raise ImportError(f"{error.name} is not installed; run {install}") from error
     names = [f"x{i}" for i in range(len(tensors))]
-    export: Callable[..., Any] = partial(torch.onnx.export, flat, tensors, input_names=names)
-    file = io.BytesIO()
+    options: dict[str, Any] = {"dynamic_shapes": (tuple(shapes),)}
     if legacy:
-        axes = {name: [*shape] for name, shape in zip(names, shapes, strict=True)}
-        export(file, dynamo=False, dynamic_axes=axes)
-    else:
-        program = export(dynamo=True, verbose=False, dynamic_shapes=(shapes,))
-        file.write(program.model_proto.SerializeToString())
-    session = runtime.InferenceSession(file.getvalue())
-    # The file leaves out the inputs that the model does not read.
-    known = {given.name for given in session.get_inputs()}
+        options = {"dynamic_axes": dict(zip(names, map(list, shapes), strict=True))}
+    with TemporaryDirectory() as folder:
+        file = f"{folder}/model.onnx"
+        options |= {"input_names": names, "dynamo": not legacy, "external_data": False}
+        torch.onnx.export(flat, tensors, file, **options)
+        session = runtime.InferenceSession(file)
 
     def run(*other: Tensor) -> object:
-        taken = {}
-        for name, tensor in zip(names, other, strict=True):
-            if name in known:
-                taken[name] = tensor.cpu().numpy()
-        return session.run(None, taken)
+        arrays = {name: x.cpu().numpy() for name, x in zip(names, other, strict=True)}
+        # The file leaves out the inputs that the model does not read.
+        return session.run(None, {known.name: arrays[known.name] for known in session.get_inputs()})
 
     return run
 
@@ -165,19 +159,14 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
     """
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
-    for i, (first, second) in enumerate(zip(expected, result, strict=True), 1):
-        a = _wide(first)
-        b = _wide(second)
+    for i, pair in enumerate(zip(expected, result, strict=True), 1):
+        a, b = (torch.as_tensor(leaf).detach().cpu().to(torch.complex128) for leaf in pair)
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0
         if not torch.allclose(b, a, 0, float(tolerance * size), equal_nan=True):
             return f"gives result {i} that differs by {(a - b).abs().max():.2g}"
     return ""
-
-
-def _wide(leaf: Any) -> Tensor:
-    return torch.as_tensor(leaf).detach().cpu().to(torch.complex128)
 
 
 def first_line(error: BaseException) -> str:

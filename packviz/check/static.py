@@ -7,6 +7,7 @@ inputs that the model itself takes count.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import re
@@ -15,11 +16,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count, permutations, product
-from types import FrameType
+from itertools import count, permutations
 from typing import Any
 
 import numpy as np
@@ -28,22 +26,14 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
-from packviz.check.captures import (
-    BACKENDS,
-    captured,
-    difference,
-    first_line,
-    is_list,
-    leaves,
-    mapped,
-    numbers,
-)
+from packviz.check import captures
+from packviz.check.captures import difference, first_line, is_list, leaves, mapped
 from packviz.check.compare import keeping_modes
 from packviz.core.layout import IntArray
 from packviz.core.silence import quiet
 from packviz.core.validation import kind_of, one_of
 from packviz.draw.table import Table, Tabled
-from packviz.ops.masks import real_mask
+from packviz.ops.masks import lengths_tensor, real_mask
 
 RIGHT, WRONG, REFUSED, NOT_TRIED = "✓", "✗ wrong", "✗ refused", "–"
 QUESTIONS = {
@@ -56,10 +46,8 @@ QUESTIONS = {
 _jit: Any = torch.jit  # whose names are not typed
 _TENSORS = "Compute with tensors (a mask, torch.where), or read the value outside the model."
 _OPERATOR = "Run pack → RNN → pad as one operator, with pv.LSTM or pv.Ragged(rnn)."
-_TORCH = os.path.dirname(torch.__file__)
-_CONTEXTLIB = f"{os.path.dirname(os.__file__)}/contextlib"
 _PACKVIZ = os.path.dirname(os.path.dirname(__file__))
-_LIBRARIES = (_TORCH, _CONTEXTLIB, _PACKVIZ, "<")
+_LIBRARIES = (os.path.dirname(torch.__file__), _PACKVIZ, contextlib.__file__, "<")
 
 
 @dataclass(frozen=True)
@@ -122,18 +110,16 @@ class StaticCheck(Tabled):
     def table(self) -> Table:
         """The table, with a row for each backend, and the reasons below it."""
         rows = []
-        lines = []
+        notes: dict[str, None] = {}  # in order, and without repetitions
         for backend, answers in self.answers.items():
             rows.append([backend, *(answer.mark for answer in answers.values())])
             for answer in answers.values():
                 parts = (answer.reason, answer.where, answer.fix)
-                lines += [f"{backend}: {part}" for part in parts if part]
-        notes = [*dict.fromkeys(lines)]
+                notes |= dict.fromkeys(f"{backend}: {part}" for part in parts if part)
         if self.size:
-            notes.append(f"! A size depends on the lengths: {self.size}")
+            notes[f"! A size depends on the lengths: {self.size}"] = None
         title = f"{self.title}: {self.verdict}"
-        head = ["backend", *QUESTIONS.values()]
-        return Table(rows, head, title, notes, form="<  <")
+        return Table(rows, ["backend", *QUESTIONS.values()], title, [*notes], form="<  <")
 
 
 def check_static(
@@ -176,7 +162,7 @@ def check_static(
         raise TypeError(f"inputs is {kind_of(inputs)}; give a tuple, as in (x, lengths)")
     names = [backends] if isinstance(backends, str) else [*backends]
     for name in names:
-        one_of("backends", name, BACKENDS)
+        one_of("backends", name, captures.BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
         raise TypeError("an input is a PackedSequence; check a module that packs, with its lengths")
     title = type(model).__name__
@@ -190,7 +176,7 @@ def check_static(
             readings = [_tries(model, example) for example in _examples(model, inputs)]
             example, tries, reasons = max(readings, key=lambda reading: len(reading[1]))
             answers = {name: _judged(name, model, example, tries, reasons) for name in names}
-            size = _varying_size(model, record, example)
+            size = _varying_size(model, record, tries)
     may_have_lengths = record.packs or not all(map(_is_float, leaves(inputs)))
     required = "lengths" if may_have_lengths else "batch"
     return StaticCheck(title, answers, size, required)
@@ -200,41 +186,48 @@ def check_static(
 
 
 _Lengths = tuple[int, ...]
-_Write = Callable[[Tensor, int], object]
-"""A function that writes a leaf for other lengths and a number of time steps."""
+_Form = Callable[[Tensor], Tensor]
+
+_FORMS: tuple[_Form, ...] = (
+    lambda mask: mask,
+    lambda mask: 1 - mask,
+    lambda mask: mask.T,
+    lambda mask: 1 - mask.T,
+)
+"""The forms of a mask: of the real steps or of the padding, `(B, T)` or `(T, B)`.
+
+Each function turns its form into the first, and the first into its form.
+"""
 
 
-def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Write]]:
-    """Yields the ways to read a leaf as lengths: the lengths, and how to write others."""
+def _readings(leaf: Any) -> Iterator[tuple[_Lengths, _Form]]:
+    """Yields the ways to read a leaf as lengths: the lengths, and their form."""
     if not isinstance(leaf, (Tensor, np.ndarray)) and not is_list(leaf):
         return
     values = torch.as_tensor(leaf).detach().cpu()
-    if not values.any() or values.double().frac().any():
+    whole = values.double()
+    if not whole.any() or not whole.equal(whole.floor().abs()):
         return
-    if values.dim() == 1 and values.dtype != torch.bool and values.min() >= 0:
-        yield tuple(values.long().tolist()), lambda lengths, steps: _like(leaf, lengths)
-    if values.dim() != 2 or ((values != 0) & (values != 1)).any():
-        return
-    for time_first, inverted in product((False, True), (False, True)):
-        mask = (values.T if time_first else values) != inverted
-        n = mask.sum(1)
-        if n.any() and mask.equal(real_mask(n, mask.shape[1])):
-            yield tuple(n.tolist()), partial(_mask, leaf, time_first, inverted)
+    if values.dim() == 2:
+        values = values.long()
+    for form in _FORMS if values.dim() == 2 else _FORMS[:1]:
+        try:
+            n = lengths_tensor(form(values))
+        except (TypeError, ValueError):
+            continue
+        if n.any():
+            yield tuple(n.tolist()), form
 
 
-def _mask(leaf: Any, time_first: bool, inverted: bool, lengths: Tensor, steps: int) -> object:
-    mask = real_mask(lengths, steps) != inverted
-    return _like(leaf, mask.T if time_first else mask)
-
-
-def _like(leaf: Any, values: Tensor) -> object:
-    """Returns values in the form of a leaf: a tensor, an array, a list or a tuple."""
-    values = values.to(torch.as_tensor(leaf))
+def _written(leaf: Any, form: _Form, lengths: Tensor, steps: int) -> object:
+    """Returns other lengths in the form of a leaf: a tensor, an array, a list or a tuple."""
+    like = torch.as_tensor(leaf)
+    if like.dim() == 2:
+        lengths = form(real_mask(lengths, steps).long())
+    values = lengths.to(like)
     if isinstance(leaf, Tensor):
         return values
-    if isinstance(leaf, np.ndarray):
-        return values.numpy()
-    return type(leaf)(values.tolist())
+    return values.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(values.tolist())
 
 
 def _is_float(leaf: object) -> bool:
@@ -249,27 +242,27 @@ class _Example:
         inputs: the inputs.
         lengths: the lengths; empty if the axes of batch and time are not known.
         steps: number of time steps.
-        readings: functions that make the leaf for other lengths, by the number of the leaf.
+        forms: the form of the lengths in each leaf that has them, by the number of the leaf.
         axes: for each tensor, by the number of the leaf, which axes are `"batch"` or `"time"`.
     """
 
     inputs: Sequence[Any]
     lengths: _Lengths = ()
     steps: int = 0
-    readings: Mapping[int, _Write] = field(default_factory=dict)
+    forms: Mapping[int, _Form] = field(default_factory=dict)
     axes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
     def make(self, case: _Case, random: bool = False) -> Any:
         """Returns the inputs of a case. Floating-point tensors may get random numbers."""
         places = count()
-        lengths = torch.tensor(case.lengths)
+        lengths = torch.tensor(case.lengths.tolist())
         times = torch.arange(case.steps) % self.steps
         indices = {"batch": torch.tensor(case.rows), "time": times}
 
         def change(leaf: Any) -> object:
             place = next(places)
-            if place in self.readings:
-                return self.readings[place](lengths, case.steps)
+            if place in self.forms:
+                return _written(leaf, self.forms[place], lengths, case.steps)
             for axis, name in self.axes.get(place, {}).items():
                 leaf = leaf.index_select(axis, indices[name].to(leaf.device))
             return torch.randn_like(leaf) if random and _is_float(leaf) else leaf
@@ -281,13 +274,15 @@ class _Example:
 class _Case:
     """Other inputs: rows of the example, a number of time steps, and the lengths of these rows.
 
-    Its question is one of `QUESTIONS`, or `"both"` if both the lengths and the steps are new.
+    Its question is one of `QUESTIONS`. If both the lengths and the steps are new, it is `"steps"`,
+    and the case counts only if the lengths alone do no harm.
     """
 
     question: str
     rows: list[int]
     steps: int
     lengths: IntArray
+    both: bool = False
 
     def __str__(self) -> str:
         return f"lengths {reprlib.repr(self.lengths.tolist())} in {self.steps} time steps"
@@ -302,23 +297,28 @@ def _cases(example: _Example) -> Iterator[_Case]:
     top = int(n.argmax())
     steps = example.steps
     rows = [*range(len(n))]
+    if example.forms:
+        # The longest sequence keeps its length, because `pad_packed_sequence` may follow it.
+        shorter = np.maximum(1, n - 1)
+        shorter[top] = longest
+        yield _Case("lengths", rows, steps, shorter)
     for width in (steps + 3, steps + 4, longest):
         if width != steps:
             yield _Case("steps", rows, width, n)
     for chosen in ([top], [top, *rows]):
         yield _Case("batch", chosen, steps, n[chosen])
-    if not example.readings:
+    if not example.forms:
         return
     # Most of these keep the order of the lengths, for models that expect sorted ones.
-    falling = longest - np.arange(len(n))
+    falling = np.maximum(1, longest - np.arange(len(n)))
     drawn = np.random.default_rng(0).integers(1, longest + 1, (2, len(n)))
     equal = np.full_like(n, steps)
-    for other in (n - 1, (n + 1) // 2, n[::-1], equal, falling, *drawn):
-        yield _Case("lengths", rows, steps, np.maximum(1, other))
-    yield _Case("lengths", rows, steps, np.append(n[:-1], 0))
-    yield _Case("both", rows, steps + 3, n + 3)
+    empty = np.append(n[:-1], 0)
+    for other in ((n + 1) // 2, np.flip(n), equal, falling, *drawn, empty):
+        yield _Case("lengths", rows, steps, other)
+    yield _Case("steps", rows, steps + 3, n + 3, both=True)
     fewer = max(1, steps - 1)
-    yield _Case("both", rows, fewer, np.minimum(n, fewer))
+    yield _Case("steps", rows, fewer, np.minimum(n, fewer), both=True)
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
@@ -327,11 +327,11 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     tensors = {place: leaf for place, leaf in flat if isinstance(leaf, Tensor)}
     wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
     shape = max(wide, key=_is_float).shape if wide else ()
-    readings: dict[_Lengths, dict[int, _Write]] = {}
+    readings: dict[_Lengths, dict[int, _Form]] = {}
     # Floating-point tensors come last, because features may look like a mask.
     for place, leaf in sorted(flat, key=lambda item: _is_float(item[1])):
-        for lengths, write in _readings(leaf):
-            readings.setdefault(lengths, {}).setdefault(place, write)
+        for lengths, form in _readings(leaf):
+            readings.setdefault(lengths, {}).setdefault(place, form)
     rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     if not readings and rnns and len(shape) == 3:
         time = int(rnns[0].batch_first)
@@ -339,9 +339,7 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
         for batch, time in permutations(range(len(shape)), 2):
             if shape[batch] == len(lengths) and shape[time] >= max(lengths):
-                axes = {}
-                for place, tensor in tensors.items():
-                    axes[place] = _axes(tensor.shape, shape, batch, time)
+                axes = {i: _axes(leaf.shape, shape, batch, time) for i, leaf in tensors.items()}
                 yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
     yield _Example(inputs)
 
@@ -349,13 +347,13 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
 def _axes(shape: Sequence[int], like: Sequence[int], batch: int, time: int) -> dict[int, str]:
     """Returns the axes of batch and time of a tensor, given those of a tensor of shape `like`."""
     axes = {}
+    if time < len(shape) and shape[time] == like[time]:
+        axes[time] = "time"
     places = [axis for axis, size in enumerate(shape) if size == like[batch]]
     if batch in places:
         axes[batch] = "batch"
     elif len(places) == 1:
         axes[places[0]] = "batch"
-    if time < len(shape) and shape[time] == like[time]:
-        axes.setdefault(time, "time")
     return axes
 
 
@@ -370,7 +368,7 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
         The example; the cases that the model takes; and for each question, why none may be left.
     """
     reasons = dict.fromkeys(QUESTIONS, "the axes of batch and time are not known")
-    if not example.readings:
+    if not example.forms:
         reasons["lengths"] = "no input was recognised as lengths"
     tries = []
     for i, case in enumerate(_cases(example)):
@@ -378,7 +376,8 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
         try:
             expected = _run(model, inputs)
         except Exception as error:
-            reasons[case.question] = f"the model itself refuses {case}: {first_line(error)}"
+            if not case.both:
+                reasons[case.question] = f"the model itself refuses {case}: {first_line(error)}"
             continue
         has_nan = any(torch.as_tensor(leaf).isnan().any() for leaf in expected)
         if 0 in case.lengths and has_nan:
@@ -390,25 +389,22 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
 # Running and judging.
 
 
-@contextmanager
+@contextlib.contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
     """Sets the model to eval mode without gradients, and restores its modes and buffers."""
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     random_state = torch.random.fork_rng(range(torch.cuda.device_count()))
-    settings = _jit.optimized_execution(False)
-    try:
-        with keeping_modes(model), random_state, torch.no_grad(), settings:
-            model.eval()
-            yield
-    finally:
-        for buffer, before in buffers:
-            buffer.data.copy_(before)
+    with contextlib.ExitStack() as after, keeping_modes(model), random_state, torch.no_grad():
+        for buffer in model.buffers():
+            after.callback(buffer.data.copy_, buffer.clone())
+        after.enter_context(_jit.optimized_execution(False))  # it would only take time here
+        model.eval()
+        yield
 
 
 def _run(model: Callable[..., object], inputs: Sequence[Any]) -> list[Any]:
     """Runs a model or a capture on copies of the inputs, from the same random state each time."""
     torch.manual_seed(0)
-    return numbers(model(*_copied(inputs)))
+    return captures.numbers(model(*_copied(inputs)))
 
 
 def _copied(inputs: Sequence[Any]) -> Any:
@@ -427,35 +423,28 @@ def _judged(
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             torch.manual_seed(0)
-            capture = captured(backend, model, _copied(example.inputs), example.axes)
+            capture = captures.captured(backend, model, _copied(example.inputs), example.axes)
     except ImportError as error:
         return dict.fromkeys(QUESTIONS, Answer(NOT_TRIED, str(error)))
     except Exception as error:
         return dict.fromkeys(QUESTIONS, _refusal(error))
-    where = ""
-    fix = ""
+    cause = ("", "")
     for warning in reversed(warned):
         if issubclass(warning.category, _jit.TracerWarning) and _is_users(warning.filename):
-            where = _site(warning.filename, warning.lineno)
-            fix = _TENSORS
+            cause = (_site(warning.filename, warning.lineno), _TENSORS)
     tolerance = 1e-4 if "onnx" in backend else 1e-5
     answers = {question: Answer(NOT_TRIED, reason) for question, reason in reasons.items()}
     for case, inputs, expected in tries:
-        question = case.question
-        if question == "both":
-            if answers["lengths"].mark in (WRONG, REFUSED):
-                continue
-            question = "steps"  # the lengths alone have done no harm
+        if case.both and answers["lengths"].mark in (WRONG, REFUSED):
+            continue
         answer = Answer(RIGHT)
         try:
             if message := difference(expected, _run(capture, inputs), tolerance):
-                answer = Answer(WRONG, f"for {case}, it {message}", where, fix)
+                answer = Answer(WRONG, f"for {case}, it {message}", *cause)
         except Exception as error:
-            reason = f"for {case}, it raises {first_line(error)}"
-            answer = Answer(REFUSED, reason, where, fix)
+            answer = Answer(REFUSED, f"for {case}, it raises {first_line(error)}", *cause)
         # Of two equally serious answers, the first is kept.
-        answers[question] = max(answers[question], answer, key=_severity)
-    answers.pop("both", None)
+        answers[case.question] = max(answers[case.question], answer, key=_severity)
     return answers
 
 
@@ -502,44 +491,26 @@ class _Sizes(TorchFunctionMode):
             self.outputs = _run(model, inputs)
         self.sizes["the model's result"] = [np.shape(leaf) for leaf in self.outputs]
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        frame: FrameType | None = sys._getframe(1)
         passed = ""
-        while frame is not None and not _is_users(frame.f_code.co_filename):
+        for frame, _ in traceback.walk_stack(sys._getframe(1)):
+            path = frame.f_code.co_filename
+            if _is_users(path):
+                break
             passed += f"{frame.f_globals.get('__name__')} "
-            frame = frame.f_back
         self.packs |= "nn.utils.rnn" in passed or "packviz.ops" in passed
-        if frame is not None and not re.search(r"\.rnn |packviz\.ops", passed):
-            place = _site(frame.f_code.co_filename, frame.f_lineno)
-            sizes = self.sizes.setdefault(place, [])
-            for leaf in leaves([args, result]):
-                if isinstance(leaf, Tensor):
-                    sizes.append(tuple(leaf.shape))
+        if not re.search(r"\.rnn |packviz\.ops", passed):
+            sizes = self.sizes.setdefault(_site(path, frame.f_lineno), [])
+            sizes += [leaf.shape for leaf in leaves([args, result]) if isinstance(leaf, Tensor)]
         return result
 
 
-def _varying_size(model: nn.Module, first: _Sizes, example: _Example) -> str:
-    """Names the first line where a size depends on the lengths; empty if there is none.
-
-    The longest sequence keeps its length, because `pad_packed_sequence` may follow it.
-    """
-    if not example.readings:
+def _varying_size(model: nn.Module, first: _Sizes, tries: Sequence[_Try]) -> str:
+    """Names the first line where a size depends on the lengths; empty if there is none."""
+    if not tries or tries[0][0].question != "lengths":
         return ""
-    n = np.array(example.lengths)
-    shorter = np.maximum(1, n - 1)
-    shorter[n.argmax()] = n.max()
-    case = _Case("lengths", [*range(len(n))], example.steps, shorter)
-    try:
-        second = _Sizes(model, example.make(case))
-    except Exception:  # the model does not take these lengths
-        return ""
+    second = _Sizes(model, tries[0][1])
     for place, sizes in first.sizes.items():
         if second.sizes.get(place, sizes) != sizes:
             return place
