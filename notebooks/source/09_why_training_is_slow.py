@@ -85,7 +85,7 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # Only at 128 steps does the interval exclude 1. At 64 and at 256, pad may have cost nothing, for all that we can
 # tell. <!-- recorded --> A clock is too coarse a witness.
 #
-# So for a while we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
+# For a while, we stop timing, and **count**. In the forward pass, autograd records *nodes*. In the backward pass, each
 # node calls *operators*, torch's elementary functions, and these run *kernels*. We count the nodes, the kernels, and the
 # bytes that the kernels write. All three are the same in every round. We begin with the suspect that computes nothing.
 #
@@ -177,7 +177,7 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 #
 # ## Do similar lengths help?
 #
-# Put similar lengths together, and a batch has *fewer* different ones. So we take 64 sequences with 2,112 real cells and
+# Put similar lengths together, and a batch has *fewer* different ones. We take 64 sequences with 2,112 real cells and
 # 65 time steps, and change only the number of *distinct* lengths.
 
 # %%
@@ -331,17 +331,17 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
 # And they cost time. At 256 steps, the table has 9,883 ms and 2.65 million faults. The chart at the top of the page is
-# from another recording of the same step, with 7,930 ms and 2.16 million. Divide, and both come to 3.7 µs for each fault, all the
-# arithmetic included. <!-- recorded --> Here, the time follows the faults.
+# from another recording of the same step, with 7,930 ms and 2.16 million. Divide, and both come to 3.7 µs for each fault,
+# all the arithmetic included. <!-- recorded --> Here, the time follows the faults.
 #
-# So why are there so many? glibc keeps small blocks, and gives large ones straight back to the system. What is large?
+# Why are there so many? glibc keeps small blocks, and gives large ones straight back to the system. What is large?
 # At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that block,
 # but never above 32 MiB.
 #
 # Now look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
 # gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by one part in 256.
 #
-# So at *every* time step, the tensor is handed back to the system, and asked for again. 8,224 fresh pages, 256 times:
+# At *every* time step, then, the tensor is handed back to the system, and asked for again. 8,224 fresh pages, 256 times:
 # that is 2.1 million page faults. The step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff.
 # Past it, faults and time grow by the same factor, about three. <!-- recorded -->
 #
@@ -410,7 +410,7 @@ if platform.libc_ver()[0] == "glibc":
 
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
-# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> So here is the third cause, and the
+# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> Here is the third cause, and the
 # only one that you can remove without touching your code. (`THP_MEM_ALLOC_ENABLE` is torch's own switch; see the fold
 # below.)
 #
@@ -426,7 +426,7 @@ if platform.libc_ver()[0] == "glibc":
 # torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. Where Linux allows it, it asks
 # for pages of 2 MB (*transparent huge pages*), so that there are fewer to touch. It helps only if single tensors are
 # much larger than that. In our recording, it halves the time of the large packed step, and doubles that of the padded
-# one. <!-- recorded --> So measure yours.
+# one. <!-- recorded --> Measure yours.
 #
 # Tensors under about 128 kB usually stay with glibc, so very small batches gain nothing. macOS and Windows have other
 # allocators, and other costs.
