@@ -14,7 +14,8 @@
 #
 # ## Who wrote the other five?
 #
-# Our notebooks ask before they tell, and a wrong guess costs nothing. Choose an answer, and press the button.
+# In these notebooks, we ask first and explain afterwards. A wrong guess costs nothing. Choose an answer, and press the
+# button.
 
 # %%
 import packviz as pv
@@ -24,8 +25,8 @@ ask("padding gained")
 
 # %% [markdown]
 # Now look. A batch of sentences goes through a model as one tensor, and a tensor is a rectangle. So every row is filled
-# up to the length of the longest, with *padding*, which we hatch. Pull the end of row a from 5 to 6 steps, with the
-# mouse, or with the arrow keys when it has the focus.
+# up to the length of the longest, with *padding*, which we hatch. Drag the end of row a from 5 to 6 steps. (The arrow
+# keys move it, too, once it has the focus.)
 
 # %%
 from packviz.panels import BatchPanel
@@ -38,15 +39,15 @@ panel
 # of row b at step 2, and steps count from 0.) And when a grows by a word of its own, b and c gain one padding cell
 # each. The longest row decides for all the others.
 #
-# *Packing* is the way out: press *Pack it*. Only real cells are left, in a tensor that PyTorch calls `data`, with a
-# list of numbers beside it, `batch_sizes`. Notebook 02 explains both.
+# *Packing* is the way out: press *Pack it*. Only the *real* cells, those that hold a word, are left. They lie in a
+# tensor that PyTorch calls `data`, and beside it are a few numbers, `batch_sizes`. Notebook 02 explains both.
 #
-# But so far, you have only seen us draw. Does torch really pack like this, and does it on your machine?
+# But so far, you have only seen us draw. Is this how torch packs, on your machine as well?
 #
 # ## Does your installation work?
 #
 # If the picture moved, half of your installation works. (If not, choose *Run → Run All Cells*. On GitHub, nothing can
-# move, because GitHub only shows the stored outputs. The README says how to install packviz.) For the other half, we
+# move, because GitHub only shows the stored outputs. How to install packviz is in the README.) For the other half, we
 # let torch pack a batch, and compare its `batch_sizes` with those of packviz. A `pv.Layout` holds the lengths of a
 # batch, and all that follows from them.
 
@@ -72,7 +73,7 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # ## Which notebook is for you?
 #
 # - **If packing is new to you**, read 01 to 06 in order.
-# - **If your model is slow**, follow [the steps below](#If-your-model-is-slow). Notebooks 07 to 12 explain them.
+# - **If your model is slow**, follow [the steps below](#If-your-model-is-slow). Notebooks 07 to 13 explain them.
 # - **If you compile or export a model**, read [13](13_static_graphs.ipynb). If you train transformers, read
 #   [14](14_beyond_rnns.ipynb).
 # - **If you have an error or a wrong result**, search [15](15_error_museum.ipynb).
@@ -96,8 +97,8 @@ assert panel.layout == pv.Layout([5, 3, 2])
 # | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
 # | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Each notebook has an exercise. Replace the `...` with your answer and run the cell, which then says whether the answer
-# is right. The folder `solutions` contains the same notebooks with the exercises solved.
+# Each notebook has an exercise. Replace the `...` with your answer and run the cell, which then checks it. The folder
+# `solutions` contains the same notebooks with the exercises solved.
 #
 # ## Exercise
 #
@@ -121,13 +122,13 @@ checks.half_padding(my_lengths)
 #    must stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which cuDNN's RNN refuses the
 #    backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your model
-#    does not pack, its results may change, because the final states of padded rows [were
+#    does not pack, its results may change: the final states of its padded rows, for example, [were
 #    wrong](01_why_pack.ipynb#Who-changed-the-review?).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your
 #    machine and recommends one. The result's `.code` is the code to use.
 # 4. **Batch [similar lengths](12_several_workers.ipynb#Can-a-batch-be-easy-to-share?) together**, which leaves less
 #    padding.
-# 5. **Time a training step again.** If the RNN is now a small part of it, you can stop.
+# 5. **Time a training step again**, and the RNN by itself. If the RNN is now a small part of the step, you can stop.
 # 6. **Compile only now**, after reading [what can break](13_static_graphs.ipynb).
 #
 # ## You can now
