@@ -3,11 +3,11 @@
 #
 # **Given your lengths and your model, should you pad, pack, or do something better?**
 #
-# You ask three people. The documentation of one library says: pack, if the lengths vary. A colleague says: never, it is
-# slow. A post says: always, since half of a batch is padding. Each of them has measured something, once. None of them
-# has seen your batch. Whom do you believe?
+# You ask three people. The author of a library says: pack, if the lengths vary. A colleague says: never, it is slow. A
+# stranger on a forum says: always, since half of a batch is padding. Each of them has measured something, once. None of
+# them has seen your batch. Whom do you believe?
 #
-# After this page, you can tell what a rule overlooks, and replace it by a measurement on your own machine.
+# After this page, you can tell what a rule overlooks, and replace it with a measurement on your own machine.
 #
 # Time: 17 minutes.
 #
@@ -33,11 +33,11 @@
 #
 # ## How good is a rule of thumb?
 #
-# The rule comes from the documentation of transformertf, a library for forecasting. If all lengths are equal, it pads.
-# Otherwise it packs, as long as the lengths vary by more than 10 % of the longest, or there are at least 8 sequences.
-# That sounds like somebody who has thought about it. So let us test the rule. We timed hundreds of batches, padded and
-# packed, with three kinds of RNN in many sizes, in the forward pass alone and in training. (Notebook 09 found that the
-# memory allocator matters. The captions say which one it was.)
+# We begin with the library's rule, from the documentation of transformertf. If all lengths are equal, you pad. If not,
+# either of two reasons is enough to pack: the lengths vary by more than 10 % of the longest, or the batch has at least
+# 8 sequences. Somebody has thought about this. So let us test it. We paired batches with RNNs of three kinds and
+# several sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of cases.
+# (The memory allocator matters, as notebook 09 found, so the captions name ours.)
 
 # %%
 import torch
@@ -60,14 +60,14 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number in a row is the average time, as a multiple of the time of the better choice. The careful rule does no
-# better than a coin, and whoever follows it waits half as long again as they need to. The lazy habit, *never pack*, beats
-# it by far. So the colleague was right?
+# The last number in a row is the average time, as a multiple of the better choice's. The careful rule does no better
+# than a coin, and whoever follows it waits half as long again as they need to. The lazy habit, *never pack*, beats it
+# by far. So the colleague was right?
 #
-# Not so fast. Look at what we asked. Half of these batches have equal or nearly equal lengths, where packing can save
-# next to nothing, and most of the RNNs are small. We have stacked the cards. So let us take only *ragged* batches,
-# whose lengths differ a lot, and one size of RNN after another. The next table gives the packed time as a multiple of
-# the padded time. *Size* is both the input size and the hidden size.
+# Not so fast. Look at our cases. In half of them, the lengths are equal or nearly equal, so packing can save next to
+# nothing. And most of the RNNs are small. We have stacked the deck. So let us take only *ragged* batches, whose lengths
+# differ a lot, and one size of RNN after another. The next table is for 16 sequences of at most 64 steps, and gives the
+# packed time as a multiple of the padded time. *Size* is both the input size and the hidden size.
 
 # %%
 from itertools import product
@@ -87,18 +87,19 @@ for size in sorted({size for size, _, _ in times}):
     print(f"{size:8,}", *(f"{times[size, *which]:13.2f}" for which in columns))
 
 # %% [markdown]
-# The columns tell different stories. Larger RNNs gain more than the smallest, because they spend more of their time on
+# The columns disagree. In each, the larger RNNs do better than the smallest, because they spend more of their time on
 # matrix products, which packing reduces. A GRU gains even in training, unless it is small. An LSTM gains nothing in
-# training, at any size: a padded LSTM has oneDNN's fused kernel, and a packed one does not. <!-- recorded -->
+# training, at any of these sizes: the padded one runs on oneDNN's fused kernel, and a packed one of different lengths
+# cannot. <!-- recorded -->
 #
-# So *never* is too strong. But before you copy our table, ask it what we asked the others: what have you seen? It has
-# seen one processor, whose name is in the captions. The fused kernel brings its own matrix products. The packed run
-# takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL on a processor of AMD,
-# where it takes a generic path: at large products, it is about half as fast as oneDNN. <!-- recorded --> So "packing
-# does not pay for training a large LSTM" is a statement about MKL on an AMD processor. With a faster BLAS, the packed
-# times should shrink, and those of the padded LSTM should not.
+# So *never* is too strong. But before you copy our table, ask it what you should ask all three of them: what have you
+# seen? It has seen one processor, whose name is in the captions. The fused kernel brings its own matrix products. The
+# packed run takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL. On this AMD
+# processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN. <!-- recorded --> So "an
+# LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS, the packed times
+# should shrink, and those of the padded LSTM should not.
 #
-# Suppose that a rule knew all that, and always named the faster of the two. Then we could simply obey it.
+# Suppose that a rule knew all this, and always named the faster of the two. Could we simply obey it?
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(packs, cpu) for packs in habits.values())
@@ -137,10 +138,10 @@ difference = (by_rule(x, [4, 4])[0] - by_rule(x, [4, 6])[0]).abs().max()
 print(f"state of sequence 0 with a neighbour of 4 steps, minus that with one of 6: {difference:.2f}")
 
 # %% [markdown]
-# Sequence 0 has not changed. Its neighbour has. And its state moves by 0.19, where no number in a state exceeds 1. If
-# the neighbour has 6 steps, the rule packs, and the state is right. If it has 4, the rule does not pack, and the RNN
-# reads two steps of padding. What a model says about a sequence now depends on who sits beside it, and all that anybody
-# wanted was to save time.
+# Sequence 0 has not changed. Only its neighbour has. And yet the state of sequence 0 moves by 0.19, and that is a lot,
+# because no number in this LSTM's `h_n` can exceed 1. If the neighbour has 6 steps, the rule packs, and the state is
+# right. If the neighbour has 4, the rule does not pack, and the RNN reads two steps of padding. What a model says about
+# a sequence now depends on who sits beside it, and all that anybody wanted was to save time.
 #
 # **A choice made for speed must never change results.** All methods of `pv.run` give the results of packing, so it may
 # choose any of them. But on what grounds?
@@ -156,7 +157,7 @@ for method in ("auto", "frozen", "packed", "split", "staircase"):
 #
 # For a given kind of RNN, three numbers matter most on this CPU:
 #
-# - The **share of padding** says how much work packing can save.
+# - The **share of padding** is the share of the work that packing can save.
 # - The **work in a time step** matters because a packed RNN has a fixed cost for each step.
 # - The **number of time steps** matters in training, because the copies of notebook 09 grow faster than the work.
 
@@ -169,10 +170,10 @@ for machine, results in machines.items():
 
 # %% [markdown]
 # Look at the forward pass first. With 16 steps, packing a GRU hardly ever pays. With 64 or 256 steps, it hardly ever
-# hurts, and it gains most with a lot of padding *and* enough work in each step. Now the row below, the same batches in
+# hurts. It gains most with a lot of padding *and* enough work in each step. The row below has the same batches in
 # training. With 256 steps, not one of them gains. <!-- recorded -->
 #
-# The shaded corners look like a rule that one could write down, and we tried. We took one number, such as the share of
+# The shaded corners look like a rule that somebody could write down. We tried. We took one number, such as the share of
 # padding, and packed if it was over a *threshold*. Each kind of RNN and each pass got the threshold that suited it
 # best. To be fair, we fitted the thresholds to all sizes but one, and tested them on the size **left out**. Each size
 # was left out once.
@@ -185,8 +186,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# A disappointment. On sizes that they have not seen, both rules are right only a few times in a hundred more often than
-# *never pack*, which looks at nothing at all. And on those that they have seen?
+# A disappointment. *Never pack* looks at nothing at all. On sizes that they have not seen, our two rules are right in
+# only a few more cases of a hundred. And on sizes that they have seen?
 
 # %%
 for name, fit in fits.items():
@@ -196,8 +197,8 @@ for name, fit in fits.items():
 # %% [markdown]
 # A rule looks better on the cases that made it. That is how three people can each be sure, and disagree. We are no
 # better: `pv.run` chooses its method by a rule, and we made this rule from our own measurements. (So notebook 10 tests
-# it on batches that had no part in it, if on the same machine.) Why may `pv.run` follow a rule at all? Because a wrong
-# guess costs it time, and never the result.
+# it on batches that had no part in it, though on the same machine.) Why may `pv.run` follow a rule at all? Because a
+# wrong guess costs time, and never the result.
 #
 # So whom do you believe? Nobody. You measure, on your own machine.
 
@@ -218,8 +219,8 @@ for fit in fits.values():
 # ## What about your lengths?
 #
 # So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise`
-# times all methods on batches with your lengths. Put them into the list below, or give the path of a CSV or JSON file.
-# An empty list stands for the 512 sentences of notebook 01.
+# times all methods on batches with your lengths. Put yours into the list below, or replace the list with the path of a
+# CSV or JSON file. If the list is empty, we take the 512 sentences of notebook 01.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -244,8 +245,8 @@ assert advice.recommended in advice.timing.seconds
 assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 
 # %% [markdown]
-# torch's padded run is in the table only for comparison, because its results differ from those of packing. `advise`
-# recommends the fastest of the others, and names those that have no clear difference from it.
+# If your lengths differ, torch's padded run is in the table only for comparison, because its results are not those of
+# packing. `advise` recommends the fastest of the other methods, and names those that have no clear difference from it.
 #
 # How sure is it? That is in the last line of the table. `advise` measures in rounds, until the ratios are known to about
 # 5 %, or its time is up. On a busy machine, that may be after a single round, and one round is an anecdote: the first
@@ -259,9 +260,9 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 #
 # ## What is left of it in your own step?
 #
-# The RNN is only a part of it. Pass the old and the new step to `pv.time_calls` as functions. It calls them in turn and
-# checks that both return the same values. (To be short, ours hold the forward pass of the RNN alone. Yours should hold
-# the whole step, loss and backward pass included.)
+# The RNN is only a part of your step. Write the old and the new step as functions, and pass both to `pv.time_calls`,
+# which calls them in turn and checks that they return the same values. (For brevity, our functions hold the forward
+# pass of the RNN alone. Yours should hold the whole step, loss and backward pass included.)
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))
@@ -281,22 +282,24 @@ def after():
 pv.time_calls({"before": before, "after": after}, budget=5)
 
 # %% [markdown]
-# Read the last line first: both steps return the same values, so the clock alone may decide. Then look for the line that
-# compares `after` with `before`. If it says *no clear difference*, even on an idle machine, keep the code that you have.
+# Read the last line first: up to rounding, both steps return the same values, so the clock alone may decide. Then look
+# for the line that compares `after` with `before`. If even an idle machine shows *no clear difference*, keep the code
+# that you have.
 #
 # ## What people get wrong
 #
 # - **"Packing is always faster on a GPU."** Even the page with the rule of thumb reports a GPU on which packing was
-#   slower. `pv.run` packs on a GPU, because nobody has measured its other methods there; `pv.advise` measures yours.
-# - **"Never pack, then."** If you use final states or two directions, a padded RNN gives wrong results. Use a fast
-#   method whose results are right.
+#   slower. On a GPU, `pv.run` packs, because we have not measured its other methods there. `pv.advise` measures them on
+#   yours.
+# - **"Never pack, then."** If you use final states or two directions, a padded RNN gives wrong results for the shorter
+#   sequences. Use a fast method whose results are right.
 
 # %% [markdown]
 # ## Exercise
 #
-# Choose the fastest method whose results are right. `rounds` is a list with one dictionary per round, which maps the
-# name of each method to its time in seconds. `exact` is the set of the methods whose results are right. One busy round
-# should not change the answer.
+# Choose the fastest method whose results are right. `rounds` is a list with one dictionary per round. Each maps the
+# methods' names to their times in seconds. `exact` is the set of the names whose results are right. One busy round
+# should not change your choice.
 
 
 # %% tags=["exercise"]
@@ -318,7 +321,7 @@ checks.fastest_exact(my_choice)
 # - refuse a rule that changes results, however fast it is,
 # - ask `pv.advise` about your RNN, and `pv.time_calls` about your whole step.
 #
-# All of this was one process. What happens to ragged batches when several share the work?
+# All of this ran in one process. What happens to ragged batches when several share the work?
 #
 # Next: [12 Several processes](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
 # [00 Start here](00_start_here.ipynb)
