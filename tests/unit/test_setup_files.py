@@ -119,6 +119,13 @@ def test_readmes_bug_is_as_large_as_it_says(fork):
     assert f"was larger than {largest}, and one has moved by {change}." in README
 
 
+def test_readmes_riddle_has_the_answer_that_is_printed(fork):
+    blocks = re.findall(r"```python\n(.*?)\n```", README, re.DOTALL)
+    (at,) = [i for i, block in enumerate(blocks) if block.startswith("print(pv.diagnose")]
+    call, *answer = blocks[at].split("\n# ")
+    assert fork(f"{blocks[at - 1]}\n{call}").stdout.splitlines() == answer
+
+
 def test_readme_is_short():
     assert len(re.sub(r"```.*?```", "", README, flags=re.DOTALL).split()) <= 1_000
 
@@ -132,8 +139,8 @@ def head_of(source):
 
 def test_the_tables_of_notebooks_state_what_their_heads_state():
     heads = {name: head_of(source) for name, source in SOURCES.items()}
-    rows = re.findall(r"^- \[`(\w+)`\]\(notebooks/\1\.ipynb\): (.+)$", README, re.MULTILINE)
-    assert rows == [(name, question) for name, (question, _) in heads.items()]
+    rows = re.findall(r"^(\d+)\. \[(.+)\]\(notebooks/(\w+)\.ipynb\)$", README, re.MULTILINE)
+    assert rows == [(str(int(name[:2])), question, name) for name, (question, _) in heads.items()]
     table = r"^# \| \[?`(\w+)`(?:\]\(\1\.ipynb\))? \| (.+) \| (.+) \|$"
     rows = re.findall(table, SOURCES["00_start_here"], re.MULTILINE)
     assert rows == [(name, *head) for name, head in heads.items()]
