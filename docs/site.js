@@ -23,7 +23,7 @@ if (unfold && folds.length) {
 }
 
 // Long names may break after these signs, and between words.
-for (const code of document.querySelectorAll("td :is(.pre, a), em")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)|[a-z](?=[A-Z])/g, "$&<wbr>");
+for (const code of document.querySelectorAll("td :is(.pre, a), em:not(:has(*))")) code.innerHTML = code.innerHTML.replace(/\w{3}[_.=(\/](?=\w\w)|[a-z](?=[A-Z])/g, "$&<wbr>");
 
 // Columns in printed text stay in line.
 for (const output of document.querySelectorAll(".pv-output")) {

@@ -18,7 +18,7 @@ def explain_errors() -> Iterator[None]:
     The note is about the mistake that `pv.explain` finds for the message and the traceback. If
     several mistakes have the same message, the error gets a note only if it comes from torch's
     functions for RNNs and packing, and the note says *perhaps*. Nothing else changes: the same
-    error propagates, with the same traceback.
+    error propagates, with the same traceback::
 
         with pv.explain_errors():
             packed = pack_padded_sequence(x, lengths)

@@ -273,8 +273,9 @@ class Matches(HasText, Sequence[Entry]):
 def explain(text: str | BaseException) -> Matches:
     """Explains why an error with packed sequences happens, given its text, and what to do.
 
-        pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D
-        cuda:0 Long tensor")
+    For example::
+
+        pv.explain("IndexError: index out of range in self")
 
     `explain` knows the error texts of the fifty or so mistakes in the error museum (see notebook
     15). It reports how sure it is, because several mistakes may produce the same text. Paste the

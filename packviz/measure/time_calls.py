@@ -32,7 +32,7 @@ def time_calls(
 
     Every round calls each function once, in a random order, so a machine that is busy or warming up
     slows all of them alike. Rounds are repeated until the ratios are known to about 5 %, or the
-    budget is spent.
+    budget is spent. A call may be a training step::
 
         def step():  # with gradients that start from zero each time
             model.zero_grad()

@@ -53,7 +53,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     """Returns a mask that is True at the real cells of a padded batch.
 
     torch's attention modules expect the opposite mask, which is True at padding. To select the real
-    cells of a loss, use the mask itself:
+    cells of a loss, use the mask itself::
 
         attention(x, x, x, key_padding_mask=~pv.real_mask(lengths, T))
         loss[pv.real_mask(lengths, T)].mean()  # loss is (B, T), computed with reduction="none"
@@ -117,7 +117,7 @@ def masked_loss(
 ) -> Tensor:
     """Computes a loss over the real cells only.
 
-    Call it in one of two ways:
+    Call it in one of two ways::
 
         pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=True)
         pv.masked_loss(loss, lengths, batch_first=True)  # loss has at least one number per cell

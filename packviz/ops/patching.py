@@ -66,7 +66,7 @@ def patch_torch() -> Patch:
     From then on, `torch.nn.utils.rnn.pack_padded_sequence` and `pad_packed_sequence` are packviz's
     functions. These return the same results as torch's, and their backward pass takes linear time
     (see `packviz.ops.packing`). torch's `pack_sequence` and `unpack_sequence` call these two, so
-    they gain, too.
+    they gain, too::
 
         import packviz as pv
         pv.patch_torch()

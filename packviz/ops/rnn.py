@@ -164,7 +164,7 @@ class LSTM(WithLengths):
     """torch's `nn.LSTM`, with a forward pass that takes lengths.
 
     It has torch's arguments, parameters, names and checkpoints. With `lengths`, it returns what
-    pack → LSTM → pad returns, and the output always has `T` time steps:
+    pack → LSTM → pad returns, and the output always has `T` time steps::
 
         rnn = pv.LSTM(32, 64, num_layers=2, bidirectional=True)
         output, (h_n, c_n) = rnn(x, lengths=lengths)
