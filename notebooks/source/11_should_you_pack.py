@@ -227,6 +227,7 @@ my_lengths = []
 mode = "GRU"
 hidden_size = 64
 batch_size = 32
+budget = 10  # seconds
 
 # %%
 lengths = pv.lengths.read(my_lengths) if isinstance(my_lengths, str) else my_lengths
@@ -235,7 +236,7 @@ mine = getattr(torch.nn, mode)(32, hidden_size, batch_first=True)
 print(f"{len(lengths)} sequences, {mine}")
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-advice = pv.advise(mine, lengths, batch_size=batch_size, budget=20)  # seconds
+advice = pv.advise(mine, lengths, batch_size=batch_size, budget=budget)
 print(advice.code)
 advice
 
@@ -251,7 +252,7 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # How sure is it? That is in the last line of the table. `advise` measures in rounds, until the ratios are known to about
 # 5 %, or its time is up. On a busy machine, that may be after a single round, and one round is an anecdote: the first
 # line then says that it cannot show a difference, and some methods may be *left out*. Give it more time, such as
-# `budget=60`, or an idle machine.
+# `budget = 60`, or an idle machine.
 #
 # And the advice holds for what it has seen: this machine, this number of threads, this memory allocator, these lengths
 # and this RNN.
@@ -279,7 +280,7 @@ def after():
 
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-pv.time_calls({"before": before, "after": after}, budget=5)
+pv.time_calls({"before": before, "after": after}, budget=3)
 
 # %% [markdown]
 # Read the last line first: up to rounding, both steps return the same values, so the clock alone may decide. Then look

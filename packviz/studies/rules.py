@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from packviz.core.layout import Layout
+from packviz.core.layout import BoolArray, Layout
 from packviz.draw.palette import SIGNED
 from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table
@@ -237,20 +237,17 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
             groups.setdefault(case.kind, []).append(case)
         thresholds = {}
         for kind, group in groups.items():
-            numbers = [-math.inf, *sorted({*map(number, group)})]
-            thresholds[kind] = _best(group, numbers, lambda case, least: number(case) > least)
+            numbers = np.array([*map(number, group)])
+            thresholds[kind] = _best(group, [-math.inf, *np.unique(numbers)], numbers.__gt__)
         return lambda case: number(case) > thresholds.get(case.kind, math.inf)
 
     return fit
 
 
-def _best(measured: Sequence[Case], options: Iterable[T], packs: Callable[[Case, T], bool]) -> T:
+def _best(measured: Sequence[Case], options: Iterable[T], packs: Callable[[T], BoolArray]) -> T:
     """Returns the option with the smallest slowdown; `packs` says which cases it packs."""
-
-    def slowdown(option: T) -> float:
-        return sum(case.slowdown(packs(case, option)) for case in measured)
-
-    return min(options, key=slowdown)
+    packed, padded = [[case.slowdown(choice) for case in measured] for choice in (True, False)]
+    return min(options, key=lambda option: np.where(packs(option), packed, padded).sum())
 
 
 def compare(
@@ -361,12 +358,12 @@ def paying_region(measured: Sequence[Case]) -> tuple[float, float]:
     A rule packs if both are reached. The region is the one whose rule has the smallest slowdown. If
     it is best never to pack, both numbers are infinite.
     """
-    wins = [case for case in measured if case.ratio < 1]
-    corners = product({case.padding for case in wins}, {case.work for case in wins})
-    options = [(math.inf, math.inf), *sorted(corners)]
-    return _best(
-        measured, options, lambda case, least: case.padding >= least[0] and case.work >= least[1]
-    )
+    padding = np.array([case.padding for case in measured])
+    work = np.array([case.work for case in measured])
+    wins = np.array([case.ratio < 1 for case in measured])
+    corners = product(np.unique(padding[wins]), np.unique(work[wins]))
+    options = [(math.inf, math.inf), *corners]
+    return _best(measured, options, lambda least: (padding >= least[0]) & (work >= least[1]))
 
 
 def _jitter(number: int) -> float:

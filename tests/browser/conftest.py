@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -30,11 +31,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "notebook_name" not in metafunc.fixturenames:
         return
     cases = []
+    tested: set[str] = set()
     # The later notebooks take longest, so they begin first.
     for path in sorted(NOTEBOOKS.glob("*.ipynb"), reverse=True):
-        # The notebooks with panels have everything that the others have.
-        has_panel = "packviz.panels" in path.read_text(encoding="utf-8")
-        marks = [] if has_panel else [pytest.mark.slow]
+        # The notebooks with panels have everything that the others have, and a panel of the library
+        # works on every page if it works on one.
+        text = path.read_text(encoding="utf-8")
+        panels = {*re.findall(r"from packviz\.panels import (\w+)", text)}
+        marks = [] if panels - tested else [pytest.mark.slow]
+        tested |= panels
         cases.append(pytest.param(path.name, marks=marks, id=path.stem))
     metafunc.parametrize("notebook_name", cases)
 

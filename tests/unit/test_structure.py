@@ -33,7 +33,7 @@ LIMITS = {
     "file names that occur twice": 0,
     # The aim was 145. What the project is built on brings 114 (torch, JupyterLab, ipywidgets,
     # plotly, nbval and papermill), and Sphinx with its theme 17.
-    "distributions that the tests install": 159,
+    "distributions that the tests install": 157,
 }
 """The most of each size. Where an aim is missed, the limit stands at what was reached."""
 LAYERS = (
