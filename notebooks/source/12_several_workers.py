@@ -63,9 +63,9 @@ print("tokens in each half:", *(sum(lengths[half]) for half in halves))
 ask("mean of means")
 
 # %% [markdown]
-# How much does that matter? After all, a gradient is always a little off. We accumulate in two ways, and compare both
-# with the gradient of the whole batch. The *error* is the norm of the difference, divided by the norm of the right
-# gradient.
+# Both halves have the same say, so each of the 641 tokens counts as much as 3.3 of the 2,136. Does it matter? After
+# all, a gradient is always a little off. We accumulate in two ways, and compare both results with the gradient of the
+# whole batch. The *error* is the norm of the difference, divided by the norm of the right gradient.
 
 
 # %%
@@ -97,26 +97,26 @@ for seed in range(5):  # shuffled halves
     assert 0 < (shuffled - right).norm() / right.norm() < errors["mean of means"]
 
 # %% [markdown]
-# The gradient is off by more than a quarter of its length. That is neither noise nor rounding. If your batches are sorted
-# and then cut, as here, the short sequences gain weight in *every* step. (In a shuffled batch, the parts are more alike.
-# The error is smaller then, and helps now these sequences, now those.) Cut this batch into four parts, and the error
-# grows further.
+# The mean of means is off by more than a quarter of the gradient's norm. That is neither noise nor rounding. If your
+# batches are sorted and then cut, as here, the short sequences gain weight in *every* step. (In a shuffled batch, the
+# parts are more alike. The error is usually smaller then, and favours now these sequences, now those.) Cut this batch
+# into four parts, and the error grows further.
 #
 # Yet the code looks innocent: `(loss / steps).backward()`, in which `loss` is a mean. You have probably written this
-# line. So had Hugging Face's trainer, according to a
-# [report](https://github.com/huggingface/transformers/issues/34191). How can that go unnoticed? With equal lengths, the
-# error is zero. Who tests with anything else?
+# line. So had the authors of Hugging Face's trainer, according to a
+# [report](https://github.com/huggingface/transformers/issues/34191). How can such an error go unnoticed? With equal
+# lengths, there is none. Who tests with anything else?
 #
-# The cure is one number, which you have to know before the first backward pass: the tokens of *all* parts together.
-# Each part adds its sum of losses, divided by that total.
+# The cure is one number: how many tokens *all* parts have together. Each part adds its sum of losses, divided by this
+# total. So you count the tokens before the first backward pass.
 #
-# But wait. The mean over all tokens was our idea. A long sequence has more to say in it than a short one, and perhaps you
-# do not want that.
+# But wait. The mean over all tokens was our idea. A long sequence then counts for more than a short one, and perhaps
+# you do not want that.
 #
 # ## Which mean did you mean?
 #
-# There are two honest ones. In a mean over *tokens*, each token counts the same. In a mean over *documents*, each
-# sequence first takes its own mean, and then each sequence counts the same. How far apart are they here?
+# There are two honest ones. In a mean over *tokens*, all tokens count the same. In a mean over *documents*, all
+# sequences count the same: each brings the mean over its own tokens. How far apart are the two here?
 
 
 # %%
@@ -142,23 +142,23 @@ assert lengths[-1] < lengths[0] / 10
 # %% [markdown]
 # Far apart, and neither is wrong. A language model is usually trained on the mean over tokens; a classifier of reviews
 # may want each review to count once. So choose, and say which one you chose. The mean of means is a third thing. In it,
-# a token's weight depends on who happens to sit in the same half, and nobody ever wants that. For a mean over
-# documents, the cure has the same form: each part adds the sum of its documents' losses, divided by *all* documents.
+# a token's weight depends on who happens to sit in the same half, and nobody wants that. For a mean over documents, the
+# cure has the same form: each part adds the sum of its documents' losses, divided by the number of *all* documents.
 #
 # We stay with tokens. Is your colleague with the two GPUs better off than you?
 #
 # ## Who gets which sequences?
 #
 # In torch, `DistributedDataParallel` (DDP) gives each *process* a copy of the model. A process has a number, its
-# *rank*, and computes the gradient of its *shard*, a part of the batch. DDP then averages the gradients. There are
-# several ways to deal 64 sequences, sorted by length, to two processes:
+# *rank*, and computes the gradient of its *shard*, a part of the batch. DDP then averages the gradients. Our 64
+# sequences are sorted by length, and there are several ways to deal them to two processes:
 #
 # - **contiguous**: rank 0 gets the longer half,
-# - **strided**: they take turns, 0 1 0 1 …,
-# - **snake**: they take turns in alternating order, 0 1 1 0 0 1 …
+# - **strided**: the ranks take turns, 0 1 0 1 …,
+# - **snake**: they take turns, but swap places after each pair, 0 1 1 0 0 1 …
 #
-# Does one of them get the gradient right? We start two processes, and compare their averaged gradient with that of a
-# single process.
+# Does one of these deals give the right gradient? We start two processes, and compare their averaged gradient with that
+# of a single process.
 
 # %%
 from packviz.studies import processes
@@ -168,18 +168,19 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# No better off at all. DDP's average is a mean of means, too. This is another model on random data, and in the contiguous
-# deal, the error is more than *half* as long as the gradient. If they take turns, the shards are nearly equal, and the
-# error shrinks to 2 % or less: better, and harder to notice. A token-weighted loss removes it, however you deal the
-# sequences. For that, each process needs the number of tokens in all processes together:
+# Your colleague is no better off at all. DDP's average is a mean of means, too. This is another model on random data,
+# and in the contiguous deal, the error is more than *half* of the gradient's norm. If the ranks take turns, the shards
+# are nearly equal, and the error shrinks to 2 % or less: better, and harder to notice. A token-weighted loss removes
+# the error, however you deal the sequences. For that, each process needs the number of tokens in all processes
+# together:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
 # torch.distributed.all_reduce(total)  # adds up over all processes
 # ```
 #
-# One trap is left. DDP divides the sum of the gradients by the number of processes. Your loss has to undo that, and the
-# exercise asks you how. So now the gradient does not care who gets what. The clock does.
+# One trap is left. DDP divides the sum of the gradients by the number of processes. Your loss has to undo this
+# division, and the exercise asks you how. Then the gradient does not care who gets what. The clock does.
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
@@ -198,16 +199,16 @@ assert found.tokens("contiguous") == [2136, 641]
 print(found.times())
 
 # %% [markdown]
-# These are the times of one machine, and if it was busy, the last line says so. Do not trust them to the digit. What you
-# can trust is the count in the table above. After each step, the processes wait for the slowest one. In the contiguous
-# deal, one of them has 2,136 tokens and the other 641, and 641 tokens are done first. If they take turns, both have about
-# the same number, and nobody waits long.
+# These are the times of one machine, whose load is in the last line. Do not trust them to the digit. What you can trust
+# is the count of tokens in the table above. In each training step, the processes wait for the slowest one. In the
+# contiguous deal, one of them has 2,136 tokens and the other 641, and 641 tokens are done first. If the ranks take
+# turns, both have about the same number, and nobody waits long.
 #
-# So two processes need half the time? Not quite. Look at the column *steps*. When they take turns, each shard gets a long
-# sequence, so each process goes through nearly all the time steps of the whole batch. The steps follow one another, and
-# each has a fixed cost. That cost does not shrink with the shard.
+# So two processes need half the time? Not quite. Look at the column *steps*, which counts time steps. If the ranks take
+# turns, each shard gets a long sequence, so each process goes through nearly all the time steps of the whole batch. The
+# time steps follow one another, and each has a fixed cost, which does not shrink with the shard.
 #
-# We have dealt the same cards in three ways. Now for the cards themselves.
+# So far, we have dealt the same cards in three ways. What if we choose the cards?
 #
 # ## Can a batch be easy to share?
 #
@@ -229,15 +230,16 @@ share = {order: padding[order] / sum(layout.n_cells for layout in shown) for ord
 assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
 
 # %% [markdown]
-# Nearly two thirds of the shuffled cells are padding. Bucketing leaves a third. Would a larger window leave less?
+# In the shuffled batches, nearly two thirds of the cells are padding. Bucketing leaves about a third. Would a larger
+# window leave less?
 
 # %%
 ask("a larger window")
 
 # %% [markdown]
 # Check your answer: choose *bucketed* in the panel, and move *window*. Then give the batches to more *processes*, and
-# watch how many tokens' worth of time they wait. (The panel counts their work in *tokens*, the real cells of a shard,
-# as if padding took no time.)
+# watch how long they wait. (The panel counts work and waiting in *tokens*, the real cells of a shard, as if padding
+# took no time.)
 
 # %%
 from packviz.panels import BatchingPanel
@@ -260,18 +262,19 @@ assert sorted(i for batch in first for i in batch) == list(range(len(sizes)))
 assert first != second
 
 # %% [markdown]
-# A window over everything is sorting again, with nearly the same batches in every epoch. A window of one batch is
-# shuffling. Yours lies somewhere in between. In training,
+# With a window of 8, about a quarter of the cells is padding. A window over everything is sorting again, with nearly
+# the same batches in every epoch. A window of one batch is shuffling. Yours lies somewhere in between. In training,
 # `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in every epoch. And
 # a batch of similar lengths is easy to share: whoever gets what, the shards are more alike.
 #
 # <details><summary>Three more mistakes with several processes</summary>
 #
 # - **"DDP averages the loss."** It averages gradients, with the same weight for each process.
-# - **Outputs of different widths.** Each process pads to its *own* longest sequence, so you cannot concatenate their
-#   outputs. In all processes, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
+# - **Outputs of different widths.** Each process pads to its *own* longest sequence, so you may be unable to
+#   concatenate the outputs. In all processes, pass the same `total_length` to `pad_packed_sequence` or `pv.run`.
 # - **A list of lengths under `DataParallel`.** This older class uses one process for several devices. It splits tensors
-#   among them, but gives each device the whole list. Pass a tensor, and call `lengths.cpu()` before packing.
+#   among the devices, but gives each of them the whole list. Pass the lengths as a tensor, and call `lengths.cpu()`
+#   before packing.
 #
 # </details>
 
@@ -286,9 +289,9 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# `losses` is a tensor of shape `(N,)`, the losses of one process's own tokens. `total_tokens` and `processes` are whole
-# numbers: the tokens of all processes together, and how many processes there are. Return the loss on which the process
-# calls `backward()`, so that the average of the processes' gradients is the gradient of the mean over **all** tokens.
+# `losses` is a tensor of shape `(N,)`, the losses of one process's own tokens. `total_tokens` is the number of tokens
+# in all processes together, and `processes` is the number of processes. Return the loss on which the process calls
+# `backward()`. The average of the processes' gradients must be the gradient of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]
