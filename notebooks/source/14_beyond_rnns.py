@@ -3,10 +3,10 @@
 #
 # **How do transformers handle texts of different lengths, and what does each way cost?**
 #
-# You leave RNNs behind and train a transformer. It has no time steps, so you can throw the padding out in one go: all
-# documents into one long row, one after another. Not a single cell is wasted. Then you change one word of the first
-# document, and the predictions for the *last* one change. Nothing failed, and nothing warned you. How does the last
-# document know?
+# You leave RNNs behind and train a transformer. It has no time steps, so you can throw the padding out in one go. You
+# put all documents into one long row, one after another, and not a single cell is wasted. Then you change one word of
+# the first document, and the predictions for the *last* one change. Nothing failed, and nothing warned you. How does
+# the last document know?
 #
 # After this page, you can put several documents into one row without mixing them, say what each way costs, and find out
 # what True means in somebody's mask.
@@ -32,15 +32,16 @@
 #
 # ## Where did the padding go?
 #
-# We begin small. Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token), of
-# which 5 are padding. Without padding, ten rows remain. Two orders of them are in use:
+# We begin small. Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token),
+# of which 5 are padding. Without padding, ten rows remain, one for each token. Two orders of these rows are in use:
 #
-# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most kernels that do without padding take these.
+# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most *kernels* (computing routines) that do
+#   without padding take these.
 # - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them, because
 #   it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
 #
-# Either way, ten rows do not say where a document begins. You pass that beside them, usually as `cu_seqlens`, the
-# *cumulative sequence lengths*:
+# Either way, you cannot see from ten rows where a document begins. Packed rows come with `batch_sizes` for that. Flat
+# rows usually come with `cu_seqlens`, the *cumulative sequence lengths*:
 
 # %%
 import math
@@ -66,8 +67,8 @@ assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transp
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
-# It starts with 0 and ends with the number of rows. These four numbers are all that is left of the padding. Drop them,
-# and some layers will not even notice.
+# `cu_seqlens` starts with 0 and ends with the number of rows. Its four numbers are all that is left of the padding.
+# Drop them, and some layers will not even notice.
 #
 # ## Which layers need the boundaries?
 
@@ -94,11 +95,12 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# Each number is the distance of a row from what it is when its document is alone. Linear layers, LayerNorm, and token
-# embeddings treat each row alone. A convolution is wrong beside the boundaries. An RNN is wrong from the first boundary
-# on. And attention? Ten rows, ten wrong.
+# Each number is the distance between a row's output and the one that it has if its document is alone. Linear layers,
+# LayerNorm and token embeddings treat each row by itself. A convolution is wrong beside the boundaries. An RNN is wrong
+# from the first boundary on. And attention? Ten rows, ten wrong.
 #
-# So attention is the one to worry about. Without a mask, it reads padding, and it reads neighbours. Padding first.
+# So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
+# row. Padding first.
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
@@ -116,11 +118,11 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # %% [markdown]
 # ## How much attention does padding get?
 #
-# For this section, we put the padding back. In attention, each token, as a *query*, has a *score* with every cell, as a *key*. A
-# softmax turns its scores into weights, which add up to 100 %. In c, 3 of 5 keys are padding. If all scores are equal, c
-# spends 60 % of its attention on nothing.
+# For this section, we put the padding back. In attention, a token is a *query*, and every cell of its row is a *key*.
+# The query has a *score* with each key, and a softmax turns these scores into weights, which add up to 100 %. In the
+# row of c, 3 of 5 keys are padding. If all scores are equal, c spends 60 % of its attention on nothing.
 #
-# A *mask* leaves padding out. Ours holds numbers: 1 at padding, and 0 elsewhere.
+# A *mask* is meant to leave padding out. Ours holds numbers: 1 at padding, and 0 elsewhere.
 
 # %%
 ask("a mask of numbers")
@@ -134,13 +136,13 @@ weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask 
 pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % instead of 60 %")
 
 # %% [markdown]
-# We wanted 0 %, and got 80. That is worse than no mask at all, and nothing complained. In torch, a mask of floating-point
-# numbers is *added* to the scores, so a 1 at padding multiplies its weight by e ≈ 2.7, before the weights are scaled to
-# 100 %: 3e / (2 + 3e) = 80 %. (Useful masks of numbers hold 0 and −∞.)
+# We wanted 0 %, and got 80. That is worse than no mask at all, and nothing complained. torch *adds* a mask of
+# floating-point numbers to the scores. So a 1 at padding multiplies its weight by e ≈ 2.7, before the weights are
+# scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave cells out, such a mask needs −∞ at padding, and 0 elsewhere.)
 #
-# True and False are safer, if you know what True means. We don't guess; we ask the functions. We pass `real` as the
-# mask, and change the padding. Do the outputs at real tokens change? Then they have read the padding. And we try the
-# opposite mask, because a function that ignores its mask would deceive us.
+# True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
+# change the padding. Do the outputs at real tokens change? Then the function has read the padding. A function that
+# ignores its mask would deceive us, so we try the opposite mask, too.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -181,19 +183,21 @@ assert torch.equal(*causal)
 # Read the first two lines again. The same argument, `attn_mask`, has opposite meanings in two functions of one library.
 # (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
-# In a *causal* model, a token reads only itself and the tokens before it. So padding at the end needs no mask. Padding at
-# the start needs one. A row that is masked completely is a special case: torch 2.13 on a CPU returns NaN from
-# `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from `scaled_dot_product_attention`.
+# In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
+# with or without a mask. Padding at the start does need one. Beware of a row that is masked completely. For it, torch
+# 2.13 on a CPU returns NaN from `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from
+# `scaled_dot_product_attention`.
 #
 # That was padding. Our one long row has none, and yet its last document knew.
 #
 # ## Who reads whom in one row?
 #
-# In one row, other documents come before a token, and a causal model reads them. (Putting several documents into one row
-# is called *sequence packing*.) We give each row a *document id*, and let a query read only its own:
+# Putting several documents into one row is called *sequence packing*. Earlier documents then come before a token, and a
+# causal model reads them. So we number the documents, give each token the number of its own, the *document id*, and let
+# a query read only keys with the same id:
 
 # %%
-ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: which document each row belongs to
+ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # document ids: which document each token belongs to
 causal = torch.ones(10, 10, dtype=torch.bool).tril()
 own = ids[:, None] == ids  # (10, 10), True where query and key belong to the same document
 
@@ -210,23 +214,25 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
 
 # %% [markdown]
-# There it is. With the causal mask alone, b and c read what is not theirs, and again nothing complains. With `own`, all
-# three documents are alone in one row. (The mask does not care about the order of rows: it works on packed rows, too. Only
+# There it is. With the causal mask alone, b and c read what is not theirs, and again nothing complains. With `own` as
+# well, each document gets the results that it has alone. (A mask made from document ids works on packed rows, too. Only
 # kernels that take `cu_seqlens` need flat ones.)
 #
-# The mask is not all. Three more things have to know the boundaries.
+# Is a mask enough? Not quite. Three more things have to know the boundaries.
 #
-# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document. With
-# plain rotary positions (RoPE) and a document mask, only differences count, so restarting them changes the rounding and
-# nothing else. (Rounding grows with the offset. And RoPE that adapts to the row's length does need the restart.)
+# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
+# With plain rotary positions (RoPE) and a document mask, only differences between positions count, so a restart changes
+# the rounding and nothing else. (Rounding errors grow with the position. And RoPE that adapts to the row's length does
+# need the restart.)
 #
-# **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So that token
-# gets no label, which is written −100. In Hugging Face's models, which shift the labels themselves, the −100 belongs at
-# each document's *first* token. (An end-of-text token may keep its label. Then the model learns how documents begin.)
+# **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the
+# last token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
+# shift the labels themselves, the −100 belongs at each document's *first* token. (An end-of-text token may keep its
+# label. Then the model learns how documents begin.)
 #
 # **The mean.** A mean over tokens and a mean over documents are different losses. In the first, a counts four times as
 # much as c, because it has 4 labels, and c has 1. In the second, they count the same. Choose one, and keep it when you
-# pack. [Notebook 12](12_several_workers.ipynb) shows how a batch that is split loses it.
+# pack. [Notebook 12](12_several_workers.ipynb) shows how you lose it if you split a batch.
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -273,8 +279,8 @@ assert from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated,
 assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
 
 # %% [markdown]
-# The documents are apart, and every result is right. That was what the padding did for us: it kept strangers apart. We
-# threw it out to save work.
+# Now each document is on its own again. That was what the padding did for us: it kept strangers apart. We threw it out
+# to save work.
 #
 # ## What did one row save?
 #
@@ -288,8 +294,8 @@ pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
 # No padding, and a third more scores. (Linear layers do less work in one row.) B padded rows of T tokens have B · T²
-# scores, and one row of N tokens has N². So one row has fewer scores only if N < T · √B. Three documents make a small
-# loss. And the 512 sentences of notebook 01, all in one row?
+# scores, and one row of N tokens has N². So one row has fewer scores only if N < T · √B. With three documents,
+# nobody would notice. And with the 512 sentences of notebook 01, all in one row?
 
 # %%
 from packviz.lessons import sentences
@@ -300,7 +306,7 @@ print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneed
 
 # %% [markdown]
 # We took out all the padding, and attention now has 31 times as much to do as with it. Look at the last line, too. Of
-# every 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
+# about 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
 #
 # But we have a mask, which hides those 379. Does it not save their work?
 
@@ -312,8 +318,8 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# We time 2,048 tokens on this machine: without a mask, with a causal mask as a tensor, and with `is_causal=True`, which
-# tells the *kernel* (the computing routine) the structure of the mask.
+# We time 2,048 tokens on this machine: without a mask, with a causal mask as a tensor, and with `is_causal=True`, from
+# which the kernel knows the structure of the mask.
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -326,16 +332,17 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
                for name, options in kernels.items()}))  # fmt: skip
 
 # %% [markdown]
-# It does not. The tensor hides half of the scores. They are computed all the same, and on our CPU the call takes a third
+# It does not. The tensor hides half of the scores, but all of them are computed, and on our CPU the call takes a third
 # *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True` knows nothing of
 # documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
-# FlexAttention ran here, on a CPU. We have also tried what this list says of CPUs and of nested tensors. The rest needs a
-# GPU, or libraries that we do not install, and is from their documentation.
+# FlexAttention ran here, on a CPU. We have also tried what we write about CPUs and about nested tensors. The rest needs
+# a GPU, or libraries that we do not install, and comes from their documentation.
 #
-# - **FlexAttention** builds the mask from a function of ids, and skips blocks that it leaves empty:
+# - **FlexAttention** builds the mask from a function of ids, and skips the blocks of scores that this mask hides
+#   completely:
 #
 #   ```python
 #   from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -348,13 +355,13 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #   ```
 #
 #   It skips them only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask depends on `ids`,
-#   so call `create_block_mask` for every batch, and compile it too. Keep the row's size fixed: each new size cost us 7 to
-#   8 seconds of compiling on a CPU with `dynamic=False`, and without it, the second size did not compile at all.
+#   so call `create_block_mask` for every batch, and compile it too. Keep the row's size fixed. With `dynamic=False`,
+#   each new size cost us 7 to 8 seconds of compiling on a CPU. Without it, the second size did not compile at all.
 # - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no
 #   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
 # - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch, and
-#   passes `cu_seqlens` explicitly. Inferring documents from positions that restart is fragile.
+#   passes `cu_seqlens` explicitly. To infer the documents from positions that restart is fragile.
 # - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. `"wrapped"` cuts
 #   wherever a row ends. With either, use a padding-free kernel, or the documents mix.
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
@@ -365,7 +372,7 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #
 # </details>
 #
-# One long row wastes scores, and padded rows waste cells. There is a middle.
+# One long row wastes scores, and padded rows waste cells. There is a middle way.
 
 # %% tags=["claims"]
 import warnings
@@ -387,10 +394,11 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), torch
 # %% [markdown]
 # ## How full can rows be?
 #
-# In practice, each row has room for a fixed number of tokens and is filled with several documents. *Next-fit* looks only
-# at the row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit decreasing*
-# takes the longest documents first. Or you fill each row to the brim, and *cut* the document there. Which of them fills
-# the rows best? Try other row sizes, too. Then choose *sentences* as lengths, and ask again.
+# In practice, each row has room for a fixed number of tokens and is filled with several documents. *Next-fit* looks
+# only at the row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit
+# decreasing* takes the longest documents first. Or you fill each row to the brim, *cut* the document there, and put its
+# rest into the next row. Which strategy fills the rows best? Try other row sizes, too. Then choose *sentences* as
+# lengths, and compare again.
 
 # %%
 from packviz.panels import RowPanel
@@ -403,11 +411,16 @@ assert len(pv.draw.Scores(sizes, 64, "first-fit decreasing").rows) == 102
 assert pv.draw.Scores(sizes, 64, "cut where the row ends").cut == 93
 cross_document = [pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)]
 assert cross_document == sorted(cross_document)
+for row_size in (51, 64, 128, 204):  # with the sentences, next-fit falls behind
+    fills = ("next-fit", "first-fit", "first-fit decreasing", "cut where the row ends")
+    lazy, *others = (len(pv.draw.Scores(sizes, row_size, fill).rows) for fill in fills)
+    assert lazy > max(others) < 1.04 * min(others)
 assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
-# With the sentences, the strategies hardly differ. Long documents are harder to fit. We draw 512 log-normal lengths, and
-# rows of 256 tokens. No strategy can do with fewer rows than the tokens divided by 256:
+# With the sentences, next-fit falls behind, and the others hardly differ. Longer documents are harder to fit. So we
+# draw 512 lengths of up to 256 tokens from a log-normal distribution, and make each row 256 tokens long. No strategy
+# can do with fewer rows than the number of tokens divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()
@@ -423,9 +436,9 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# Longest first comes within *one row* of the bound. Only one strategy here saves that row, and it cuts 162 of
-# 512 documents. Their ends are then read without their beginnings. And next-fit needs 47 rows more than longest first: over a
-# fifth of its cells are padding again.
+# First-fit decreasing comes within *one row* of the bound. Only cutting saves that row, too, at the price of 162
+# documents of 512, whose ends are then read without their beginnings. And next-fit? It needs 47 rows more than
+# first-fit decreasing, and over a fifth of its cells are padding again.
 #
 # ## What people get wrong
 #
@@ -433,7 +446,7 @@ assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit"
 # enough](https://github.com/huggingface/trl/issues/805); a last token that [predicts another
 # document](https://github.com/pytorch/torchtitan/pull/4075); a mask the wrong way round, [even in a
 # book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). The test is always the same: change what must not be
-# read, and look. Two more follow, and torch says nothing to either.
+# read, and look. Two more mistakes follow, and torch accepts both without a word.
 #
 # ### 1. cu_seqlens without its 0
 #
@@ -451,7 +464,7 @@ assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
 # %% [markdown]
 # ### 2. No boundaries between documents
 #
-# This is the row with which the page began.
+# This is the long row with which the page began.
 
 # %%
 with museum.entry("No boundaries between documents") as attempt:
@@ -479,11 +492,11 @@ checks.document_ids(my_document_ids)
 # %% [markdown]
 # ## You can now
 #
-# put several documents into one row, with a mask, positions and labels that respect their borders, and count what it
+# put several documents into one row, with a mask, positions and labels that respect their boundaries, and count what it
 # costs. And when a mask surprises you, change what it should hide, and look.
 #
-# Almost nothing on this page raised an error, however wrong it was. So where do you look when something is wrong, and you
-# do not know what?
+# No cell on this page raised an error, however wrong its result was. So where do you look when something is wrong, and
+# you do not know what?
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)
