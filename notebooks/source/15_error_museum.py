@@ -5,8 +5,8 @@
 #
 # It is late, the training run has died, and the last line of the traceback is about `lengths`. Or worse: nothing has
 # died, the loss goes down, and something is still wrong. You are not the first. Some of these mistakes have been made,
-# asked about, and made again since 2017. Each is here with its message, its cause, its cure, and, for most, a thread in
-# which somebody asked.
+# asked about, and made again since 2017. Each is here with its cause and its fix, and with its message if it has one.
+# Most come with a thread in which somebody asked.
 #
 # After this page, you can name a mistake by its message or its symptom, repair it, and check a batch for mistakes that
 # have no message.
@@ -31,8 +31,8 @@
 #
 # ## What does the error say?
 #
-# Paste it, with its traceback if you have one: several mistakes share a message, and the traceback tells them apart. No
-# error? Describe the problem in a few words.
+# Paste the message, with its traceback if you have one: some mistakes share a message, and the traceback can tell them
+# apart. No error? Describe the problem in a few words.
 
 # %%
 from packviz.panels import MuseumPanel
@@ -43,9 +43,9 @@ search = MuseumPanel(
 search
 
 # %% [markdown]
-# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message. Take these three
-# texts. One is a complaint in somebody's own words, one is a famous message, and one names its culprit. Which can it be
-# sure of?
+# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message. Take three
+# texts: a complaint in somebody's own words, a famous message, and a message that names the culprit. Of which can it be
+# sure?
 
 # %%
 import packviz as pv
@@ -69,12 +69,13 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 assert [pv.explain(text).sure for text in seen] == [False, False, True]
 
 # %% [markdown]
-# Only of the last. The famous one is what packing says if there are too many lengths, and what any embedding says of an id
-# that it does not have. One message, two mistakes: that is why the search asks for the traceback.
+# Only of the last. The famous one comes from packing if there are too many lengths. On a CPU, it also comes from any
+# embedding that gets an id beyond its vocabulary. One message, two mistakes: that is why the search asks for the
+# traceback.
 #
 # ## Or browse
 #
-# The search knows more mistakes than these. Begin on the left if you have no error at all.
+# The search knows more mistakes than these 26. Begin on the left if you have no error at all.
 #
 # | wrong results without an error | errors | surprises that are not mistakes |
 # |---|---|---|
@@ -93,9 +94,9 @@ assert [pv.explain(text).sure for text in seen] == [False, False, True]
 # %% [markdown]
 # ## And if there is no error?
 #
-# Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In the batches of this page, sequence a is 10,
-# 11, 12, …, sequence b is 20, 21, …, and so on. This one holds a length that is too large, and torch packs it all the
-# same:
+# Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In most batches of this page, sequence a is
+# 10, 11, 12, …, sequence b is 20, 21, …, and so on. In this first one, a length is too large, and torch packs it all
+# the same:
 
 # %%
 import torch
@@ -114,10 +115,10 @@ def make(lengths):
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
-# (If it says *undecided*, that is neither yes nor no: the data fit more than one explanation, or show too little, and only
-# you know more.)
+# (A batch can also be *undecided*, which is neither yes nor no. Its data then fit more than one explanation, or show
+# too little, and only you know more.)
 #
-# And where packing does raise an error, `pv.explain_errors` adds the cause and the fix to it:
+# And if packing does raise an error that the museum knows, `pv.explain_errors` adds the cause and the fix:
 
 # %%
 try:
@@ -134,18 +135,20 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ## Wrong results
 #
-# Nine mistakes that torch accepts, and then computes something else. They are the expensive ones. Nothing stops you, the
-# loss goes down, and a week later you wonder why the results are a little worse than they should be.
+# torch accepts each of these nine mistakes, and computes something that you did not mean. They are the expensive ones.
+# Nothing stops you, the loss goes down, and a week later you wonder why the results are a little worse than they should
+# be.
 #
-# Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake; below it are
-# torch's message, the cause, the fix, and where people have asked. (`attempt(f, x)` stands for `f(x)` if an entry makes
-# several calls. *Also met* lists other forms of the mistake.) Misplaced cells have a red frame.
+# Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake. Below it are
+# torch's message, the cause, the fix, and often a place where people have asked. *Also met* lists other messages of the
+# same mistake. (If an entry makes several calls, `attempt(f, x)` calls `f(x)`, and shows what torch says.) In the
+# pictures, a red frame marks a cell that is misplaced, left out or missing.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
 #
-# Both calls lack `batch_first=True`. The first has fewer lengths than columns, and the second has B = T. (If B = T,
-# `pv.masked_loss`, `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
+# Both calls lack `batch_first=True`. In the first, there are fewer lengths than columns. In the second, B = T. (In the
+# second case, `pv.masked_loss`, `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
 
 # %%
 lengths = [6, 2, 4, 1, 5, 3]
@@ -182,8 +185,8 @@ assert torch.equal(pad_packed_sequence(packed, batch_first=True)[0], x)
 # %% [markdown]
 # ### 3. Lengths too short
 #
-# The lengths were limited with `clamp(max=4)`, but x still has six steps. That may even be meant, so `pv.diagnose` finds
-# this case *undecided*.
+# The lengths were limited with `clamp(max=4)`, but x still has six steps. Somebody may even have meant it, so
+# `pv.diagnose` calls this case *undecided*.
 
 # %%
 x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
@@ -327,7 +330,7 @@ assert torch.equal(torch.stack([h, c]), h_n)
 #
 # ### 10. Lengths greater than T
 #
-# x has three steps, but one length is five. Packing accepts this, but the next function fails.
+# x has three steps, but one length is five. Packing accepts this. The next function fails.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
@@ -364,8 +367,8 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# Entries 12 and 13 are about GPUs. Here, torch's `meta` device stands in for one. Meta tensors have no values, and
-# torch does not mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
+# Entries 12 and 13 are about GPUs. In both, torch's `meta` device stands in for a GPU. Meta tensors have no values, and
+# torch refuses to mix them with tensors on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
 x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
@@ -506,7 +509,7 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. ONNX export without unpacking
 #
-# The model returns the packed data. ONNX, a file format for models, cannot express this. [Notebook
+# The model returns packed data. ONNX, a file format for models, has nothing to express them with. [Notebook
 # 13](13_static_graphs.ipynb) exports models that pack and pad.
 
 
@@ -537,11 +540,12 @@ assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 # %% [markdown]
 # ## Surprises
 #
-# Here nothing is wrong, except with what most people expect.
+# Here nothing is wrong, except what most people expect.
 #
 # ### 21. batch_sizes are not lengths
 #
-# Two sequences have 3 steps and 1 step, but `batch_sizes` contains other numbers. The picture draws them as abc and x.
+# Two sequences have 3 steps and 1 step, but `batch_sizes` contains other numbers. In the picture, the sequences are abc
+# and x.
 
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
@@ -649,8 +653,8 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# Training can be slower on packed data. There are three causes, and we can count the first: the nodes that autograd
-# records during unpacking.
+# Training can be slower on packed data, for three reasons that notebook 09 explains. The first can be counted, in the
+# nodes that autograd records during unpacking.
 
 # %%
 from packviz.count import profile
@@ -669,9 +673,9 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # - **"There is no error, so it is right."** Entries 1 to 9 give wrong results without an error. Before you train, draw one
 #   batch with `pv.show(x, lengths)`, which shows lengths that do not fit x, as in entries 1 and 3. It cannot show what you
 #   do with the batch later, as in 2 and in 6 to 9.
-# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and says what the data cannot
-#   show. Give it the batch as it was padded, before any layer changes the padding. We try it on two batches that do not
-#   show enough. The first could be read either way, and the second is *undecided*, because dropout has changed its
+# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and tries to report what they
+#   cannot show. Give it the batch as it was padded, before any layer changes the padding. Here are two batches that do
+#   not show enough. The first could be read either way. The second is *undecided*, because dropout has changed its
 #   padding:
 
 # %%
@@ -692,7 +696,7 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # ## Exercise
 #
 # Here are three batches of the same six sequences, which have 6, 2, 4, 1, 5 and 3 steps. torch packs each of them
-# without an error, but wrongly. This time, no tool points at the mistake. You have the numbers: look at where the data and
+# without an error, but not as you meant it. This time, find the mistakes without a tool: look at where the numbers and
 # the zeros are. Then give the repaired `(x, lengths, batch_first)` for each batch.
 
 # %%
@@ -720,7 +724,7 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds somet
 #
 # paste a message and find its cause, ask `pv.diagnose` if there is no message, and tell what neither of them can know.
 #
-# This was the last page. Somewhere in your own code, a batch has never been looked at. It takes one line:
+# This was the last page. Somewhere in your own code is a batch that nobody has ever looked at. To look takes one line:
 # `print(pv.diagnose(x, lengths))`.
 #
 # Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)
