@@ -262,7 +262,6 @@ def times_by_size(sweep: Sweep) -> Chart:
     margin = 0.04 * (high - low)  # for half a marker
     span = _rounded([low - margin, high + margin])
     titles = [plot.title for plot in sweep.plots]
-    below = dict.fromkeys([*sweep.sources, *sweep.notes])  # a note may also be a source
     machines = [source.partition(":")[0] for source in sweep.sources]
     # Names stand beside the last panel of a row, if it has all curves. A key tells machines apart.
     last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)
@@ -276,7 +275,7 @@ def times_by_size(sweep: Sweep) -> Chart:
         y=first.y,
         panels=titles,
         across=sweep.columns,
-        below=below,
+        below=[*sweep.sources, *sweep.notes],
         key=key,
     )
     figure = chart.figure

@@ -219,7 +219,8 @@ def chart(
             rows.append([curve.name, *cells])
         lines += ["", f"{plot.title}, {unit}"]
         lines += table(rows)
-    below = [f"{MODEL}.", *captions(machines)]
+    sources = captions(machines)
+    below = [f"{MODEL}.", *sources]
     for results in machines.values():
         below += [f"✗ {line}" for line in results.left_out]
     title = "Nothing was recorded"
@@ -229,7 +230,9 @@ def chart(
     text = "\n".join([title, *lines, "", *below])
     whiskers = "" if quantity == "memory" else " Whiskers: quartiles."
     below.append(f"Filled marks: training. Hollow marks: forward.{whiskers}")
-    sources = captions(machines) if len(machines) > 1 else []
+    if len(machines) == 1:
+        return Sweep(title, [plots], (), below, text)
+    del below[1 : 1 + len(machines)]  # the key to the dashes has these lines
     return Sweep(title, [plots], sources, below, text)
 
 
