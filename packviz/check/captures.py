@@ -160,13 +160,17 @@ def difference(expected: Sequence[Any], result: Sequence[Any], tolerance: float 
     if len(expected) != len(result):
         return f"gives {len(result)} results instead of {len(expected)}"
     for i, pair in enumerate(zip(expected, result, strict=True), 1):
-        a, b = (torch.as_tensor(leaf).detach().cpu().to(torch.complex128) for leaf in pair)
+        a, b = map(_wide, pair)
         if a.shape != b.shape:
             return f"gives result {i} of shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         size = a.abs().nan_to_num(0, 0).amax() if a.numel() else 0.0
         if not torch.allclose(b, a, 0, float(tolerance * size), equal_nan=True):
             return f"gives result {i} that differs by {(a - b).abs().max():.2g}"
     return ""
+
+
+def _wide(leaf: Any) -> Tensor:
+    return torch.as_tensor(leaf).detach().cpu().to(torch.complex128)
 
 
 def first_line(error: BaseException) -> str:

@@ -339,7 +339,9 @@ def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
     for lengths in sorted(readings, key=lambda lengths: max(lengths) not in shape):
         for batch, time in permutations(range(len(shape)), 2):
             if shape[batch] == len(lengths) and shape[time] >= max(lengths):
-                axes = {i: _axes(leaf.shape, shape, batch, time) for i, leaf in tensors.items()}
+                axes = {}
+                for place, tensor in tensors.items():
+                    axes[place] = _axes(tensor.shape, shape, batch, time)
                 yield _Example(inputs, lengths, shape[time], readings[lengths], axes)
     yield _Example(inputs)
 
@@ -412,11 +414,7 @@ def _copied(inputs: Sequence[Any]) -> Any:
 
 
 def _judged(
-    backend: str,
-    model: nn.Module,
-    example: _Example,
-    tries: Sequence[_Try],
-    reasons: Mapping[str, str],
+    backend: str, model: nn.Module, example: _Example, tries: list[_Try], reasons: dict[str, str]
 ) -> dict[str, Answer]:
     """Captures the model on the example, and returns the answer to each question."""
     try:

@@ -325,6 +325,11 @@ def test_equal_sizes_are_not_mistaken(batch_first, sizes, own):
     assert marks(checked) == [RIGHT] * 3
 
 
+def test_labels_below_0_are_not_lengths():
+    checked = check(lambda self, x, n: x * n.max().item(), X, torch.tensor([-100, 3, 2, 1]))
+    assert marks(checked) == [NOT_TRIED] * 3
+
+
 def test_the_same_number_of_steps_is_no_answer():
     scale = torch.rand(T, 1, 1)
     checked = check(lambda self, x: self.rnn(x)[0] * scale, torch.rand(T, B, 3), rnn=nn.GRU(3, 4))
