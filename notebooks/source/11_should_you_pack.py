@@ -35,9 +35,9 @@
 #
 # We begin with the library's rule, from the documentation of transformertf. If all lengths are equal, you pad. If not,
 # either of two reasons is enough to pack: the lengths vary by more than 10 % of the longest, or the batch has at least
-# 8 sequences. Somebody has thought about this. So let us test it. We paired batches with RNNs of three kinds and
-# several sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of cases.
-# (The memory allocator matters, as notebook 09 found, so the captions name ours.)
+# 8 sequences. Somebody has thought about this. Let us test it. We paired batches with RNNs of three kinds and several
+# sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of cases. (The
+# memory allocator matters, as notebook 09 found, so the captions name ours.)
 
 # %%
 import torch
@@ -62,10 +62,10 @@ rules.compare(machines, habits)
 # %% [markdown]
 # The last number in a row is the average time, as a multiple of the better choice's. The careful rule does no better
 # than a coin, and whoever follows it waits half as long again as they need to. The lazy habit, *never pack*, beats it
-# by far. So the colleague was right?
+# by far. Was the colleague right, then?
 #
 # Not so fast. Look at our cases. In half of them, the lengths are equal or nearly equal, so packing can save next to
-# nothing. And most of the RNNs are small. We have stacked the deck. So let us take only *ragged* batches, whose lengths
+# nothing. And most of the RNNs are small. We have stacked the deck. Now take only *ragged* batches, whose lengths
 # differ a lot, and one size of RNN after another. The next table is for 16 sequences of at most 64 steps, and gives the
 # packed time as a multiple of the padded time. *Size* is both the input size and the hidden size.
 
@@ -94,7 +94,7 @@ for size in sorted({size for size, _, _ in times}):
 #
 # So *never* is too strong. But before you copy our table, ask it what you should ask all three of them: what have you
 # seen? It has seen one processor, whose name is in the captions. The fused kernel brings its own matrix products. The
-# packed run takes those of torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL. On this AMD
+# packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL. On this AMD
 # processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN. <!-- recorded --> So "an
 # LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS, the packed times
 # should shrink, and those of the padded LSTM should not.
@@ -249,10 +249,10 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # If your lengths differ, torch's padded run is in the table only for comparison, because its results are not those of
 # packing. `advise` recommends the fastest of the other methods, and names those that have no clear difference from it.
 #
-# How sure is it? That is in the last line of the table. `advise` measures in rounds, until the ratios are known to about
-# 5 %, or its time is up. On a busy machine, that may be after a single round, and one round is an anecdote: the first
-# line then says that it cannot show a difference, and some methods may be *left out*. Give it more time, such as
-# `budget = 60`, or an idle machine.
+# How sure is it? Look at the number of rounds, in the last line below the table. `advise` measures in rounds, until it
+# knows the ratios to about 5 %, or its time is up. On a busy machine, the time may be up after a single round, and one
+# round is an anecdote. The first line then admits that so few rounds cannot show a difference, and some methods may be
+# *left out*. Give it more time in the parameters, such as `budget = 60`, or an idle machine.
 #
 # And the advice holds for what it has seen: this machine, this number of threads, this memory allocator, these lengths
 # and this RNN.

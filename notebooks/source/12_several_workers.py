@@ -63,9 +63,9 @@ print("tokens in each half:", *(sum(lengths[half]) for half in halves))
 ask("mean of means")
 
 # %% [markdown]
-# Both halves have the same say, so each of the 641 tokens counts as much as 3.3 of the 2,136. Does it matter? After
-# all, a gradient is always a little off. We accumulate in two ways, and compare both results with the gradient of the
-# whole batch. The *error* is the norm of the difference, divided by the norm of the right gradient.
+# Both halves weigh the same, so each of the 641 tokens counts 3.3 times as much as one of the 2,136. Does it matter?
+# After all, a gradient is always a little off. We accumulate in two ways, and compare both results with the gradient of
+# the whole batch. The *error* is the norm of the difference, divided by the norm of the right gradient.
 
 
 # %%

@@ -142,7 +142,7 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 #
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
 # change the padding. Do the outputs at real tokens change? Then the function has read the padding. A function that
-# ignores its mask would deceive us, so we try the opposite mask, too.
+# ignores its mask would deceive you, so try the opposite mask, too.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -220,10 +220,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 #
 # Is a mask enough? Not quite. Three more things have to know the boundaries.
 #
-# **Positions.** If you add an embedding of its position to each token, the positions must restart in every document.
-# With plain rotary positions (RoPE) and a document mask, only differences between positions count, so a restart changes
-# the rounding and nothing else. (Rounding errors grow with the position. And RoPE that adapts to the row's length does
-# need the restart.)
+# **Positions.** If you add a position embedding to each token, the positions must restart in every document. With plain
+# rotary positions (RoPE) and a document mask, only differences between positions count, so a restart changes the
+# rounding and nothing else. (Rounding errors grow with the position. And RoPE that adapts to the row's length does need
+# the restart.)
 #
 # **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the
 # last token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
@@ -339,7 +339,7 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
 # FlexAttention ran here, on a CPU. We have also tried what we write about CPUs and about nested tensors. The rest needs
-# a GPU, or libraries that we do not install, and comes from their documentation.
+# a GPU, or libraries that we do not install, and comes from the documentation.
 #
 # - **FlexAttention** builds the mask from a function of ids, and skips the blocks of scores that this mask hides
 #   completely:

@@ -326,11 +326,11 @@ assert torch.equal(torch.stack([h, c]), h_n)
 # %% [markdown]
 # ## Errors
 #
-# These stop you, which is kind. But many of the messages name a consequence, and not the cause.
+# Errors stop you, which is kind. But many of the messages name a consequence, and not the cause.
 #
 # ### 10. Lengths greater than T
 #
-# x has three steps, but one length is five. Packing accepts this. The next function fails.
+# x has three steps, but one length is five. Packing accepts this. The RNN fails, and so does unpacking.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
@@ -509,7 +509,7 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. ONNX export without unpacking
 #
-# The model returns packed data. ONNX, a file format for models, has nothing to express them with. [Notebook
+# The model returns packed data, which ONNX, a file format for models, cannot express. [Notebook
 # 13](13_static_graphs.ipynb) exports models that pack and pad.
 
 
@@ -653,7 +653,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# Training can be slower on packed data, for three reasons that notebook 09 explains. The first can be counted, in the
+# Training can be slower on packed data, for three reasons that notebook 09 explains. The first shows in the number of
 # nodes that autograd records during unpacking.
 
 # %%
