@@ -84,3 +84,9 @@ def test_words_are_escaped():
     sheet = Sheet("live", 'a <b> & "c"')
     sheet.text(0, 10, "<b> & \x00 中")
     assert ParsedSvg(sheet.svg()).said() == ["<b> & \ufffd 中"]
+
+
+def test_a_narrow_sheet_has_room_for_its_title_in_a_wide_typeface():
+    sheet = Sheet("light")
+    sheet.title("Every sequence begins in column 0, and its padding follows")
+    assert sheet.width > 409  # where this title ends in DejaVu Sans, if Helvetica is missing
