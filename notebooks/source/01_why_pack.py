@@ -30,9 +30,9 @@ panel = BatchPanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# If all lengths are equal, there is no padding, and nothing to pack. But pull one row, and all the others widen with
-# it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20. (Notebook
-# 02 takes it apart.)
+# If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and they
+# widen with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20.
+# (Notebook 02 takes it apart.)
 #
 # For your own lengths, change this list, and run both cells:
 
@@ -108,10 +108,10 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # `h = tanh(W @ word + U @ h + biases)`. An LSTM adds *gates*, numbers between 0 and 1: how much to keep, and how much
 # to take in.
 #
-# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Up to there,
-# all models are alike. Then they divide: a *classifier* scores each review's final state, and a *tagger* scores the
-# state at every word. Our case is a classifier. We write down a tagger all the same, because it has everything that
-# the classifier needs, and more that later pages are about. For the case, keep your eye on lines 5 to 7.
+# Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
+# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our case is a
+# classifier. Still, we write down a tagger, because it has all the parts of a classifier, and some more that later
+# pages need. For the case, keep your eye on lines 5 to 7.
 
 # %%
 import torch
@@ -211,7 +211,7 @@ pv.draw.Strips(states, title="The final state of c, in different company")
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
-# adds its biases, forgets some of what it knew, and goes on.
+# adds its biases, forgets some of what it knew, and waits for the next.
 #
 # You may object that the rows of a batch are computed independently. They are. No number of b ever enters row c. What
 # enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c, that is three

@@ -101,7 +101,7 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # sequences that have ended are not in it.
 #
 # That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, whose formula
-# is in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix stands on the right,
+# is in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix is on the right,
 # transposed.
 
 # %%
@@ -124,7 +124,7 @@ print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
 # Equal to torch's. So the longest sequence comes first for a reason: the sequences still running are always in the
-# first `size` rows. `h[size:]` holds the others, and nobody touches them again.
+# first `size` rows. `h[size:]` holds the others, and they stay as they are.
 #
 # And one sequence after another? We look closer at where each cell would have to go:
 
@@ -132,7 +132,7 @@ print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 pv.show([3, 5, 2, 4], flat=True)
 
 # %% [markdown]
-# Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row they stand together. In the bottom row they lie
+# Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row, they are neighbours. In the bottom row, they lie
 # scattered, and an RNN would have to collect them again, before every single step. (Varlen attention, in [notebook
 # 14](14_beyond_rnns.ipynb), reads the bottom row.)
 #
@@ -172,10 +172,10 @@ packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
 pv.show(packed, indices=True)
 
 # %% [markdown]
-# torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, says which of
-# your sequences is in each packed row. It is `[1, 3, 0, 2]`, so packed row 0 holds your sequence 1, which is b.
-# `unsorted_indices`, on the left, says where each of yours went. It is `[2, 0, 3, 1]`, so your sequence 0, which is a,
-# is in packed row 2.
+# torch leaves itself two notes, which are the entries that were `None`. `sorted_indices`, on the right, lists your
+# sequences in packed order. It is `[1, 3, 0, 2]`, so packed row 0 holds your sequence 1, which is b.
+# `unsorted_indices`, on the left, lists the packed rows in your order. It is `[2, 0, 3, 1]`, so your sequence 0, which
+# is a, is in packed row 2.
 #
 # And `h_n`? We run an LSTM on the packed batch, and then on each sequence alone:
 
@@ -190,8 +190,8 @@ for row, n in enumerate(lengths):
     print(f"row {row} of h_n is that of {'abcd'[row]} alone:", torch.allclose(h_n[:, row], alone, atol=1e-6))
 
 # %% [markdown]
-# Row 2 is c, so our case stays settled. torch has read its notes: with them it sorts your initial state, and puts `h_n`
-# and the padded output back into your order. You will rarely touch them.
+# Row 2 is c, so our case stays settled. torch has used its notes to put `h_n` back into your order. It does the same
+# with the padded output, and sorts the initial state if you pass one. You will rarely touch them.
 #
 # (What if two sequences are equally long? torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
 # batches of up to 16. `pv.show(lengths)` always keeps it. To see torch's own order, call `pv.show(packed)`.)
@@ -330,7 +330,7 @@ checks.batch_sizes(my_batch_sizes)
 # %% [markdown]
 # ## You can now
 #
-# - read `data`, which is ordered by time step, and `batch_sizes`, which says how many rows each step has,
+# - read `data`, which is ordered by time step, and `batch_sizes`, which counts the rows of each step,
 # - explain this order, in which the inputs of each step form one slice,
 # - pack sequences in any order with `enforce_sorted=False`, and rely on torch to restore it,
 # - pad again with `batch_first`, `total_length` and `padding_value`.
