@@ -56,12 +56,12 @@ panel
 # %% [markdown]
 # For two steps, the two lines of c are one. Then its data ends, and the thin line stays level. The thick one does not.
 # The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the batch
-# ends. Wherever a line happens to be at that moment is called `h_n`.
+# ends. Whatever value a line has at that moment is called `h_n`.
 #
 # Look where that leaves us. The number of c has more than doubled, from 0.09 to 0.20. Those of a and d have changed
 # *sign*. A classifier that says *positive* above zero would change its mind about both: two of four, as with hers.
 #
-# Now pull *b* longer, and go on watching *c*. Nobody touches c, and yet its state moves.
+# Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
 # So much for the classifier. But this is one number of one tensor, and a tagger reads another.
 #
@@ -85,7 +85,7 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# First the outputs. All their numbers are in the hatch. At the 14 real steps, there is nothing but `=`. This is what a
+# First the outputs. Only hatched cells show a number. At the 14 real steps, there is nothing but `=`. This is what a
 # tagger reads, and it is untouched.
 #
 # Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
@@ -94,8 +94,8 @@ comparison
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
-# from the first step to the last, and each row has its padding at the end. So every real step comes first, in a second
-# and a third layer, too.
+# from the first step to the last, and each row has its padding at the end. So it reads every real step before any
+# padding, and a second or third layer does the same.
 #
 # In her batches, the padding was zeros. In others, it is not.
 
@@ -124,8 +124,9 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# Zeros, ones, noise: by our rule, it cannot matter, because a result that was there first has seen none of it. So let
-# us be bold. Some pipelines leave NaN where nothing was measured, and now we do, too. The outputs at real steps stay right. We take the loss over real steps only, so it is finite. Then we call `backward`.
+# Zeros, ones, noise: by our rule, it cannot matter, because a result that comes before the padding has seen none of it.
+# So let us be bold. Some pipelines leave NaN where nothing was measured, and now we do, too. The outputs at real steps
+# stay right. We take the loss over real steps only, so it is finite. Then we call `backward`.
 
 # %%
 ask("NaN in the padding")
@@ -147,7 +148,7 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # computed, and zero times NaN is NaN.
 #
 # A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
-# the *input*, before the first layer. Packing does as well, if nothing before it reads the NaN. And with finite
+# the *input*, before the first layer. Packing helps just as much, if nothing before it reads the NaN. And with finite
 # padding, the rule holds for these gradients, too. It takes a NaN, or an infinity, to break it.
 
 # %% tags=["claims"]
@@ -196,9 +197,9 @@ comparison
 # which has three such steps, the last real output is off by 64 %. These numbers look like any others, and they become
 # her tags.
 #
-# And yet the rule holds. It says *read* before, not *standing* before. This direction starts from the other end, so it
-# meets the padding **first**, and carries its state from there into the real steps. (It ends at step 0, so its final state, `0←`, is
-# wrong by as much as its output there.)
+# And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
+# the other end, so it meets the padding **first**, and carries its state from there into the real steps. (It ends at
+# step 0, so its final state, `0←`, is wrong by as much as its output there.)
 #
 # She picks the phone up again. Half of an output is right, and half is not enough for a linear layer that reads both.
 
@@ -231,14 +232,14 @@ truth_table("LSTM")
 
 # %% [markdown]
 # How did your bets go? With two layers in both directions, the forward half is lost, too: its second layer has read the
-# wrong half of the first. One bad half is enough. And packing is no charm. Two places hold no final state even if you pack. The last
-# step, `output[:, -1]`, is padding for all but the longest sequences. And at len−1, the reverse direction has read only
-# one step.
+# wrong half of the first. One bad half is enough. And packing does not repair everything. Two places hold no final
+# state even if you pack. The last step, `output[:, -1]`, is padding for all but the longest sequences. And at len−1,
+# the reverse direction has read only one step.
 #
 # Now read the first two columns once more. One direction, and only outputs at real steps: **right without packing**.
-# Her tagger has two directions, so it packs. Her classifier has one, but it wants `h_n`, and padded, `h_n` is wrong in
-# all four columns. So both must pack, it seems, and both must be trained again, because their weights have learnt from
-# wrong states.
+# Her tagger has two directions, so it packs. Her classifier has one, but it reads `h_n`, which is wrong in all four
+# columns if the batch is padded. So both must pack, it seems, and both must be trained again, because their weights
+# have learnt from wrong states.
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -267,7 +268,7 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# In one direction, yes. The right state was there all the time, under another name. It stands in `output`, at each
+# In one direction, yes. The right state was there all the time, under another name. It is in `output`, at each
 # sequence's own last step, and we only have to *gather* it:
 
 # %%

@@ -31,7 +31,7 @@
 # ## How wrong is this model?
 #
 # A padded batch goes through a model, and comes out padded. What the model says in the padding means nothing. A *mask*
-# tells which cells are real:
+# marks the cells that are real:
 
 # %% jupyter={"source_hidden": true}
 import torch
@@ -50,7 +50,7 @@ pv.draw.Aligned.of(mask, lengths, title="The mask is True at the 14 real cells",
 
 # %% [markdown]
 # Suppose that a model is wrong at every real cell, by the same amount. At the six padding cells, prediction and target
-# are both 0. What does a mean squared error say?
+# are both 0. How large is the mean squared error?
 
 # %%
 ask("loss over padding")
@@ -341,7 +341,7 @@ assert (torch.nn.GRU(4, 1, batch_first=True)(x)[0][~mask] != 0).all()
 # %% [markdown]
 # The same loss, without a mask and without the work on the padding. This is right for layers that treat each cell
 # alone, such as `Linear`, an activation or `LayerNorm`, and for BatchNorm. It is wrong for layers that combine the time
-# steps of a sequence, such as a convolution or attention. To them, the next row of `data` looks like the next step, and
+# steps of a sequence, such as a convolution or attention. To them, the next row of `data` looks like the next step, but
 # it usually belongs to another sequence.
 #
 # And mind the order. `packed.data` goes by time step, and `target[mask]` by sequence. Mix the two, and the shapes

@@ -3,10 +3,10 @@
 #
 # **How do padding and states get where they belong?**
 #
-# You replace the tokenizer of a classifier by the one that comes with a newer model. All else stays: the texts, the
-# labels, the packed LSTM. It trains, and it is worse. You look closer. The longest texts are classified as well as
-# ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You print the token
-# ids, and they are right. So are the lengths. What has happened to the short texts?
+# You replace the tokenizer of a classifier by the one that comes with a newer model. All else stays the same: the
+# texts, the labels, the packed LSTM. It trains, and it is worse. You look closer. The longest texts are classified as
+# well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You print
+# the token ids, and they are right. So are the lengths. What has happened to the short texts?
 #
 # After this page, you can answer that, move the padding of a batch, and hand states from an encoder to a decoder.
 #
@@ -110,7 +110,7 @@ for row, n in enumerate(lengths):
 # takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side in
 # `source_side`. Or, instead of lengths, pass a mask, such as a tokenizer's `attention_mask`. A mask shows the side.
 #
-# All this needs lengths or a mask. Often, nobody has kept them.
+# All this needs lengths or a mask. Often, they have not been kept.
 #
 # ## Can we find the padding without lengths?
 #
@@ -245,15 +245,15 @@ checks.right_padded(my_right_padded)
 # %% [markdown]
 # ## You can now
 #
-# say where the padding is without guessing, and whose state stands in which row.
+# say where the padding is without guessing, and whose state is in which row.
 #
 # And the short texts of the opening? The new tokenizer pads on the left, as is usual for text generation. Packing then
 # cuts most from the shortest: the longest text of each batch arrives whole, and one that fills at most half of the
 # width arrives as nothing but padding. The ids were right, the lengths were right, and nobody had asked where the ids
 # *are*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
 #
-# Pad, pack, mask, align: all the parts are on the table. Each of them has failed on us once, and each time the code ran
-# to its end. If you build a model from them, how will you know that it is right?
+# Pad, pack, mask, align: all the parts are on the table. Each of them has failed us once, and each time the code ran to
+# its end. If you build a model from them, how will you know that it is right?
 #
 # Next: [06 A model of your own](06_a_model_of_your_own.ipynb). Back: [04 Masks and losses](04_masks_and_losses.ipynb)
 # · [00 Start here](00_start_here.ipynb)

@@ -54,7 +54,7 @@ except RuntimeError as error:
 
 # %% [markdown]
 # Not far. So we tell the loader how to build a batch, with a *collate function*: the first three of our lines. It must
-# return the lengths as well, because a padded tensor does not say where a sequence ends.
+# return the lengths as well, because a padded tensor does not show where a sequence ends.
 
 
 # %%
@@ -84,7 +84,7 @@ ask("a token with the id of the padding")
 # (Without `padding_idx`, word 0 learns like any other, because the packed data contain no padding.)
 #
 # And do not rely on vector 0 being zero. The constructor `nn.Embedding(…, padding_idx=0)` makes it so, once.
-# `from_pretrained` takes whatever vector you load, and an initialisation of your own overwrites it.
+# `from_pretrained` keeps whatever you load as vector 0, and an initialisation of your own overwrites the zeros.
 #
 # The batch is ready. A classifier should read one summary of each sequence. The LSTM puts it into `h_n`, somewhere.
 
@@ -236,8 +236,8 @@ assert 0.6 < sum(hardly) / len(hardly) < 0.7
 # about nine times in ten, and the other tosses a coin. Fed with the states of strangers, it has memorised who sits next
 # to whom. That looks like overfitting, and no dropout cures it.
 #
-# It could memorise its neighbours because they were the same in every epoch. With `shuffle=True`, the same mistake looks
-# like a model that is too small: its loss hardly falls at all.
+# The model could memorise the neighbours because each sequence had the same ones in every epoch. With `shuffle=True`,
+# the same mistake looks like a model that is too small: its loss hardly falls at all.
 #
 # So there is the line: `h_n[-2:].view(B, -1)`. To catch it, we do not need new data.
 #
@@ -306,8 +306,8 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 
 # %% [markdown]
 # Anything from 32 % to 99 %, for one and the same tagger. It depends on what the model says in the padding, where
-# nobody listens. (Labels of −100, as ours, always count as wrong: 32 %.) The right number is
-# `(head(output).argmax(2) == tags)[mask].float().mean()`.
+# nobody listens. (Labels of −100, like ours, always count as wrong: 32 %.) The right number is `(head(output).argmax(2)
+# == tags)[mask].float().mean()`.
 #
 # A wrong summary, a wrong order, a wrong count: torch ran all three. Other mistakes sit in the batch, before any model
 # reads it.
@@ -328,9 +328,9 @@ for mistake, (batch, n) in spoilt.items():
     print(f"{mistake:24}", *(finding.rule for finding in pv.diagnose(batch, n, batch_first=True)), sep="  ")
 
 # %% [markdown]
-# All five are found. `diagnose` looks for the value that repeats at the ends of rows, and compares the places where it
-# begins with the lengths. (*Undecided*: in the first batch, three rows end in zeros, and yet every length is 5. These
-# zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide.)
+# All five are found. `diagnose` looks for the value that repeats at the ends of rows, and compares the lengths with the
+# places where this value begins. (*Undecided*: in the first batch, three rows end in zeros, and yet every length is 5.
+# These zeros may be padding, or real tokens with the id 0. So `diagnose` warns you, and you decide.)
 #
 # <details><summary>Five mistakes that no batch shows</summary>
 #

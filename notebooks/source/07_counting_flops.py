@@ -61,9 +61,9 @@ assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.pa
 # So the first half of the sentence is right, and exactly right. In the forward pass, each cell costs the same, so the
 # share of FLOPs saved is the share of padding: 22 of 54.
 #
-# `pv.flops` has not run the LSTM, because lengths and sizes determine the count. It says *GEMM* (general matrix
-# multiplication) for matrix products. The solid part of a bar is the work of the packed batch, and the hatched part is
-# what padding adds.
+# `pv.flops` has not run the LSTM, because lengths and sizes determine the count. Its name for matrix products is *GEMM*
+# (general matrix multiplication). The solid part of a bar is the work of the packed batch, and the hatched part is what
+# padding adds.
 #
 # The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and
 # tanh. In this tiny LSTM, they are a fifth of the forward FLOPs. In a larger one, their share is much smaller.
@@ -122,7 +122,7 @@ assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 
 # %% [markdown]
 # Change the RNN, and the forward share does not move at all: it is the share of padding. The backward share moves a
-# little. (An initial state of zeros needs no gradient, so six products fall away, one for each sequence. Six are a
+# little. (An initial state of zeros needs no gradient, so six products are left out, one for each sequence. Six are a
 # larger share of 32 cells than of 54.)
 #
 # Change the lengths, and everything moves. Equal lengths save nothing. One long sequence among many short ones saves
@@ -133,12 +133,12 @@ assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 
 # %% [markdown]
-# Three quarters of the work would be for nothing. But all this is arithmetic of ours, and nobody has checked it.
+# Three quarters of the work would be for nothing. But all this is our own arithmetic. Is it right?
 #
 # ## What does PyTorch's own counter say?
 #
-# PyTorch brings a counter. `FlopCounterMode` adds up the FLOPs of the matrix products that it sees while a model runs.
-# Our count for the padded LSTM was 30,240.
+# PyTorch comes with a counter. `FlopCounterMode` adds up the FLOPs of the matrix products that it sees while a model
+# runs. Our count for the padded LSTM was 30,240.
 
 # %%
 ask("what the counter says")
@@ -231,7 +231,7 @@ ask("half the flops")
 # %% [markdown]
 # **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. A
 # ratio is computed in each round, and we show the median. Half of the rounds lie between its *quartiles*. A method is
-# *clearly* faster if the rounds leave little doubt. Otherwise, tables say `?` or *no clear difference*. The last line
+# *clearly* faster if the rounds leave little doubt. Otherwise, tables show `?` or *no clear difference*. The last line
 # names the conditions: the machine, the number of threads, and how busy other programs kept it, for example.
 
 # %%
@@ -252,7 +252,7 @@ for point in recorded.points:
 
 # %% [markdown]
 # Half the work, and three to nine times the time. <!-- recorded --> Not faster by half. Not even as fast as before. And
-# look once more at the rows: their FLOPs agree to the last one, and their times do not even agree with each other.
+# look once more at the rows: their FLOPs agree to the last one. Their times do not.
 #
 # The count is not wrong. It leaves out how *fast* FLOPs run, and everything that is not a FLOP: copies, memory, kernel
 # calls. The products of a packed batch have fewer rows, so they usually run less efficiently. And its backward pass on

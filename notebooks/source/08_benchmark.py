@@ -96,7 +96,7 @@ ask("the price of packing")
 
 # %% [markdown]
 # Both axes of the chart are logarithmic. On the line at 1, packed and padded take the same time. ([Notebook
-# 07](07_counting_flops.ipynb) says how to read our timings. In tables, *no clear difference* marks a ratio that may
+# 07](07_counting_flops.ipynb) explains how to read our timings. In tables, *no clear difference* marks a ratio that may
 # be 1.)
 
 # %%
@@ -114,8 +114,8 @@ forum.ratios(cpu, ["padded", "packed"])
 # pass*.
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
-# oneDNN's fused kernel. Perhaps your colleague's batch was of that kind, and then a shrug is right. Whoever times a
-# ragged one cannot even quote *a* number, because the factor is three at 32 steps, and it has only begun to grow. <!-- recorded -->
+# oneDNN's fused kernel. Perhaps your colleague's batch was of that kind, and then a shrug is right. For a ragged batch,
+# there is not even *one* number: the factor is three at 32 steps, and it has only begun to grow. <!-- recorded -->
 
 # %% tags=["claims"]
 in_a, in_b = forum.point("A", 512), forum.point("B", 512)
@@ -192,7 +192,7 @@ ask("one curve after the other")
 # %% [markdown]
 # So methods must take turns. In packviz, each method is called once in every round, in random order. A ratio is
 # computed *within* a round, and you see the median, which a single pause hardly moves. If a laptop slows down
-# meanwhile, it slows down for all. Whiskers show quartiles. A *confidence interval* says how far off the median itself
+# meanwhile, it slows down for all. Whiskers show quartiles. A *confidence interval* shows how far off the median itself
 # may be. If the interval of a ratio contains 1, the rounds do not show which of the two is faster.
 #
 # Before that, we compare the results, because a fast wrong answer is worthless. And we look at the load. If it exceeds
@@ -200,8 +200,8 @@ ask("one curve after the other")
 #
 # And your server, whose second number was a third smaller? It may have had no pause at all. The second run began where
 # the first had ended, in the same Python process, and found memory that the first one had left. That makes a packed
-# step faster, as notebook 09 shows. So in our recordings, each method has a process of its own, and nobody inherits
-# anything. Both your numbers were right. They answered different questions.
+# step faster, as notebook 09 shows. So in our recordings, each method has a process of its own, and inherits nothing.
+# Both your numbers were right. They answered different questions.
 #
 # Enough of our machine.
 #
