@@ -17,7 +17,7 @@ def main() -> int:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Ends the program at once: while torch is imported, an exception could become another one."""
+    """Ends the program at once: while torch is imported, an exception could turn into another."""
     os.write(2, b"packviz: stopped\n")
     os._exit(128 + number)  # the exit status in a shell
 

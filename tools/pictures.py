@@ -23,7 +23,7 @@ LENGTHS = (3, 5, 2, 4)
 """The lengths of the batch in the README's pictures."""
 
 EXAMPLE = (4, 6, 8, 5, 4, 3, 7, 8)
-"""The lengths of the batch in the picture that stands for a link to the site."""
+"""The lengths of the batch in the preview picture of a link to the site."""
 
 # The README's batch in motion. A sequence has row b, and row r when the batch is sorted; a cell has
 # step t and place p in `data`, and is 42 × 28 px. The style computes the places from these numbers.
@@ -145,7 +145,7 @@ def _colours(theme: str) -> Sheet:
 
 
 def preview() -> bytes:
-    """Returns the picture that stands for a link to the site, as PNG."""
+    """Returns the preview picture of a link to the site, as PNG."""
     page = f"{_PREVIEW}{show(EXAMPLE).to_svg()}"
     with new_page(viewport={"width": 1200, "height": 630}) as tab:
         tab.set_content(page)

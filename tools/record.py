@@ -5,8 +5,8 @@
 
 This command runs `packviz study` for one study after another until the time is up. Each study
 writes to its own file in DIR. To resume, run the same command again. When a study is complete, its
-file is copied to `notebooks/recorded/`. On a GPU, the tests in `tests/device` come first: times of
-wrong results are worth nothing.
+file is copied to `notebooks/recorded/`. On a GPU, the tests in `tests/device` come first, because
+times of wrong results are worthless.
 
 The script needs only torch and NumPy, and these tests need pytest.
 """
@@ -56,9 +56,9 @@ WAIT = "60"
 
 
 def record(command: list[str], variables: dict[str, str], seconds: float) -> int | None:
-    """Runs a study with further environment variables.
+    """Runs a study with additional environment variables.
 
-    Returns its exit status, or None if the time was up before its end.
+    Returns its exit status, or None if the time ran out first.
     """
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables})
     try:

@@ -3,7 +3,7 @@
 `python tools/run_tests.py` runs all stages, and `python tools/run_tests.py lint unit` runs only
 those of the groups `lint` and `unit`. A failed stage does not stop the others. Two groups run at a
 time, because stages with kernels and browsers spend much of their time waiting. The output of a
-stage is printed when it has ended.
+stage is printed when the stage ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run(group: str) -> list[str]:
 
 
 def main() -> int:
-    """Runs the given groups of stages, by default all. Returns 1 if one failed, and otherwise 0."""
+    """Runs groups of stages, by default all. Returns 1 if a stage failed, and otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="*", choices=[*STAGES, []], metavar="GROUP")
     groups = parser.parse_args().groups or STAGES

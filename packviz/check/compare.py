@@ -113,7 +113,7 @@ class _Line:
             because values in the padding are neither right nor wrong.
         where: a mask of the cells that the line is about; True for all.
         noun: the name of a cell.
-        whole: the name of the result to which the part belongs; empty if it is no part.
+        whole: the name of the result to which the part belongs; empty if it is not a part.
     """
 
     name: str
@@ -224,7 +224,7 @@ class StatesComparison(Drawing, HasNumbers):
     def needs_packing(self, name: str) -> bool:
         """Returns whether a result differs between the two runs, and so needs packing.
 
-        If both runs have NaN in the same places, this is no difference; `verdict` says so.
+        NaN in the same places of both runs is not a difference, but `verdict` mentions it.
 
         Args:
             name: one of `RESULTS`.
@@ -410,12 +410,12 @@ def compare(
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
     Given a whole model instead of an RNN, it runs the model with zeros in the padding and with
-    other values there, and reports which outputs depend on them. A right model reads no padding,
-    whatever the padding contains. The model takes the batch alone; to pass it the lengths or a
+    other values there, and reports which outputs depend on them. A correct model does not read the
+    padding, whatever it contains. The model takes the batch alone; to pass it the lengths or a
     mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and
-    call `model.eval()` first. An output is compared at real cells if it begins with the batch and
-    the time steps, by sequence if exactly one dimension has the batch's size, and otherwise as
-    single entries.
+    call `model.eval()` first. An output whose first two dimensions are those of the batch is
+    compared at real cells. One with exactly one dimension of the batch's size is compared by
+    sequence. Any other is compared entry by entry.
 
     `compare` disables dropout, because it would draw different numbers in the two runs, so their
     results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
@@ -439,7 +439,7 @@ def compare(
         A `StatesComparison`, whose `.verdict` is a summary. Its `.agrees` and `.needs_packing(…)`
         take the names in `RESULTS`, such as `outputs`, `h_n`, `c_n` and `gradients`. A notebook
         draws the comparison, and `print` writes it as text. For a whole model, it is a
-        `PaddingComparison`, whose `.agrees` is True, False, or `None` if it cannot be said.
+        `PaddingComparison`, whose `.agrees` is True, False, or `None` if this cannot be determined.
 
     Raises:
         TypeError: `rnn` cannot be called, or `x` is not a dense tensor.
@@ -536,7 +536,7 @@ def _copy(state: Any) -> Any:
 
 @contextmanager
 def keeping_modes(model: nn.Module) -> Iterator[None]:
-    """Gives each part of a model its own mode back, training or not."""
+    """Restores the mode of each part of a model, training or not."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield

@@ -28,7 +28,7 @@ def diagnose(
 
     `diagnose` recognises padding by its value. It assumes that, apart from rounding, all cells of
     the padding contain the same vector, of zeros or of other values. If the data contradict the
-    lengths, `diagnose` computes how likely this is to happen by chance, and the finding says how
+    lengths, `diagnose` computes how likely this is to happen by chance, and the finding states how
     certain the mistake is. Three sequences are usually enough to detect a mistake if the padding's
     value never occurs in the data. A mistake that is almost certain is reported as an error. In a
     checkout, `python -m pytest -s tests/unit/check/test_evidence.py` computes, for every kind of
@@ -41,7 +41,7 @@ def diagnose(
       captions, or if they cut all long sequences at the same length, the result is undecided.
     * If sequences end in the padding's value, this may be silence in a recording, so the finding is
       an `"info"`. It is usually a `"warning"` if `x` contains only integers of at least 0, because
-      these are taken for token ids, which contain no silence.
+      these are read as token ids, which contain no silence.
     * If all lengths are equal, but most sequences end in the same repeated value, and this value
       fills more than half of at least one sequence, the finding is a `"warning"`, and never an
       `"error"`. If the lengths are also all `T`, the result is undecided after such a warning.
@@ -51,7 +51,7 @@ def diagnose(
     If the padding is not constant, as after a convolution, an RNN, or dropout on an embedding,
     nothing shows where the sequences end. `diagnose` then warns that the result is undecided, and
     suggests an earlier tensor to pass. If there is no padding, or if the lengths fit `x` both batch
-    first and time first, an `"info"` says so.
+    first and time first, an `"info"` reports this.
 
     Every call of `diagnose` waits for the device a few times, so use it on a few batches rather
     than in a training loop.
@@ -138,7 +138,7 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
 def _entries(
     batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str
 ) -> Iterator[Finding]:
-    """Yields an error if any lengths are wrong. `message` goes on after the first of them."""
+    """Yields an error if any lengths are wrong. `message` continues after the first of them."""
     if not wrong.any():
         return
     b = int(np.argmax(wrong))
@@ -160,7 +160,7 @@ def _counts(batch: Batch) -> Iterator[Finding]:
         missing = batch.size - len(n)
         effect = (
             "With enforce_sorted=False, torch raises an error about an index, or later a shape,"
-            " and does not say why."
+            " and does not name the cause."
         )
         if missing > 0 and (n <= batch.steps).all():
             effect = (
@@ -362,7 +362,7 @@ def _shape(value: object) -> str:
 
 
 def _states(batch: Batch, hx: object) -> Iterator[Finding]:
-    """Yields a finding for each initial state with another number of rows than `x`."""
+    """Yields a finding for each initial state that does not have one row per sequence."""
     states = hx if isinstance(hx, (tuple, list)) else [hx]
     for name, state in zip(("h_0", "c_0"), states, strict=False):
         if not isinstance(state, Tensor) or state.ndim != 3:

@@ -104,7 +104,7 @@ class Batch:
 
     @property
     def are_ids(self) -> bool:
-        """True if `x` contains only integers of at least 0, which are taken for token ids."""
+        """True if `x` contains only integers of at least 0, which are read as token ids."""
         x = self.x
         if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
             return False
@@ -571,7 +571,7 @@ def _choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> f
     elif size:
         by = (n - read)[wrong][0]
         if np.array_equal(np.clip(read + by, 1, batch.steps), n):
-            choices = other  # all are off by the same amount, as far as possible
+            choices = other  # every length is off by one number, within 1 to T
     rows = len(n) if cell else 1  # any row might have given the value
     return math.log(choices) + math.log(rows)
 

@@ -250,7 +250,7 @@ class Matches(HasText, Sequence[Entry]):
 
     @property
     def summary(self) -> str:
-        """A line that names the best match and says whether it is sure."""
+        """A line that names the best match and states whether it is sure."""
         if not self.entries:
             return "Nothing matches."
         best = f"{self[0].name}, {self[0].place}"
@@ -289,8 +289,8 @@ def explain(text: str | BaseException) -> Matches:
     Returns:
         Up to three mistakes that match, best match first; empty if there are none. The result's
         `.sure` is True if only one known mistake produces this text. If the first match may be
-        wrong, `.doubt` says why. A notebook displays why each mistake happens and what to do, and
-        `print` writes this as text.
+        wrong, `.doubt` gives the reason. A notebook displays why each mistake happens and what to
+        do, and `print` writes this as text.
 
     Raises:
         TypeError: `text` is neither a string nor an exception.

@@ -55,9 +55,9 @@ class Answer:
     """Whether a capture is right for one kind of other inputs.
 
     Attributes:
-        mark: `"✓"` if it is right, `"✗ wrong"` or `"✗ refused"` if it gives other results than the
-            model or an error, and `"–"` if this was not tried.
-        reason: the inputs that show it and what happens there, or why it was not tried.
+        mark: `"✓"` if it is right, `"✗ wrong"` or `"✗ refused"` if its results differ from the
+            model's or it raises an error, and `"–"` if this was not tried.
+        reason: the inputs that show it and what happens with them, or why it was not tried.
         where: the line of the user's code that the backend names; empty if it names none.
         fix: a remedy for this cause; empty if none is known.
     """
@@ -127,8 +127,8 @@ def check_static(
 ) -> StaticCheck:
     """Reports for which other inputs a compiled or exported model gives the model's results.
 
-    The model runs in eval mode and without gradients, and gets its modes and its buffers back.
-    Other changes that its `forward` makes remain.
+    The model runs in eval mode and without gradients, and afterwards its modes and buffers are
+    restored. Other changes that its `forward` makes remain.
 
     Args:
         model: any module.
@@ -275,7 +275,7 @@ class _Case:
     """Other inputs: rows of the example, a number of time steps, and the lengths of these rows.
 
     Its question is one of `QUESTIONS`. If both the lengths and the steps are new, it is `"steps"`,
-    and the case counts only if the lengths alone do no harm.
+    and the case is skipped if the capture fails with new lengths alone.
     """
 
     question: str
@@ -289,7 +289,7 @@ class _Case:
 
 
 def _cases(example: _Example) -> Iterator[_Case]:
-    """Yields the cases to try. The first of each question are the ones that most models take."""
+    """Yields the cases to try. For each question, those that most models accept come first."""
     if not example.lengths:
         return
     n = np.array(example.lengths)
@@ -322,7 +322,7 @@ def _cases(example: _Example) -> Iterator[_Case]:
 
 
 def _examples(model: nn.Module, inputs: Sequence[Any]) -> Iterator[_Example]:
-    """Yields the ways to understand the inputs, most likely first, and at last none."""
+    """Yields the ways to read the inputs, most likely first, and finally without lengths."""
     flat = [*enumerate(leaves(inputs))]
     tensors = {place: leaf for place, leaf in flat if isinstance(leaf, Tensor)}
     wide = [leaf for leaf in tensors.values() if leaf.dim() > 1]
@@ -367,7 +367,8 @@ def _tries(model: nn.Module, example: _Example) -> tuple[_Example, list[_Try], d
     """Runs the model on all cases.
 
     Returns:
-        The example; the cases that the model takes; and for each question, why none may be left.
+        The example; the cases that the model takes; and for each question, the reason if no case is
+        left.
     """
     reasons = dict.fromkeys(QUESTIONS, "the axes of batch and time are not known")
     if not example.forms:

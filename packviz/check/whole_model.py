@@ -31,7 +31,7 @@ class Output:
         places: what was compared: `"real cells"`, `"sequences"` or `"entries"`.
         compared: the number of these.
         differing: the number that depend on the padding; `None` if two runs on the same batch
-            differ, or if a value is not finite, so that nothing can be said.
+            differ, or if a value is not finite, so that nothing can be concluded.
         sequences: the sequences in which they are.
     """
 
@@ -67,7 +67,7 @@ class PaddingComparison(HasNumbers):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether nothing depends on the padding; `None` if that cannot be said."""
+        """Whether nothing depends on the padding; `None` if that cannot be determined."""
         if any(output.differing for output in self.outputs):
             return False
         is_judged = bool(self.outputs) and self.layout.n_padding > 0
@@ -87,7 +87,7 @@ class PaddingComparison(HasNumbers):
             return (
                 f"What the model returned depends on the values in the padding: {', '.join(named)}."
             )
-        return "It cannot be said whether what the model returned depends on the padding."
+        return "It is unclear whether what the model returned depends on the padding."
 
     def numbers(self) -> list[Row]:
         """Returns a row for each tensor that the model returned."""
@@ -139,7 +139,7 @@ def compare_padding(
 
 
 def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
-    """Fills the padding with other values than zeros: random numbers, or ids from real cells.
+    """Fills the padding with other values: random numbers, or ids from real cells.
 
     Raises:
         ValueError: all ids are 0.

@@ -118,8 +118,8 @@ def split(lengths: object, processes: int, strategy: str = SNAKE) -> list[IntArr
 def fill(lengths: object, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts sequences, such as documents for a transformer, into rows of a fixed size.
 
-    A network that runs on such a row must keep the sequences in the row apart. Attention needs a
-    mask for this. For an RNN, the sequences have to be separated again.
+    A model that runs on such a row must keep the sequences in the row apart. Attention needs a mask
+    for this. For an RNN, the sequences have to be separated again.
 
     Args:
         lengths: `(B,)` the lengths of the sequences, whole numbers of at least 1.

@@ -35,7 +35,7 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
             Defaults to the column named `length` or `lengths`, or to the only column.
 
     Returns:
-        The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
+        The numbers in their original order. `Layout` checks whether they are valid lengths.
 
     Raises:
         ValueError: the file cannot be read, or `parse` rejects its text.
@@ -79,7 +79,7 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
         is_table: whether several columns need a first line that names them, as in a CSV file.
 
     Returns:
-        The numbers in their original order. They may be invalid as lengths; `Layout` checks that.
+        The numbers in their original order. `Layout` checks whether they are valid lengths.
 
     Raises:
         ValueError: the text is empty, an entry is not a number, a row has more or fewer fields than
@@ -245,6 +245,6 @@ def even_steps(distinct: int, size: int) -> list[int]:
             divide `size - 1`.
     """
     if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
-        why = f"choose a number that divides {size} and, less 1, divides {size - 1}"
+        why = f"choose n so that n divides {size} and n - 1 divides {size - 1}"
         raise ValueError(f"distinct is {distinct}; {why}")
     return spread(distinct, size, size)

@@ -109,7 +109,7 @@ class Counted(HasText):
 
     @property
     def verdict(self) -> str:
-        """A sentence that says where the backward pass comes from."""
+        """A sentence that explains where the backward pass comes from."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
             whole = f"a derivative formula for {self.name}, {self.formula}"

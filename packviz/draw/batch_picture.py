@@ -30,7 +30,7 @@ _GAP = 6.0  # between the groups of rows of data
 _MARGIN = 26 + width_of("batch_sizes")  # to the left of the steps if this label is there
 _HIGH = 24.0  # the height of a row of data
 
-_MOST_ROWS = 512  # more sequences would share pixels, so some are left out, and a note says so
+_MOST_ROWS = 512  # more sequences would share pixels, so some are left out, and a note mentions it
 _STEPS_TITLE = "packed: longest first, no padding"
 
 

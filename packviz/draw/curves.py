@@ -75,7 +75,7 @@ class Scale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Returns the place of a number as a share of the length of the axis.
+        """Returns the position of a number as a fraction of the length of the axis.
 
         On a logarithmic axis, a number below the first one is drawn at the first one.
         """

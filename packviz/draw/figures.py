@@ -263,7 +263,7 @@ def times_by_size(sweep: Sweep) -> Chart:
     span = _rounded([low - margin, high + margin])
     titles = [plot.title for plot in sweep.plots]
     machines = [source.partition(":")[0] for source in sweep.sources]
-    # Names stand beside the last panel of a row, if it has all curves. A key tells machines apart.
+    # Names are beside the last panel of a row if it has all curves. A key tells machines apart.
     last = range(sweep.columns - 1, len(sweep.plots), sweep.columns)
     named = {curve.name for panel in last for curve in sweep.plots[panel].curves}
     drawn = {curve.name for plot in sweep.plots for curve in plot.curves}

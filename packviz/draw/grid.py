@@ -357,5 +357,5 @@ def stride(rows: int, most: int) -> int:
 
 
 def one_in(stride: int, rows: int, what: str = "sequences") -> str:
-    """Returns a note that says how many rows are drawn."""
-    return f"One in {stride} of {rows:,} {what} is drawn. The counts include all."
+    """Returns a note on how many rows are drawn."""
+    return f"Of {rows:,} {what}, one in {stride} is drawn. The counts include all."

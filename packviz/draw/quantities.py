@@ -29,9 +29,9 @@ def known(value: float, interval: tuple[float, float]) -> str:
 
     It is `2.1`, for example, if the interval is 1.87 to 2.13.
 
-    The number has one to three significant digits. If it has fewer than three, a unit of its last
-    digit is no larger than the width of the interval. If the width is 0, the number is written as
-    in `plain`.
+    The number has one to three significant digits. With fewer than three, one unit of the last
+    digit is at most the width of the interval. If the width is 0, the number is written as in
+    `plain`.
     """
     low, high = interval
     if low == high:

@@ -19,7 +19,7 @@ _TOP = 34.0  # px: the space for a method's name
 
 @dataclass(frozen=True, eq=False)
 class Ribbons(Drawing):
-    """The ways that states take into the rows of a tensor, for several methods.
+    """The paths of states into the rows of a tensor, for several methods.
 
     Attributes:
         title: the title above the picture.

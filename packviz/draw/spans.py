@@ -24,8 +24,7 @@ _RIGHT = "m7 0l-10-6v12z"
 class Spans(Drawing):
     """Groups of rows, each with a span between two multiples of the same quantity.
 
-    By default, the span compares the FLOPs of a row with its time, as multiples of those of the
-    padded batch.
+    By default, the two multiples are a row's FLOPs and its time, each relative to the padded batch.
 
     Attributes:
         title: the title, which states the finding.

@@ -111,7 +111,7 @@ def final_states(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         steps = max(lengths)
         halves = itertools.product(range(rows), range(steps), "→←")
         names = [f"{sequence_name(b)}{t}{arrow}" for b, t, arrow in halves]
-        # Each half of a cell contains a number of its own, which tells where it was taken.
+        # Each half of a cell contains its own number, which shows where it was taken from.
         codes = arange(1.0, len(names) + 1)
         name_of = {(code,) * half: name for code, name in enumerate(names, 1)}
         output = codes.repeat_interleave(half).reshape(rows, steps, 2 * half)
@@ -160,7 +160,7 @@ def masked_mean(answer: Callable[[Tensor, list[int]], Tensor]) -> Verdict:
         "because T counts the padding, too."
     )
     not_zero = (
-        "The padding contains 99 here. Set it to 0 before you add up; the lengths say where it is."
+        "The padding contains 99 here. Set it to 0 before you add up; the lengths show where it is."
     )
     nan = "The padding contains NaN here, and 0 × NaN is NaN. Replace it with masked_fill."
     cases = [([3, 1, 2], 0.0, add_up), ([2, 4], 99.0, not_zero), ([1, 3], math.nan, nan)]

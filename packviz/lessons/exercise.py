@@ -135,7 +135,7 @@ def hint_for(answer: object, mistakes: Mapping[str, object], otherwise: str) -> 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     """Wraps a check so that it returns a verdict for every answer.
 
-    If the answer is still a stub, returns nothing or raises an error, the verdict says so. In
+    If the answer is still a stub, returns nothing or raises an error, the verdict reports that. In
     strict mode, which the environment variable `PACKVIZ_STRICT=1` switches on, an exercise that is
     not solved raises `NotSolvedError`.
     """

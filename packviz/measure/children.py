@@ -33,7 +33,7 @@ class Child:
     """A call in a child process."""
 
     def __init__(self, make: Make, name: str) -> None:
-        """Starts the process, which makes the calls and keeps the one with this name.
+        """Starts the process, which creates the calls and keeps the one called `name`.
 
         The process gets as many threads as this one has, and torch's random seed 0.
         """

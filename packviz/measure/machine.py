@@ -217,7 +217,7 @@ def _busy_cores(seconds: float) -> float:
     If the system does not count the time of its cores, this is the load of the last minute.
 
     Raises:
-        ValueError: the system tells neither of them.
+        ValueError: the system reports neither its busy time nor its load.
     """
     try:
         earlier = _core_seconds()
@@ -227,7 +227,7 @@ def _busy_cores(seconds: float) -> float:
         loads = load_average()
         if not loads:
             raise ValueError(
-                "wait: this system does not tell how busy it is; leave out wait"
+                "wait: this system does not report how busy it is; leave out wait"
             ) from None
         return loads[0]
     busy = now[0] - earlier[0]
@@ -262,9 +262,9 @@ def overload(place: Data) -> str:
 def caption(place: Data, rounds: Iterable[int] = (), each: Iterable[Data] = ()) -> str:
     """Returns a caption for measured times: the machine, the settings and the date.
 
-    If the recorder looked before each point, the caption says how many cores other programs used.
-    Otherwise, it gives the load, which is the average over one minute for the whole machine. Each
-    thread of the measurement adds 1 to this load.
+    If the load was checked before each point, the caption gives the number of cores that other
+    programs used. Otherwise, it gives the load, which is the average over one minute for the whole
+    machine. Each thread of the measurement adds 1 to this load.
 
     Args:
         place: the provenance of the measurement (see `provenance`). The caption leaves out fields

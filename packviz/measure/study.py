@@ -624,10 +624,10 @@ def _machine(place: Data) -> str:
 
 
 def _require_same(earlier: Data, now: Data, path: rows.PathLike) -> None:
-    """Checks that a file was measured under the present conditions.
+    """Checks that a file's results were measured under the current conditions.
 
     Raises:
-        ValueError: it was not. The message lists the differences.
+        ValueError: they were not. The message lists the differences.
     """
     before = {**earlier["parameters"], **earlier}
     after = {**now["parameters"], **now}

@@ -63,7 +63,7 @@ def time_calls(
             times, even if that takes longer.
 
     Returns:
-        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and says
+        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text lists all times, and states
         how closely the results agree.
 
     Raises:
@@ -130,7 +130,7 @@ def time_calls(
 def _agreement(
     results: Mapping[str, Mapping[str, Tensor]], tolerance: float | None, device: str
 ) -> str:
-    """Checks that the results agree, and returns a sentence that says how closely."""
+    """Checks that the results agree, and returns a sentence that states how closely."""
     if len(results) < 2:
         return ""
     (first, right), *others = results.items()

@@ -174,7 +174,7 @@ class Ratio(HasText):
         return quantities.between(self.interval)
 
     def to_text(self) -> str:
-        """Returns a sentence with the ratio, or that says that there is no clear difference."""
+        """Returns a sentence with the ratio, or with "no clear difference"."""
         if self.rounds < FEWEST_ROUNDS:
             rounds = count(self.rounds, "round")
             return f"{rounds} cannot tell {self.name} and {self.to} apart; measure at least 6"

@@ -1,4 +1,4 @@
-"""Measures how far apart results are. `tolerance` says how far apart rounding may move them."""
+"""Measures how far apart results are. `tolerance` gives the distance that rounding explains."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def of_packed(packed: PackedSequence) -> Index | None:
 
 
 def kept(packed: PackedSequence) -> Index | None:
-    """Returns the index that was kept for a packed batch, or `None` without one that is valid."""
+    """Returns the index that was kept for a packed batch, or `None` if there is no valid one."""
     if packed.batch_sizes not in _kept:
         return None
     index, ranks, versions = _kept[packed.batch_sizes]
@@ -284,7 +284,7 @@ def keep(index: Index, packed: PackedSequence) -> None:
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Returns numbers that grow when indices change in place, or `None` if torch has no count."""
+    """Returns numbers that grow when indices change in place, or `None` if torch does not count."""
     tensors = [packed.batch_sizes]
     if packed.unsorted_indices is not None:
         tensors.append(packed.unsorted_indices)

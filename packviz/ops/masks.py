@@ -466,8 +466,8 @@ def last_output(
         lengths: `(B,)` whole numbers, each from 0 to `T`, or a mask, `(B, T)`.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with
             a warning if `B` equals `T`.
-        bidirectional: whether `output` has two directions. Each of them ends elsewhere: the result
-            has the forward half at the last real step, and the backward half at step 0.
+        bidirectional: whether `output` has two directions. The result then has the forward half at
+            the last real step, and the reverse half at step 0, where that direction ends.
 
     Returns:
         `(B, D·P)`: what a classifier takes. For an RNN of one layer without a projection, this is
@@ -600,7 +600,7 @@ def _booleans(mask: object) -> Tensor:
 
     Raises:
         TypeError: `mask` is a nested, sparse or quantised tensor, or a NumPy masked array.
-        ValueError: `mask` contains floats, or other numbers than 0 and 1.
+        ValueError: `mask` contains floats, or numbers other than 0 and 1.
     """
     require_plain("mask", mask)
     values = mask if isinstance(mask, Tensor) else torch.as_tensor(np.asarray(mask), device="cpu")

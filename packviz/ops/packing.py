@@ -4,7 +4,7 @@ Two functions take the same arguments as their namesakes in `torch.nn.utils.rnn`
 same results, bit for bit. The `PackedSequence` is torch's own, so you can mix packviz's functions
 and torch's. There are **two differences**. A length greater than the input's number of time steps
 raises a ValueError; torch accepts such a length and returns fewer rows of data than `batch_sizes`
-promises, which leads to various errors later. And a mask is accepted in the place of the lengths.
+promises, which leads to various errors later. A mask is accepted in place of the lengths.
 
 torch's own functions do the work if they are faster (usually on a CPU without gradients, or for a
 small batch). They are also used for input that they reject, so that the error is torch's, and in

@@ -82,8 +82,8 @@ def patch_torch() -> Patch:
     installed; a `state_dict` holds none.
 
     Returns:
-        A `Patch`, which says what it changed, and whose method `.undo()` ends it. To patch only for
-        a while, use it as a context manager: `with pv.patch_torch(): …`. A patch within a patch
+        A `Patch`, which lists what it changed, and whose method `.undo()` ends it. To patch only
+        for a while, use it as a context manager: `with pv.patch_torch(): …`. A patch within a patch
         changes only what is left to change.
 
     Examples:

@@ -141,7 +141,7 @@ def may_derive_otherwise() -> bool:
 
 
 def is_batched(tensor: Tensor | None) -> bool:
-    """Returns whether a tensor stands for many, because `vmap` is active.
+    """Returns whether a tensor represents many, because `vmap` is active.
 
     If torch lacks a private name used here, this function raises an error.
     """

@@ -172,13 +172,13 @@ class LSTM(WithLengths):
     In Python, it runs like `pv.run`, with the method `rnn.method`. It also works under
     `torch.compile(fullgraph=True)`, in `torch.export` with `T` and `B` dynamic, in
     `torch.jit.trace`, and in both ONNX exporters. The new one also keeps `T` and `B` dynamic; it
-    needs torch 2.8 (as does a compiled training step), knows no projections, and its runtime may
-    refuse empty sequences. Values on an accelerator and values in a compiled program are not
-    checked before the RNN runs. A compiled program cannot be differentiated twice. Before you load
-    an exported program, import `packviz.ops.rnn`, which defines its operator.
+    needs torch 2.8 (as does a compiled training step), does not support projections, and its
+    runtime may refuse empty sequences. Values on an accelerator and values in a compiled program
+    are not checked before the RNN runs. A compiled program cannot be differentiated twice. Before
+    you load an exported program, import `packviz.ops.rnn`, which defines its operator.
 
     `isinstance(rnn, nn.LSTM)` is False, because `torch.compile` breaks the graph at every instance
-    of `nn.LSTM`. So code that looks for `nn.LSTM` passes it by: initialisation by type, FLOP
+    of `nn.LSTM`. So code that looks for `nn.LSTM` overlooks it: initialisation by type, FLOP
     counters, and `quantize_dynamic`, which shows a warning. Look for `nn.RNNBase` instead.
 
     Examples:
@@ -254,7 +254,7 @@ _KINDS: dict[str, type[WithLengths]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RN
 
 
 def _refuse_lengths(hx: State | None) -> None:
-    """Raises an error for lengths in the place of the initial state."""
+    """Raises an error for lengths in place of the initial state."""
     for state in _as_list(hx):
         if not isinstance(state, Tensor) or not state.is_floating_point():
             raise TypeError(
@@ -294,7 +294,7 @@ _Settings = tuple[str, bool, bool, bool, int, int, float]
 
 
 def _recording(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> int:
-    """Returns what to record: nothing, or the graph for the gradients with or without that of x."""
+    """Returns the gradients to record a graph for: none, all, or all but that of `x`."""
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return _RESULTS_ONLY
     if x.requires_grad:

@@ -104,11 +104,12 @@ def run(
       a GPU, `"auto"` is `"packed"`. Use `plan` to see the choice and its reason, and `advise` to
       measure the methods on your machine.
 
-    Some cases need another method than the one that you name. The state of an `nn.RNN` with ReLU
-    could grow without bound in the padding, and oneDNN has no LSTM with projections, so `"split"`
-    replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are too large to
-    freeze its state exactly (with a norm above 1e15), not finite, or in float16, `"packed"` does.
-    On a GPU, such norms are not looked for, because `run` never waits for a GPU.
+    Some cases need a different method from the one that you name. The state of an `nn.RNN` with
+    ReLU could grow without bound in the padding, and oneDNN has no LSTM with projections, so
+    `"split"` replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are
+    too large to freeze its state exactly (with a norm above 1e15), not finite, or in float16,
+    `"packed"` does. On a GPU, `run` does not check the norms, because it would have to wait for the
+    GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
     `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called

@@ -106,7 +106,7 @@ class BucketSampler(Sampler[list[int]]):
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Makes the next pass go on after the last batch that was yielded.
+        """Makes the next pass continue after the last batch that was yielded.
 
         Raises:
             ValueError: a number in `state` is negative or not whole.

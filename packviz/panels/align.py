@@ -30,8 +30,8 @@ class AlignPanel(Panel):
         typed: the text field for the lengths.
         source_side: the drop-down list for the side of the padding in the batch.
         padding_side: the drop-down list for the side of the padding in the result.
-        zeros: the drop-down list for zeros among the data: none, or two at the start or at the end
-            of each sequence. Short sequences have fewer zeros.
+        zeros: the drop-down list that puts two zeros at the start or at the end of each sequence,
+            or none. Short sequences have fewer zeros.
         wrong_cells: the number of cells in the picture that the guess gets wrong.
     """
 

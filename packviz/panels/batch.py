@@ -34,20 +34,20 @@ def _checked(lengths: Any) -> tuple[int, ...]:
 class LengthsError(traitlets.TraitError, ValueError):
     """Lengths that cannot be packed.
 
-    It is a `TraitError`, because traitlets takes back a change from the browser only for that.
+    It is a `TraitError`, because traitlets undoes a change from the browser only for this error.
     """
 
 
 class BatchPanel(anywidget.AnyWidget):
     """A batch of your choice, which a reader can pull into shape, pack and pad again.
 
-    Up to 300 cells are drawn one by one. Beyond, a row is one shape, and so is a time step. In
-    headless Chromium on two cores of an AMD EPYC, 12 × 12 cells were packed at 60 frames per
-    second, and a pulled row was painted within 37 ms.
+    Up to 300 cells are drawn one by one. In a larger batch, a row is one shape, and so is a time
+    step. In headless Chromium on two cores of an AMD EPYC, 12 × 12 cells were packed at 60 frames
+    per second, and a pulled row was painted within 37 ms.
 
     Attributes:
-        lengths: `(B,)` the lengths. If you assign new ones, the picture follows; if a reader pulls
-            a row, the new lengths are here.
+        lengths: `(B,)` the lengths. Assign new ones to change the picture. When a reader pulls a
+            row, they change.
         longest: the greatest length to which a row can be pulled, in time steps.
         progress: the stage of packing: 0 is padded, 1 sorted, 2 without padding, and 3 packed.
         draws: for each distribution, lengths drawn with the seeds 0 to 9.

@@ -33,9 +33,9 @@ class BatchingPanel(Panel):
         processes: the slider for the number of processes that share a batch.
         strategy: the drop-down list for the way to divide a batch among processes.
         real: `(S,)` the number of real cells in each of the `S` batches in the picture.
-        cells: `(S,)` the number of cells in each of them.
-        padding: the number of padding cells in all of them.
-        tokens: `(S, W)` the number of tokens in each of them for each of `W` processes.
+        cells: `(S,)` the number of cells in each of these batches.
+        padding: the number of padding cells in all of these batches.
+        tokens: `(S, W)` the number of tokens that each of the `W` processes has in each batch.
     """
 
     real: IntArray
@@ -113,7 +113,7 @@ class BatchingPanel(Panel):
         lines.append(f"real cells of each batch  {numbers(real)}")
         lines.append(f"all cells of each batch   {numbers(cells)}")
         own = tokens.sum(axis=0)
-        idle = tokens.max(axis=1).sum() - own  # what the slowest process of each step has more
+        idle = tokens.max(axis=1).sum() - own  # how many more the slowest of each step has
         shares = {}
         for i in range(processes):
             has = int(own[i])

@@ -182,11 +182,11 @@ class Panel(widgets.VBox):
 
 
 def for_reader(bundle: dict[str, Any]) -> dict[str, Any]:
-    """Returns the forms of a widget's output without the widget itself if nobody can use it.
+    """Returns a widget's output, without the widget itself if nobody can use it.
 
     Programs that run a whole notebook, such as nbconvert and papermill, take no input. A page made
-    from what they store would show the widget, which needs scripts from the Internet, and not its
-    picture. Voilà takes no input either, but serves the widgets to readers.
+    from what they store would show the widget, which needs scripts from the Internet, instead of
+    its picture. Voilà takes no input either, but serves the widgets to readers.
     """
     kernel = getattr(get_ipython(), "kernel", None)
     parent: Callable[[], dict[str, Any]] = getattr(kernel, "get_parent", dict)

@@ -1,4 +1,4 @@
-"""Shows how the hidden states of a padded run go on changing after the data has ended."""
+"""Shows how the hidden states of a padded run keep changing after the data has ended."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class StatePanel(BatchPanel):
     """A unit of an LSTM's hidden states, which a padded and a packed run change step by step.
 
-    The browser runs the LSTM. It and its data are those of `torch.manual_seed(0)`,
-    `LSTM(2, 3, batch_first=True)` and `x = randn(B, longest, 2)`. Each sequence takes as many steps
-    of `x` as its length says.
+    The browser runs the LSTM. The weights and the data are those of `torch.manual_seed(0)`,
+    `LSTM(2, 3, batch_first=True)` and `x = randn(B, longest, 2)`. A sequence of length `n` is the
+    first `n` steps of its row of `x`.
 
     Attributes:
         progress: the number of time steps that both runs have read.

@@ -221,7 +221,7 @@ def _finding(timing: Timing) -> str:
 
 
 def _colour(name: str) -> str:
-    """Returns the colour of a method, which stands for padding, `Ragged` or torch's packing."""
+    """Returns the colour of a method: that of padding, `Ragged` or torch's packing."""
     method = "run" if "Ragged" in name else "packed"
     return METHODS["padded" if "padded" in name else method]
 

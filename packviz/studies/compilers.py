@@ -55,7 +55,8 @@ class Outcome:
             run.
         compiled: number of operators outside the RNN in the graphs of `torch.compile`; `None` for
             other compilers and after an error.
-        fixed: the axes (T, B or both) for whose other sizes a right model raises an error.
+        fixed: the axes (T, B or both) whose size is fixed: the compiled model is right for other
+            lengths, but raises an error for another size.
     """
 
     outcome: str

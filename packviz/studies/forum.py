@@ -28,7 +28,7 @@ As in the original, the time does not include sorting the batch. Sizes are still
 ascending order, so compare methods at one size rather than sizes with each other.
 
 A file made up for a test has `"fake"` in its provenance, and every picture and text made from it
-says so.
+states this.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def steps(results: TimedPoints, setup: str) -> list[int]:
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, TimedPoints]:
-    """Returns, by machine, recorded results of the forum's batch size with all of these methods."""
+    """Returns, by machine, results recorded at the forum's batch size with all of these methods."""
     recorded = {}
     for machine, results in STUDY.recordings().items():
         measured = results.provenance["parameters"]["methods"]

@@ -1,8 +1,8 @@
-"""Contains the network from the forum question, its batches, and methods of running its LSTM.
+"""Contains the model from the forum question, its batches, and methods of running its LSTM.
 
 The code is our own.
 
-In 2022, a user of the PyTorch forum asked why packing makes the backward pass so slow. The network
+In 2022, a user of the PyTorch forum asked why packing makes the backward pass so slow. The model
 had an embedding, an LSTM, and a linear layer at every time step. It set the output in the padding
 to zero, and summed over the time steps to get the logits of two classes.
 """
@@ -63,7 +63,7 @@ _CLASSES = 2
 
 
 class Network(nn.Module):
-    """The network: embedding → LSTM → linear layer, with the output summed over the time steps."""
+    """The model: embedding → LSTM → linear layer, with the output summed over the time steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def comparison(
 ) -> Comparison:
     """Returns a comparison with a call for each method.
 
-    All calls run the same pass with the same network and batch.
+    All calls run the same pass with the same model and batch.
 
     Each call returns the logits and, in training, the gradients of all weights.
 

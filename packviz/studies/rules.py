@@ -159,7 +159,7 @@ def cases(results: Measured, mode: str | None = None) -> list[Case]:
 
 
 def rule_of_thumb(lengths: object) -> bool:
-    """Returns whether a rule of thumb says to pack.
+    """Returns whether a rule of thumb recommends packing.
 
     Equal lengths are never packed, even if every sequence is padded. Different lengths are packed
     if they vary by over 10 % of the longest, or if there are at least 8 sequences. The rule is from
@@ -208,7 +208,7 @@ def judge(packs: Packs, measured: Sequence[Case]) -> Verdict:
 
 
 def held_out(fit: Fit, measured: Sequence[Case]) -> Packs:
-    """Returns a rule that decides each case as fitted to the cases of all other sizes.
+    """Returns a rule that was fitted, for each case, to the cases of all other sizes.
 
     A size combines a batch size, a number of time steps and a hidden size, so a rule is never
     tested on the size that it was fitted to.
@@ -245,7 +245,7 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
 
 
 def _best(measured: Sequence[Case], options: Iterable[T], packs: Callable[[T], BoolArray]) -> T:
-    """Returns the option with the smallest slowdown; `packs` says which cases it packs."""
+    """Returns the option with the smallest slowdown; `packs` returns which cases it packs."""
     packed, padded = [[case.slowdown(choice) for case in measured] for choice in (True, False)]
     return min(options, key=lambda option: np.where(packs(option), packed, padded).sum())
 

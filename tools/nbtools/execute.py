@@ -75,8 +75,8 @@ def kernel_env(strict: bool, *, threads: int = THREADS, hash_seed: int = 0) -> d
 def executed(edition: Edition, recorded: Any | None = None) -> Any:
     """Runs an edition, and returns it in canonical form, with its charts not yet drawn.
 
-    A live timing says when and where it was recorded. If it is the same in the notebook `recorded`,
-    its stored output is kept, because otherwise each run would change the notebook.
+    The output of a live timing states when and where it was recorded. If the notebook `recorded`
+    has the same cell, its output is kept, because otherwise each run would change the notebook.
 
     Raises:
         RunError: A cell raised an error or took too long, or the kernel died.

@@ -20,10 +20,10 @@ _TOOLS = Path(__file__).resolve().parents[1]  # where pytest finds the plugin
 def run_strictly(root: Path, paths: list[Path]) -> int:
     """Runs notebooks under nbval, which prints its report, and returns the exit status.
 
-    A solutions notebook stands for the reader's notebook, too, which runs as a part of it,
-    because only the exercises differ (see `kernels`, and `defects`, which compares the stored
-    outputs of shared cells). The number of threads and the hash seed differ from those with which
-    the notebooks were written, because no output may depend on them.
+    A solutions notebook also covers the reader's notebook, because only the exercises differ (see
+    `kernels`, and `defects`, which compares the stored outputs of shared cells). The number of
+    threads and the hash seed differ from those with which the notebooks were written, because no
+    output may depend on them.
 
     Args:
         root: The folder that contains `notebooks/`.

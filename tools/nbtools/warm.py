@@ -25,8 +25,8 @@ def warm_kernels(env: dict[str, str], log: Any = None) -> subprocess.Popen[bytes
 
     Args:
         env: The environment of the server, which decides on threads and on the hash seed. It is
-            changed such that Jupyter takes kernels from the server. Its `IPYTHONDIR` must exist.
-        log: Where the kernels write what no notebook shows.
+            changed so that Jupyter takes kernels from the server. Its `IPYTHONDIR` must exist.
+        log: The file for what the kernels write outside of notebooks.
     """
     env["JUPYTER_PATH"] = str(Path(__file__).with_name("jupyter"))
     command = [sys.executable, str(Path(__file__).with_name("server.py"))]

@@ -208,7 +208,7 @@ def test_512_by_512_stays_small(kind):
 
 def test_a_note_says_what_is_left_out():
     assert not any("is drawn" in words for words in drawn([9] * 512).said())
-    note = "One in 3 of 1,000 sequences is drawn. The counts include all."
+    note = "Of 1,000 sequences, one in 3 is drawn. The counts include all."
     assert note in drawn([9] * 1000).said()
 
 
