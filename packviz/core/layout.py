@@ -134,7 +134,7 @@ class Layout:
         sizes = _whole_numbers(packed.batch_sizes, name, "give one size per time step")
         require_none(sizes, sizes < 1, name, "every time step needs at least one sequence")
         growth = np.diff(sizes, prepend=sizes[0])
-        require_none(sizes, growth > 0, name, "more than at the time step before; a batch never grows")
+        require_none(sizes, growth > 0, name, "more than at the time step before; no batch grows")
         rows = len(packed.data)
         if rows != sizes.sum():
             raise ValueError(f"{name} adds up to {sizes.sum()} but packed.data has {rows} rows")

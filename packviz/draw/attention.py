@@ -72,7 +72,7 @@ class Attention(Drawing):
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the maps, shaded by weight, with padding hatched and the weight on it beside."""
+        """Draws each map with padding hatched, and each row's weight on padding beside it."""
         sheet = Sheet(theme, self.to_text())
         maps = [self._table(name).sheet(theme) for name in self.maps]
         y = sheet.title(self.title)

@@ -110,8 +110,8 @@ def log_log(
 ) -> Sweep:
     """Plots counts against the number of time steps, on logarithmic axes.
 
-    On such axes, a power of `T` is a straight line whose slope is the exponent. Dashes tell the
-    curves apart.
+    On such axes, a power of `T` is a straight line whose slope is the exponent. Dashes distinguish
+    the curves.
 
     Args:
         x: two or more numbers of time steps.

@@ -186,7 +186,7 @@ def _process(
 ) -> None:
     """Runs one of the processes, which find each other through a file.
 
-    Rank 0 returns the results of all.
+    Rank 0 returns the results of all ranks.
     """
     torch.set_num_threads(1)
     if os.name == "posix":
@@ -207,7 +207,7 @@ def _process(
     finally:
         distributed.destroy_process_group()
     # A gloo thread may still need Python to release a last tensor, and it aborts the process if the
-    # interpreter is already shutting down. So the process ends without shutting it down.
+    # interpreter is already shutting down. So the process ends without shutting the interpreter down.
     sys.stdout.flush()
     os._exit(0)
 
