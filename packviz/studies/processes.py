@@ -207,7 +207,7 @@ def _process(
     finally:
         distributed.destroy_process_group()
     # A gloo thread may still need Python to release a last tensor, and it aborts the process if the
-    # interpreter is already shutting down. So the process ends without shutting the interpreter down.
+    # interpreter is already shutting down. So the process ends without a shutdown.
     sys.stdout.flush()
     os._exit(0)
 

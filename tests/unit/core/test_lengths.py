@@ -187,5 +187,5 @@ def test_even_steps_differ_only_in_how_many_are_distinct(distinct, size):
     n = lengths.even_steps(distinct, size)
     assert (len(n), max(n), sum(n)) == (size, size, size * (size + 1) // 2)
     assert set(np.bincount(n)) == {0, size // distinct}
-    with pytest.raises(ValueError, match="distinct is 5; choose a number that divides 16 and"):
+    with pytest.raises(ValueError, match="distinct is 5; choose n so that n divides 16 and"):
         lengths.even_steps(5, 16)
