@@ -109,8 +109,8 @@ class _Line:
     Attributes:
         name: the name of the result, or of its part, such as a half.
         difference: the difference in all cells.
-        results: the `RESULTS` to which the line belongs. A line about padding belongs to none,
-            because values in the padding are neither right nor wrong.
+        results: the `RESULTS` to which the line belongs. A line about padding does not belong to
+            any, because values in the padding are neither right nor wrong.
         where: a mask of the cells that the line is about; True for all.
         noun: the name of a cell.
         whole: the name of the result to which the part belongs; empty if it is not a part.

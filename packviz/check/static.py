@@ -182,7 +182,7 @@ def check_static(
     return StaticCheck(title, answers, size, required)
 
 
-# The example, and other inputs made of it.
+# The example, and other inputs made from it.
 
 
 _Lengths = tuple[int, ...]

@@ -27,12 +27,12 @@ class Output:
     """One tensor that a model returned.
 
     Attributes:
-        name: where it is in what the model returned, such as `[0]`; `output` if it is all.
-        places: what was compared: `"real cells"`, `"sequences"` or `"entries"`.
-        compared: the number of these.
-        differing: the number that depend on the padding; `None` if two runs on the same batch
+        name: its place in the model's result, such as `[0]`; `output` if the result is one tensor.
+        places: the things that were compared, `"real cells"`, `"sequences"` or `"entries"`.
+        compared: how many of them were compared.
+        differing: how many of them depend on the padding; `None` if two runs on the same batch
             differ, or if a value is not finite, so that nothing can be concluded.
-        sequences: the sequences in which they are.
+        sequences: the sequences that depend on the padding.
     """
 
     name: str

@@ -1,15 +1,15 @@
 """Runs a layer on a staircase of rectangles.
 
-Each rectangle contains only the sequences that are still running. It runs on torch's kernel for
-padded data. Most sequences end inside a rectangle. Their final states are still exact, for three
-reasons:
+torch's kernel for padded data runs one rectangle after another, each with only the sequences that
+are still running. Most sequences end inside a rectangle. Their final states are still exact, for
+three reasons:
 
 * `h_n` is the output at a sequence's last step.
 * The `c_n` of an LSTM is frozen in the padding by an additional input column. The column is 1 at
   padding and 0 elsewhere; its weights are -`FREEZE` into the input gate and +`FREEZE` into the
   forget gate. In the padding, the sigmoids of these gates are exactly 0 and 1, so `c = 1 · c + 0 ·
-  g`, and the padding adds exactly 0 to any gradient. `can_freeze` says for which weights this is
-  so.
+  g`, and the padding adds exactly 0 to any gradient. `can_freeze` checks whether the weights allow
+  this.
 * The reverse direction begins at the end of each sequence.
 """
 

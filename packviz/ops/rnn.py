@@ -196,7 +196,7 @@ class LSTM(WithLengths):
 
 
 class GRU(WithLengths):
-    """torch's `nn.GRU`, with a forward pass that takes lengths. What `pv.LSTM` says applies here.
+    """torch's `nn.GRU`, with a forward pass that takes lengths. See also `pv.LSTM`.
 
     Examples:
         >>> import packviz as pv, torch
@@ -210,7 +210,7 @@ class GRU(WithLengths):
 
 
 class RNN(WithLengths):
-    """torch's `nn.RNN`, with a forward pass that takes lengths. What `pv.LSTM` says applies here.
+    """torch's `nn.RNN`, with a forward pass that takes lengths. See also `pv.LSTM`.
 
     Examples:
         >>> import packviz as pv, torch
@@ -227,7 +227,7 @@ def Ragged(rnn: nn.RNN | nn.GRU | nn.LSTM) -> Any:  # it makes a module
     """Turns torch's RNN into one that takes lengths: the *same object*, whose class changes.
 
     Parameters, hooks, parametrisations and references to the object stay as they are. Afterwards,
-    `isinstance(rnn, nn.LSTM)` is False. `pv.LSTM` says what follows from this.
+    `isinstance(rnn, nn.LSTM)` is False. The docstring of `pv.LSTM` lists the consequences.
 
     Args:
         rnn: an `nn.LSTM`, `nn.GRU` or `nn.RNN`.
