@@ -415,7 +415,7 @@ def compare(
     mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and
     call `model.eval()` first. An output whose first two dimensions are those of the batch is
     compared at real cells. One with exactly one dimension of the batch's size is compared by
-    sequence. Any other is compared entry by entry.
+    sequence. All others are compared entry by entry.
 
     `compare` disables dropout, because it would draw different numbers in the two runs, so their
     results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the

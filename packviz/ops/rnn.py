@@ -196,7 +196,7 @@ class LSTM(WithLengths):
 
 
 class GRU(WithLengths):
-    """torch's `nn.GRU`, with a forward pass that takes lengths. See also `pv.LSTM`.
+    """torch's `nn.GRU`, with a forward pass that takes lengths. The notes on `pv.LSTM` apply, too.
 
     Examples:
         >>> import packviz as pv, torch
@@ -210,7 +210,7 @@ class GRU(WithLengths):
 
 
 class RNN(WithLengths):
-    """torch's `nn.RNN`, with a forward pass that takes lengths. See also `pv.LSTM`.
+    """torch's `nn.RNN`, with a forward pass that takes lengths. The notes on `pv.LSTM` apply, too.
 
     Examples:
         >>> import packviz as pv, torch
