@@ -125,8 +125,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# Here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment is the shape of what its
-# line makes. Take your time with them: later pages enlarge one or two at a time.
+# Here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the shape of
+# its line's result. Take your time with them: later pages enlarge one or two at a time.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -207,8 +207,9 @@ states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
-# *One* step of zeros, and the final state moves by 0.16, where the whole state measures 0.42. That is nearly 40 %. Beside b,
-# there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
+# *One* step of zeros, and the final state moves by 0.16, while the whole state measures 0.42. That is nearly 40 %.
+# Beside b, there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was
+# added.
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
 # adds its biases, forgets some of what it knew, and waits for the next.

@@ -138,7 +138,7 @@ assert not any(found.left_out for found in machines.values())
 ask("twice the length")
 
 # %% [markdown]
-# The chart shows the times themselves. Its thin lines are two kinds of growth. With slope 1, twice the length takes
+# The chart shows the times themselves. Its thin lines show two kinds of growth. With slope 1, twice the length takes
 # twice the time. With slope 2, it takes four times the time.
 
 # %%
@@ -163,11 +163,11 @@ forum.chart(machines, "time").chart()
 forum.chart(machines, "memory").chart()
 
 # %% [markdown]
-# Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB where padded training needs 773. Half
-# of the cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a
-# packed LSTM on a CPU step by step, which keeps less for each cell than the fused kernel. So a batch that is too large
-# when padded may fit when packed. (This counts torch's tensors. How much memory the process holds depends on the
-# allocator, too.)
+# Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB, and padded training 773. Half of the
+# cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a packed
+# LSTM on a CPU step by step, which keeps less for each cell than the fused kernel. So a batch that is too large when
+# padded may fit when packed. (This counts torch's tensors. How much memory the process holds depends on the allocator,
+# too.)
 
 # %% tags=["claims"]
 short, long = (cpu.timing(forum.point("B", steps)) for steps in (128, 512))  # four times the length
