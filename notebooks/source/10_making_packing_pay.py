@@ -54,14 +54,14 @@ numbers = torch.arange(4 * 5).view(4, 5)
 pv.show(numbers, lengths, batch_first=True)
 
 # %% [markdown]
-# Read the packed half column by column. Each number says which cell an entry comes from. Together, they are an
+# Look at the packed half. Each number says which cell an entry comes from. Together, they are an
 # **index**, and it holds all there is to know about packing this batch. With it, packing is a *gather*, which reads
-# rows in a given order. Padding is a *scatter*, which writes rows to given places. On the way back, each becomes the
-# other: what was read is written, and what was written is read.
+# rows in a given order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap:
+# the gradient of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
-# results. In setup B of notebook 09, where the lengths count down from T to 1, torch's pad wrote four times as many bytes
-# when T doubled. Have we only made each copy cheaper, or have we changed the growth?
+# results. Does that cure what notebook 09 measured? There, in setup B, torch's pad wrote four times as many bytes when T
+# doubled. Have we only made each copy cheaper, or have we changed the growth?
 
 # %%
 ask("one gather")
@@ -92,8 +92,8 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
-# 552 MB in 194 nodes, against 8.45 MB in 5. For the same gradient, torch writes 65 times as much. And the growth has
-# changed: when T doubles, so does the number of cells, and what packviz writes doubles with it.
+# At T = 64, torch writes 552 MB, and packviz 8.45: for the same gradient, 65 times as much. And the growth has changed.
+# When T doubles, so does the number of cells, and what packviz writes doubles with it.
 #
 # One culprit is gone. It was the easy one. The RNN has to compute something at every step, and cannot just look things
 # up.
@@ -131,13 +131,13 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
     assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
-# As many nodes as before, and at T = 64, a nineteenth of the bytes. The nodes were never the problem, only what
-# each of them wrote. And when T doubles, the bytes now double. Before, they nearly quadrupled. To train a GRU or a plain
-# RNN on a CPU, torch has nothing faster than such a loop, so for them, the story nearly ends here.
+# At T = 64, a nineteenth of the bytes. This time, the nodes are as many as before, and it makes no difference, because
+# each of them writes so little. And when T doubles, the bytes now double. Before, they nearly quadrupled.
 #
-# Not for an LSTM. A padded LSTM has oneDNN's fused kernel, which computes all time steps in one call. Against that
-# kernel, a loop over time steps usually looks slow, however well it is written. So we want the kernel. But it knows
-# nothing of lengths.
+# For a GRU or a plain RNN, the story nearly ends here. To train them on a CPU, torch 2.13 has no fused kernel, padded or
+# packed, so nothing of torch's beats such a loop by much. An LSTM is different. If it is padded, oneDNN's fused kernel
+# computes all its time steps in one call, and next to that, a loop usually looks slow. So we want the kernel. But it
+# knows nothing of lengths.
 #
 # ## How do you feed a kernel that wants padding?
 #
@@ -230,9 +230,8 @@ for weight in (10, 100):
 # <details><summary>Which weight does packviz take?</summary>
 #
 # The weights must also outweigh whatever else a gate receives. (Someone may set a forget bias of −40,000.) So packviz
-# uses ±10³⁸, about a third of the largest number in float32. If the norm of one of an LSTM's own weights exceeds 10¹⁵, it
-# packs. Where i is 0, so is the gradient of the padding. For the reverse direction, packviz first reverses each
-# sequence.
+# uses ±10³⁸, about a third of the largest number in float32. If your LSTM's own weights are so large that even this might
+# not suffice, packviz packs instead.
 #
 # </details>
 #
@@ -302,7 +301,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# Rounding errors, and nothing else. The results hold. Now for the clock.
+# Five ways, one result: rounding errors, and nothing else. Now for the clock.
 #
 # ## How fast is it?
 #
@@ -318,12 +317,12 @@ forum.ratios(full)
 # In setup A, where all lengths are equal, there is nothing to gain, and little is lost. Now look at B. At 512 steps,
 # torch's packed step takes over half a minute, and *run* takes four tenths of a second. That is over seventy times as
 # fast, for the same results. <!-- recorded --> (If you set both variables of notebook 09, *run* is still 28 times as fast
-# as packed.) <!-- recorded --> And the drop-in? All that work on pad, and 37 times the padded time becomes 35
-# times. <!-- recorded --> Pad was the easy culprit, and here the small one.
+# as packed.) <!-- recorded --> And the drop-in, with all our work on pad? It takes 35 times as long as padded, where
+# torch takes 37. <!-- recorded --> In this model, nearly all of the time was the LSTM's.
 #
 # The surprise is where *run* ends: *below* 1, the line of the padded step. From 128 steps on, *run* takes about half as long
-# as padded, here. <!-- recorded --> Half the work, half the time. Notebook 07 began with people who reckon like that, and
-# the clock proved them wrong. Here they are right. It only took a fused kernel that can be fed a ragged batch.
+# as padded, here. <!-- recorded --> Half the work, half the time. It sounds so plain, and until now, it was true of no
+# training step that we had timed. It took a fused kernel that can be fed a ragged batch.
 #
 # What is the price? Each rectangle is padded, and oneDNN's kernel keeps more for each cell than a packed LSTM does. Both take
 # memory:
@@ -334,7 +333,7 @@ for method in ("padded", "packed", "run"):
     print(f"{method:7} {full.timing(longest).memory[method] / 1e6:4.0f} MB at the peak of a step")
 
 # %% [markdown]
-# *run* needs almost half as much again as packed, and still only about half as much as padded. <!-- recorded --> If
+# *run* needs about 45 % more than packed, and still only half as much as padded. <!-- recorded --> If
 # memory is what you lack, there is `method="packed"`.
 #
 # All that was one model. Were we lucky?
@@ -349,7 +348,7 @@ untuned = methods.STUDY.load("untuned_cpu.json")
 methods.chart(untuned)
 
 # %% [markdown]
-# 42 of the 45 arrows are clear, and all of them point the right way. The other three belong to batches of a single
+# Of the 45 arrows, 42 are clear, and every one of these points the right way. The other three are batches of a single
 # sequence, in which there is nothing to pack. <!-- recorded --> Packed is beaten. But some arrows end near 1, or beyond
 # it. Does `auto` beat padded, too? Here are the medians for the batches of which more than a tenth is padding:
 
@@ -365,11 +364,11 @@ for reference in ("torch packed", "torch padded"):
     print(f"÷ {reference:16} ", *(f"{median(values):5.2f}" for values in ratios.values()))
 
 # %% [markdown]
-# A GRU and a plain RNN take about half to two thirds of the padded time. The median LSTM gains nothing, but the median
-# hides a difference. The largest LSTM, with 100 numbers in each of two directions, takes about half of the padded time. The
-# others, with states of 40 and 96 numbers, take 0.87 to 1.28 times as long, and not one of these differences is
-# clear. <!-- recorded --> But remember what padding gives you for that time: wrong final states. To get the right ones,
-# torch's median LSTM needs about three times as long. <!-- recorded -->
+# A GRU takes about half of the padded time, and a plain RNN less than two thirds. An LSTM gains nothing, it seems. But that
+# is a median, and it hides a winner: the largest LSTM, with 100 numbers in each of two directions, takes half of the
+# padded time. For the smaller ones, we cannot tell `auto` from padded. <!-- recorded --> But remember what padding gives
+# you for that time: wrong final states. To get the right ones, torch takes about three times as long as
+# `auto`. <!-- recorded -->
 #
 # <details><summary>And on the rule's own batches? And with a second thread?</summary>
 #
@@ -466,7 +465,7 @@ for mode in ("GRU", "RNN"):
 #   `pv.run` takes its answer as `method=`.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
 #
-# Every single cut raises the same question.
+# In each of these, the same question comes up: does a cut save more than it costs? Answer it once by yourself.
 #
 # ## Exercise
 #
