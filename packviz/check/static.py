@@ -140,6 +140,9 @@ def check_static(
             with and without `dynamo=True`, run by ONNX Runtime). An exporter may leave the numbers
             of sequences and of time steps open. A trace usually takes a fraction of a second, and
             each of the others up to several seconds.
+            On Linux, torch's legacy ONNX exporter ends the whole process if the model assigns to an
+            empty slice, as in `mask[row, n:] = True` for a sequence without padding
+            (https://github.com/pytorch/pytorch/issues/110056). So save your work before you try it.
 
     Returns:
         For each backend, three answers: is its capture right for other lengths, for other numbers
