@@ -573,7 +573,7 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
     }
     otherwise = (
         "Add up the losses, divide by the tokens of all processes, and "
-        "undo the division by the processes."
+        "undo the division by the number of processes."
     )
     return hint_for(weights, mistakes, otherwise)
 

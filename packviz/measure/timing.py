@@ -462,7 +462,7 @@ def no_garbage_collection() -> Iterator[None]:
 
     The previous measurement has left only young garbage, because nothing was collected during it.
     To collect the old generation as well would take up to half a second if many modules are loaded,
-    and would make no call faster.
+    and would not make any call faster.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -90,9 +90,9 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     if max_len is None:
         if not _is_readable(n):
             raise ValueError(
-                f"max_len is required here: finding the longest length on {n.device}, or while"
-                " compiling or tracing, would wait for the device. Pass the padded length,"
-                " max_len=x.shape[…], or pass lengths.cpu()"
+                f"max_len is required for lengths on {n.device} and while compiling or tracing,"
+                " because finding the longest length would wait for the device. Pass the padded"
+                " length, max_len=x.shape[…], or pass lengths.cpu()"
             )
         _check(n, MOST_STEPS, "the most time steps of a mask")
         max_len = max([0, *n.tolist()])

@@ -88,8 +88,8 @@ class BucketSampler(Sampler[list[int]]):
         self.rank = at_least("rank", rank, 0)
         if self.rank >= self.num_replicas:
             raise ValueError(
-                f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below"
-                " num_replicas"
+                f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, which is"
+                " num_replicas - 1"
             )
         self.set_epoch(0)
 

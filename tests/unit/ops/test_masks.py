@@ -311,7 +311,7 @@ REFUSED = {
         pv.real_mask, torch.tensor([True])
     ),
     "max_len is -1; give a whole number": wrong(pv.real_mask, [1], -1),
-    "max_len is required here: .* length on meta": wrong(
+    "max_len is required for lengths on meta": wrong(
         pv.real_mask, torch.ones(2, dtype=int, device="meta")
     ),
     r'loss is torch.float32 of shape \(\).*reduction="none"': wrong(
