@@ -284,7 +284,7 @@ def keep(index: Index, packed: PackedSequence) -> None:
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Returns numbers that grow when indices change in place, or `None` if torch does not count."""
+    """Returns torch's counts of in-place changes to indices; `None` if torch does not count."""
     tensors = [packed.batch_sizes]
     if packed.unsorted_indices is not None:
         tensors.append(packed.unsorted_indices)

@@ -108,8 +108,8 @@ def run(
     ReLU could grow without bound in the padding, and oneDNN has no LSTM with projections, so
     `"split"` replaces `"frozen"` and `"staircase"` there. If the weights of an LSTM on a CPU are
     too large to freeze its state exactly (with a norm above 1e15), not finite, or in float16,
-    `"packed"` does. On a GPU, `run` does not check the norms, because it would have to wait for the
-    GPU.
+    `"packed"` replaces both. On a GPU, `run` does not check the norms, because it would have to
+    wait for the GPU.
 
     Weights are looked up by name at each call, so parametrised weights and
     `torch.func.functional_call` work. A module with hooks or its own `forward` has to be called
