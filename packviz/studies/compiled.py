@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -177,14 +177,23 @@ class CompiledPoint:
 class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
     """The times of one training step (forward and backward) with each of the `models`, by name."""
 
+    def only(self, *names: str) -> Compiled:
+        """Returns the results of some methods; the reference must be among them."""
+        values = {}
+        for point in self.values:
+            timing = self.timing(point)
+            seconds = {name: timing.seconds[name] for name in names}
+            values[point] = {"training": replace(timing, seconds=seconds)}
+        return Compiled(self.provenance, values)
+
     def to_text(self) -> str:
-        """Returns a table of the times in milliseconds, and as multiples of the reference."""
+        """Returns a table of the times as multiples of the reference's time."""
         return "\n\n".join(map(self._table, self.values))
 
     def _table(self, point: CompiledPoint) -> str:
         timing = self.timing(point)
-        head = ["", "ms", f"times {REFERENCE} (quartiles)"]
-        lines = table([head, *timing.against(REFERENCE)], "<27.8   <")
+        rows = [[name, ratio] for name, _, ratio in timing.against(REFERENCE)]
+        lines = table([["", f"times {REFERENCE} (quartiles)"], *rows], "<27   <")
         title = f"One training step of an encoder–decoder LSTM: {point}."
         return "\n".join([title, *lines, *self._notes(timing)])
 
@@ -209,7 +218,8 @@ class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
 
 def _finding(timing: Timing) -> str:
     """Returns a sentence on compiling the packed step, and one on `Ragged`, eager and compiled."""
-    gain = min((timing.ratio(name, REFERENCE) for name in _COMPILED), key=lambda gain: gain.value)
+    gains = [timing.ratio(name, REFERENCE) for name in _COMPILED if name in timing.seconds]
+    gain = min(gains, key=lambda gain: gain.value)
     title = "Compiling makes no clear difference to the packed step."
     if gain.is_clear:
         title = f"Compiled, the packed step takes {gain.value:.2f} times its time."

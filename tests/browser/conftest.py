@@ -18,7 +18,6 @@ SHORTER = [
     ("08_benchmark", "forum.grid(", "forum.grid(steps=(8, 16), batch_size=8) or ("),
     ("08_benchmark", ", progress=True", ""),
     ("12_several_workers", "compare()", "compare(processes=1, rounds=1)"),
-    ("13_static_graphs", "survey(*names)", "survey(names[0])"),
     ("14_beyond_rnns", "torch.randn(1, 4, 2048, 32)", "torch.randn(1, 4, 64, 32)"),
     ("14_beyond_rnns", "torch.ones(2048, 2048,", "torch.ones(64, 64,"),
 ]

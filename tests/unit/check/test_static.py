@@ -11,6 +11,7 @@ import torch
 from habits import habit_since
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.onnx._internal.exporter._errors import TorchExportError
 
 import packviz as pv
 from packviz.check import captures, models
@@ -482,6 +483,15 @@ def test_what_cannot_run_here_is_not_tried(monkeypatch):
     assert checked.verdict == "undecided"
     assert "does not support Python 3.14" in checked.to_text()
     assert "run python -m pip install onnx onnxruntime" in checked.to_text()
+
+
+def test_errors_are_first_lines_without_paths():
+    path = "in /a/b/c-d/net.py: \x1b[96mno\nmore"
+    assert captures.first_line(ValueError(path)) == "ValueError: in net.py: no"
+    assert len(captures.first_line(ValueError("x" * 500))) == 150
+    error = TorchExportError("step 1/3")
+    error.__cause__ = TypeError("the cause")
+    assert captures.first_line(error) == "TypeError: the cause"
 
 
 RETURNED = {
