@@ -139,8 +139,9 @@ def head_of(source):
 
 def test_the_tables_of_notebooks_state_what_their_heads_state():
     heads = {name: head_of(source) for name, source in SOURCES.items()}
-    rows = re.findall(r"^(\d+)\. \[(.+)\]\(notebooks/(\w+)\.ipynb\)$", README, re.MULTILINE)
-    assert rows == [(str(int(name[:2])), question, name) for name, (question, _) in heads.items()]
+    rows = re.findall(r"^(\d+)\. \[(.+)\]\(notebooks/(\w+)\.ipynb\)", README, re.MULTILINE)
+    titles = {name: re.search(r"^# # (.+)$", SOURCES[name], re.MULTILINE)[1] for name in heads}
+    assert rows == [(str(int(name[:2])), title, name) for name, title in titles.items()]
     table = r"^# \| \[?`(\w+)`(?:\]\(\1\.ipynb\))? \| (.+) \| (.+) \|$"
     rows = re.findall(table, SOURCES["00_start_here"], re.MULTILINE)
     assert rows == [(name, *head) for name, head in heads.items()]

@@ -66,9 +66,9 @@ def test_the_times_of_the_readme_are_recorded():
         recorded |= {str(point): results.timing(point) for point in results.points}
     large = forum.STUDY.others["allocator"][1]
     tuned = forum.STUDY.load("allocator_tuned_cpu.json")
-    settings = [f"`{text}`" for text in re.findall(r"MALLOC_\w+=\d+", tuned.caption)]
-    recorded[f"the same, with {' and '.join(settings)}"] = tuned.timing(large)
+    recorded["the same, with glibc's settings changed"] = tuned.timing(large)
     readme = (ROOT / "README.md").read_text()
+    assert all(setting in readme for setting in re.findall(r"MALLOC_\w+=\d+", tuned.caption))
     rows = re.findall(r"^\| (\w+\([^|]+|the same[^|]+) \| (.+) \|$", readme, re.M)
     assert len(rows) == 5
     for point, numbers in rows:
