@@ -359,9 +359,9 @@ assert all(answer.mark == "✓" for row in free.answers.values() for answer in r
 ask("fastest exact way")
 
 # %% [markdown]
-# The table has four versions, which give the same results. You know the *disabled island*, and *Ragged* has
+# We compare four versions, which give the same results. You know the *disabled island*, and *Ragged* has
 # `pv.Ragged(lstm)` for each LSTM. In each of 21 rounds, every version ran once, and we divided its time by that of
-# *packed*. The numbers are the medians of these ratios.
+# *packed*. Here are the medians of these ratios, with their quartiles.
 
 # %%
 from packviz.studies import compiled
