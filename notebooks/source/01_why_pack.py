@@ -103,15 +103,14 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # %% [markdown]
 # ## The whole model in ten lines
 #
-# Our suspect is an LSTM, which is a *recurrent neural network* (RNN). It reads one time step after another, and updates
-# a state each time. The state is a short vector, its memory. The simplest RNN computes
-# `h = tanh(W @ word + U @ h + biases)`. An LSTM adds *gates*, numbers between 0 and 1: how much to keep, and how much
-# to take in.
+# Our suspect is an LSTM. Like every *recurrent neural network* (RNN), it reads one time step after another, and after
+# each it updates a short vector, its *state*: all that it remembers. Its *gates*, numbers between 0 and 1, decide how
+# much of the state to keep, and how much of the word to take in.
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
 # states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our case is a
-# classifier. Still, we write down a tagger, because it has all the parts of a classifier, and some more that later
-# pages need. For the case, keep your eye on lines 5 to 7.
+# classifier. We write down a tagger, its big sister, which has the same parts and a few more. For the case, keep your
+# eye on three lines, from `pack_padded_sequence` to `pad_packed_sequence`.
 
 # %%
 import torch
@@ -146,16 +145,17 @@ for name, tensor in made.items():
     print(f"{name:12} {tuple(tensor.shape)}")
 
 # %% [markdown]
-# Follow the padding. Lines 1 to 4 make the rectangle. Line 5 takes the padding out, so the LSTM in line 6 reads 14
-# cells and not 20. Line 7 puts it back. Then line 8 scores every cell, and the mask keeps the padding out of the loss.
+# Follow the padding. `pad_sequence` makes the rectangle, of 20 cells. `pack_padded_sequence` takes the padding out, so the
+# LSTM reads 14 cells. `pad_packed_sequence` puts it back. Then `linear` scores every cell, and the mask keeps the padding
+# out of the loss.
 #
-# Line 6 returns two things that matter here. `packed_output` holds the state after every step, for the tagger. `h_n`
-# holds each sequence's *final state*, a summary of all that was read, and that is all a classifier needs. It replaces
-# lines 7 and 8 by `scores = linear(h_n[0])`, with one row for each review. (`c_n` can wait for notebook 03.)
+# The LSTM returns two things that matter here. `packed_output` holds the state after every step, for the tagger. `h_n`
+# holds each sequence's *final state*, a summary of all that was read, and that is all a classifier needs. A classifier
+# does not pad again: its scores are `linear(h_n[0])`, one row for each review. (`c_n` can wait for notebook 03.)
 #
-# Now look at lines 5 and 7 again. One packs, the other pads, and we are back at a rectangle. So much ado about six
-# cells? Let us try without: we cross out both lines, and give `embedded` to the LSTM directly. Everything runs. Every
-# shape is the same. But now the LSTM reads the padding, and c has three cells of it.
+# Now look again. One line packs, another pads, and we are back at a rectangle. So much ado about six cells? Let us try
+# without: we cross out both lines, and give `embedded` to the LSTM directly. Everything runs. Every shape is the same.
+# But now the LSTM reads the padding, and c has three cells of it.
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
@@ -207,18 +207,18 @@ states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
-# *One* step of zeros, and the final state moves by 0.16, while the whole state measures 0.42. That is nearly 40 %.
-# Beside b, there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was
-# added.
+# *One* step of zeros, and the final state moves by 0.16. (Each number is the length of a vector: the state itself
+# measures 0.42.) That is nearly 40 %. Beside b, there are three such steps, and it moves by 69 %: more than two thirds of
+# its own size, and not one word was added.
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
 # adds its biases, forgets some of what it knew, and waits for the next.
 #
 # You may object that the rows of a batch are computed independently. They are. No number of b ever enters row c. What
 # enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c, that is three
-# columns too far. `h_n` is the state it has *then*. This is why *padded, beside b* and *padded, beside all* agree: the longest review
-# decides, and the others do nothing. In the packed batch, row c simply ends. Its final state is that
-# of c alone.
+# columns too far, and `h_n` is the state that it has *then*. So the longest review decides, and the others do nothing:
+# *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its final state is that of c
+# alone.
 #
 # A state has moved. Has an answer? We give these states to `linear`, and call its three scores *negative*, *neutral*
 # and *positive*. (Our weights are random, so the words mean nothing. What counts is whether the answer changes.)

@@ -5,7 +5,8 @@
 #
 # Your colleague has padded her batches for years. One of her models says whether a review is positive, and another tags
 # its words. After notebook 01, she gives the classifier four reviews again, this time packed. Two of them change sides.
-# Two of *four*. She reaches for the phone, to have it taken out of service. Should the tagger go, too?
+# Two of *four*. The classifier must go, and she reaches for the phone. But what about the tagger? It has read the same
+# padding.
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -56,21 +57,21 @@ panel
 # %% [markdown]
 # For two steps, the two lines of c are one. Then its data ends, and the thin line stays level. The thick one does not.
 # The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the batch
-# ends. Whatever value a line has at that moment is called `h_n`.
+# ends. Whatever value a line has at that moment is called `h_n`. (The thin line only carries on the last state, for the
+# eye. In `output`, packing leaves zeros there.)
 #
 # Look where that leaves us. The number of c has more than doubled, from 0.09 to 0.20. Those of a and d have changed
 # *sign*. A classifier that says *positive* above zero would change its mind about both: two of four, as with hers.
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So much for the classifier. But this is one number of one tensor, and a tagger reads another.
+# So the classifier does have to go. But this is one number of one tensor, and her tagger reads another.
 #
 # ## Which results are wrong?
 #
-# Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and compares what comes
-# back. In each cell it shows the largest difference, as a percentage of the largest packed value in that row. So at
-# 100 %, the error is as large as the largest number that should have been there. `=` means equal up to rounding, and
-# hatched cells are padding, where a packed batch gets zeros.
+# Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the results
+# differ. `=` means equal up to rounding, and hatched cells are padding. A percentage is an error, and 100 % means that it
+# is as large as the largest number that should be in that row.
 
 # %%
 torch.manual_seed(0)
@@ -94,10 +95,10 @@ comparison
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
-# from the first step to the last, and each row has its padding at the end. So it reads every real step before any
-# padding, and a second or third layer does the same.
+# from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
+# yet. Nor has a second layer, or a third.
 #
-# In her batches, the padding was zeros. In others, it is not.
+# "And if our padding isn't zeros?" she asks. "In the next office, it is NaN."
 
 # %% tags=["claims"]
 weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
@@ -125,8 +126,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # ## Does it matter what the padding holds?
 #
 # Zeros, ones, noise: by our rule, it cannot matter, because a result that comes before the padding has seen none of it.
-# So let us be bold. Some pipelines leave NaN where nothing was measured, and now we do, too. The outputs at real steps
-# stay right. We take the loss over real steps only, so it is finite. Then we call `backward`.
+# So let us be bold, and try NaN. The outputs at real steps stay right. We take the loss over real steps only, so it is
+# finite. Then we call `backward`.
 
 # %%
 ask("NaN in the padding")
@@ -148,8 +149,10 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # computed, and zero times NaN is NaN.
 #
 # A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
-# the *input*, before the first layer. Packing helps just as much, if nothing before it reads the NaN. And with finite
-# padding, the rule holds for these gradients, too. It takes a NaN, or an infinity, to break it.
+# the *input*, before the first layer. Or pack, before any layer reads the NaN.
+#
+# If the padding is finite, these gradients are right all the same, because zero times any number is zero. Only NaN and
+# infinity survive a multiplication by zero.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -222,8 +225,8 @@ assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[r
 # at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. The table tries
 # all three.
 #
-# Make two bets before you unfold it. In the last column, the second layer reads both halves. Is *its* forward half
-# right? And does packing make everything right?
+# Make two bets before you unfold it. Stack two bidirectional layers, so that the second reads both halves of the first:
+# is its *forward* half still right? And does packing make everything right?
 
 # %%
 from packviz.check.truth import truth_table
