@@ -96,8 +96,7 @@ class Server:
         self.home = Path(tempfile.mkdtemp(prefix="packviz-lab-"))
         self.root = self.home / "notebooks"
         self.token = secrets.token_hex(16)
-        ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
-        shutil.copytree(source, self.root, ignore=ignored)
+        shutil.copytree(source, self.root)
         (self.home / "IPYTHONDIR").mkdir()
         (self.home / "overrides.json").write_text(json.dumps(SETTINGS))
         env = self._environment()

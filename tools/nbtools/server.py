@@ -23,13 +23,13 @@ def serve() -> None:
     del sys.path[0]  # this file's folder; IPython adds the folder of the notebook elsewhere
     # The kernel reads this variable when it is imported, and then prints nothing at its start.
     os.environ["JPY_PARENT_PID"] = str(os.getpid())
+    for name in IMPORTED:
+        importlib.import_module(name)
+    kernel = importlib.import_module("ipykernel.kernelapp")
+    gc.freeze()
+    # A fork copies only the thread that forks, so this is the only other one.
+    threading.Thread(target=end_with, args=[0], daemon=True).start()
     with Listener(f"{os.environ['IPYTHONDIR']}/server") as listener:
-        for name in IMPORTED:
-            importlib.import_module(name)
-        kernel = importlib.import_module("ipykernel.kernelapp")
-        gc.freeze()
-        # A fork copies only the thread that forks, so this is the only other one.
-        threading.Thread(target=end_with, args=[0], daemon=True).start()
         client = listener.accept()
         while os.fork():
             client.close()

@@ -21,7 +21,10 @@ from typing import Any
 
 
 def warm_kernels(env: dict[str, str], log: Any = None) -> subprocess.Popen[bytes]:
-    """Starts a server, which ends when its standard input is closed.
+    """Starts a server, which ends when its standard input is closed, and waits until it is ready.
+
+    Jupyter chooses the ports of a kernel before it starts one. If the kernel then waited for the
+    server's imports, another process could take a port meanwhile.
 
     Args:
         env: The environment of the server, which decides on threads and on the hash seed. It is
@@ -30,14 +33,14 @@ def warm_kernels(env: dict[str, str], log: Any = None) -> subprocess.Popen[bytes
     """
     env["JUPYTER_PATH"] = str(Path(__file__).with_name("jupyter"))
     command = [sys.executable, str(Path(__file__).with_name("server.py"))]
-    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log)
+    server = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log)
+    while server.poll() is None and not os.path.exists(f"{env['IPYTHONDIR']}/server"):
+        time.sleep(0.1)
+    return server
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which Jupyter also sends to what it shuts down
-    address = f"{os.environ['IPYTHONDIR']}/server"
-    while not os.path.exists(address):
-        time.sleep(0.1)
-    server = Client(address)
+    server = Client(f"{os.environ['IPYTHONDIR']}/server")
     server.send((sys.argv, os.getcwd(), {**os.environ}))
     server.poll(None)
