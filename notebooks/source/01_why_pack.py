@@ -109,8 +109,8 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
 # states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our case is a
-# classifier. We write down a tagger, its big sister, which has the same parts and a few more. For the case, keep your
-# eye on three lines, from `pack_padded_sequence` to `pad_packed_sequence`.
+# classifier. The ten lines below are a tagger, because it has everything that a classifier has, and all later pages use
+# it. Two of the lines matter for the case: the one that packs, and the one that pads again.
 
 # %%
 import torch
@@ -207,8 +207,8 @@ states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
-# *One* step of zeros, and the final state moves by 0.16. (Each number is the length of a vector: the state itself
-# measures 0.42.) That is nearly 40 %. Beside b, there are three such steps, and it moves by 69 %: more than two thirds of
+# *One* step of zeros, and the final state moves by 0.16. The state itself measures only 0.42, so that is nearly 40 %. (Both
+# are Euclidean norms.) Beside b, there are three such steps, and it moves by 69 %: more than two thirds of
 # its own size, and not one word was added.
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
@@ -220,7 +220,7 @@ pv.draw.Strips(states, title="The final state of c, in different company")
 # *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its final state is that of c
 # alone.
 #
-# A state has moved. Has an answer? We give these states to `linear`, and call its three scores *negative*, *neutral*
+# A state has moved. But has an answer changed? We give these states to `linear`, and call its three scores *negative*, *neutral*
 # and *positive*. (Our weights are random, so the words mean nothing. What counts is whether the answer changes.)
 
 # %%

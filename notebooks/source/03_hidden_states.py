@@ -4,9 +4,9 @@
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
 # Your colleague has padded her batches for years. One of her models says whether a review is positive, and another tags
-# its words. After notebook 01, she gives the classifier four reviews again, this time packed. Two of them change sides.
-# Two of *four*. The classifier must go, and she reaches for the phone. But what about the tagger? It has read the same
-# padding.
+# its words. Both are in use. Then she reads notebook 01, packs four old reviews, and runs the classifier again. Two of
+# them change sides. Two of *four*. She reaches for the phone, to have both models switched off. Both? The tagger has read
+# the same padding. But is it wrong?
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -65,13 +65,13 @@ panel
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So the classifier does have to go. But this is one number of one tensor, and her tagger reads another.
+# So the classifier is wrong. But this is one number of one tensor, and her tagger reads another.
 #
 # ## Which results are wrong?
 #
 # Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the results
-# differ. `=` means equal up to rounding, and hatched cells are padding. A percentage is an error, and 100 % means that it
-# is as large as the largest number that should be in that row.
+# differ. `=` means equal up to rounding, and hatched cells are padding. Errors are given
+# in per cent of the largest correct value in the row.
 
 # %%
 torch.manual_seed(0)
@@ -96,7 +96,7 @@ comparison
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
 # from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
-# yet. Nor has a second layer, or a third.
+# yet. A second layer reads the outputs of the first up to that step. These are clean, so it is right, too.
 #
 # "And if our padding isn't zeros?" she asks. "In the next office, it is NaN."
 
@@ -126,8 +126,7 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # ## Does it matter what the padding holds?
 #
 # Zeros, ones, noise: by our rule, it cannot matter, because a result that comes before the padding has seen none of it.
-# So let us be bold, and try NaN. The outputs at real steps stay right. We take the loss over real steps only, so it is
-# finite. Then we call `backward`.
+# So let us be bold, and try NaN, with a loss over real steps only. By the rule, this loss is finite. And its gradients?
 
 # %%
 ask("NaN in the padding")
@@ -148,11 +147,10 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step has read and
 # computed, and zero times NaN is NaN.
 #
+# (With finite padding, zero times anything is zero, and these gradients are right. Only NaN and infinity survive.)
+#
 # A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
 # the *input*, before the first layer. Or pack, before any layer reads the NaN.
-#
-# If the padding is finite, these gradients are right all the same, because zero times any number is zero. Only NaN and
-# infinity survive a multiplication by zero.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -196,8 +194,8 @@ comparison
 
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
-# 8.9 %, 7.6 %. It fades. It does not go away. Four steps after a single step of nothing, we can still measure it. In c,
-# which has three such steps, the last real output is off by 64 %. These numbers look like any others, and they become
+# 8.9 %, 7.6 %. It fades. It does not go away. One step of nothing, and four steps later we can still measure it. In c,
+# which has three such steps, the first output that comes after them is off by 64 %. These numbers look like any others, and they become
 # her tags.
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from

@@ -128,17 +128,13 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch may
 # have one. Then your numbers are smaller than ours, and right.)
 #
-# Take the second row: 136 cells are written for the 12 in its slice. To get at these 12, `CopySlices` copies the **whole**
-# padded gradient, which has 48 cells. To put them where they belong, `SliceBackward` fills a **whole** packed tensor with
-# zeros, 26 cells. And that is not yet all.
+# The batch has six sequences of three different lengths, with 48 cells if it is padded, 26 of them real. Take the second
+# row. To hand back the 12 gradients of its slice, one node copies the **whole** padded gradient, 48 cells. Another fills a
+# **whole** packed tensor with zeros, 26 cells. This tensor is added to that of the row above: 26 more. And the slice
+# itself is written three times on the way.
 #
-# <details><summary>The sum</summary>
-#
-# 48 + 26 + 26 + 3 × 12 = 136. The second 26 are the sum of this packed tensor and that of the row above. And the slice
-# itself is written three times on the way. (The first row has nothing to add to yet, and the last writes its slice only
-# once.)
-#
-# </details>
+# 48 + 26 + 26 + 3 × 12 = 136 cells, for 12 numbers. (The two nodes are `CopySlices` and `SliceBackward`. The first row has
+# nothing to add to yet, and the last writes its slice only once.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become 654,
 # for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps. (How *one index* gets by
@@ -194,8 +190,8 @@ for d in (2, 4, 64):
     print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# Pad does gain from few lengths: with 64, it writes 26 times as much as with 2. The LSTM gains nothing. Its number does
-# not even move. At each time step, it fills a tensor that has a row for every real cell. So its bytes are in proportion
+# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. The LSTM gains nothing. Its number does not
+# even move. At each time step, it fills a tensor that has a row for every real cell. So its bytes are in proportion
 # to **time steps × real cells**, and we have changed neither.
 #
 # But lengths in a bucket are also *nearly* equal. How near is near enough? We start with 64 sequences of 65 steps,
@@ -225,7 +221,7 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
+# gradual here. (And 287 MB is about twice the 147 of the table, for about twice the cells.) If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
 # LSTM goes step by step. That is why bucketing cannot rescue the LSTM: a bucket would have to be perfectly even. (A
 # bucket of short sequences still helps in another way, because it has fewer steps.)
 #
@@ -279,11 +275,11 @@ assert 3 < took[512].median("packed") / took[256].median("packed") < 3.5
 
 # %% [markdown]
 # It does not agree. For a padded step and for *run*, twice the length takes about twice the time, as it should. The
-# packed step should show 4 and 4. It shows 7.8 and 3.2. <!-- recorded --> That is not a curve. It is a cliff.
+# packed step should show 4 and 4. It shows 7.8 and 3.2: first too much, then too little. <!-- recorded -->
 #
-# Notebook 08 saw this cliff between 224 and 256 steps, and left it unexplained. Our two causes cannot explain it, either.
-# Each of them gives a factor of four for each doubling, wherever it begins, and no cliff. Something else begins to cost
-# there, and it does not show in our bytes.
+# Notebook 08 saw where it happens. Between 224 and 256 steps, the time nearly triples. <!-- recorded --> That is not a
+# curve. It is a cliff. Our two causes cannot explain it, because whenever T doubles, each of them gives a factor of four.
+# Something else begins to cost there, and it does not show in our bytes.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -327,21 +323,22 @@ assert abs(faults[512] / faults[256] - took[512] / took[256]) < 0.2
 other = recorded_parts.timing(recorded_parts.points[-1])
 for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], other.median(parts.TORCH))):
     assert round(1e6 * seconds / faulting, 1) == 3.7
+assert round(1e6 * took[512] / faults[512], 1) == 3.8
 
 # %% [markdown]
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
-# And they cost time. We have recorded the step with 256 steps twice: 9.9 seconds in this table, 7.9 in the chart at the
-# top of the page. Divide each time by its own page faults, and both give 3.7 µs, all the arithmetic
-# included. <!-- recorded --> Here, the time follows the faults.
+# And they cost time. Divide the times of the last two rows by their faults, and you get 3.7 and 3.8 µs for each, all the
+# arithmetic included. <!-- recorded --> Past the cliff, the time follows the faults.
 #
 # Why are there so many? glibc keeps small blocks, and gives large ones straight back to the system. What is large?
 # At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that block,
 # but never above 32 MiB.
 #
 # Now look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
-# gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by a hair.
+# gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by a hair. (512
+# sequences make two countdowns from 256, but from 224, two and the long end of a third.)
 #
 # At *every* time step, then, the tensor is handed back to the system, and asked for again. 8,224 fresh pages, 256 times:
 # that is 2.1 million page faults. The step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff.
@@ -351,7 +348,8 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 #
 # With these tensors alone, it would be four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We
 # counted 8.3 million, so these tensors may have caused nearly all of them. At 256 steps, they account for 2.1 of 2.65
-# million, and half a million come from elsewhere. From where, we have not found out. <!-- recorded -->
+# million, and half a million come from elsewhere. From where, we have not found out. (The chart at the top of this page
+# is another recording of the same step: 7.9 seconds, 2.16 million faults, and again 3.7 µs for each.) <!-- recorded -->
 #
 # Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns some to
 # the system. How often it does so varies from recording to recording. <!-- recorded -->
@@ -445,7 +443,7 @@ if platform.libc_ver()[0] == "glibc":
 # - **Do not pad again** if you only need `h_n`. The packed LSTM remains slow, though.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's outputs
 #   are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
-# - **Set the two variables**, at least, if your tensors exceed about 128 kB. That needs no new code.
+# - **Set the two variables**, unless all of your tensors are small (under 128 kB). That needs no new code.
 #
 # <details><summary>What it is not: three more suspects, each with an alibi</summary>
 #

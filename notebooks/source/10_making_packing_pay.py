@@ -5,8 +5,8 @@
 #
 # So far you have two bad choices. A padded step is quick, and its final states are wrong. A packed step is right, and
 # you wait for it. Colleagues settle this by taste. But is it really a choice? Notebook 09 found nothing wrong with
-# packing itself. What took so long was a habit: a whole tensor for every slice. So let us keep the results, and break
-# the habit.
+# packing itself. What took so long was a habit: to hand back one slice, torch fills a whole tensor. So let us keep the
+# results, and break the habit.
 #
 # After this page, you can train your own RNN on ragged batches in one line, and say why that line is to be trusted.
 #
@@ -60,8 +60,8 @@ pv.show(numbers, lengths, batch_first=True)
 # the gradient of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
-# results. Does that cure what notebook 09 measured? There, in setup B, torch's pad wrote four times as many bytes when T
-# doubled. Have we only made each copy cheaper, or have we changed the growth?
+# results. Does that cure what notebook 09 counted? There, in setup B, the lengths count down from T to 1, and torch's pad
+# wrote four times as many bytes when T doubled. Have we only made each copy cheaper, or have we changed the growth?
 
 # %%
 ask("one gather")
@@ -100,8 +100,8 @@ assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 #
 # ## Can the RNN take all its slices at once?
 #
-# The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But nobody makes
-# it ask for them one at a time. `split` takes the rows of all steps in a single call, and its backward pass simply
+# The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But why take them
+# one step at a time? `split` takes the rows of all steps in a single call, and its backward pass simply
 # joins their gradients. Here is a plain RNN that uses it. All of it:
 
 
@@ -152,8 +152,9 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # Hatched cells are padding that is computed all the same. There are 7 of them. In the padded batch there would be 64.
 # Two cuts have done that. Every further cut saves some of the seven, and costs one more call of the kernel.
 #
-# How far should we go? Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would
-# have no padding at all.
+# How far should we go? Let us give a call a price. On our CPU, 200 cells is about right, so a staircase costs its cells,
+# and 200 for each rectangle. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
+# would have no padding at all.
 
 # %%
 ask("calls or cells")
@@ -235,9 +236,10 @@ for weight in (10, 100):
 #
 # </details>
 #
-# The states survive, then. All of this is one call: `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of
+# The states survive, then. So there are two ways: a loop, *split*, and rectangles, *staircase*. (With a single rectangle,
+# we call it *frozen*.) Both are behind one call. `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of
 # layers, in one or both directions, and returns what pack → RNN → pad returns. (`pv.LSTM` does the same as a module.) But
-# look at what it does to an LSTM on the way.
+# think of what happens to an LSTM on the way.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -258,13 +260,8 @@ assert drift(1e38, 3000) == 0
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
 # NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell, NaN
-# would get into the gradients. We try all its methods:
-#
-# - `"packed"` is torch's own packed RNN, with packviz's pack and pad.
-# - `"split"` is a loop over the time steps that takes all its slices at once.
-# - `"staircase"` is the padded kernel on rectangles.
-# - `"frozen"` is a staircase of one rectangle.
-# - `"auto"`, the default, chooses one of them.
+# would get into the gradients. We try `split`, `staircase` and `frozen`, torch's own packed RNN with our pack and pad
+# (`packed`), and `auto`, the default, which chooses among them.
 
 
 # %%
@@ -318,7 +315,7 @@ forum.ratios(full)
 # torch's packed step takes over half a minute, and *run* takes four tenths of a second. That is over seventy times as
 # fast, for the same results. <!-- recorded --> (If you set both variables of notebook 09, *run* is still 28 times as fast
 # as packed.) <!-- recorded --> And the drop-in, with all our work on pad? It takes 35 times as long as padded, where
-# torch takes 37. <!-- recorded --> In this model, nearly all of the time was the LSTM's.
+# torch takes 37. <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper culprit.
 #
 # The surprise is where *run* ends: *below* 1, the line of the padded step. From 128 steps on, *run* takes about half as long
 # as padded, here. <!-- recorded --> Half the work, half the time. It sounds so plain, and until now, it was true of no
@@ -349,8 +346,8 @@ methods.chart(untuned)
 
 # %% [markdown]
 # Of the 45 arrows, 42 are clear, and every one of these points the right way. The other three are batches of a single
-# sequence, in which there is nothing to pack. <!-- recorded --> Packed is beaten. But some arrows end near 1, or beyond
-# it. Does `auto` beat padded, too? Here are the medians for the batches of which more than a tenth is padding:
+# sequence. <!-- recorded --> Packed is beaten. But some arrows end near 1, or beyond it. Does `auto` beat padded, too?
+# Here are the medians for the batches of which more than a tenth is padding:
 
 # %%
 from statistics import median
@@ -366,9 +363,10 @@ for reference in ("torch packed", "torch padded"):
 # %% [markdown]
 # A GRU takes about half of the padded time, and a plain RNN less than two thirds. An LSTM gains nothing, it seems. But that
 # is a median, and it hides a winner: the largest LSTM, with 100 numbers in each of two directions, takes half of the
-# padded time. For the smaller ones, we cannot tell `auto` from padded. <!-- recorded --> But remember what padding gives
-# you for that time: wrong final states. To get the right ones, torch takes about three times as long as
-# `auto`. <!-- recorded -->
+# padded time. For the smaller ones, we cannot tell `auto` from padded. <!-- recorded --> (The LSTM of the forum's model is
+# small, too. But its batch had 512 sequences, and these have at most 128, so a call has fewer cells to pay its price.) And
+# remember what padding gives you for that time: wrong final states. To get the right ones, torch takes about three times
+# as long as `auto`. <!-- recorded -->
 #
 # <details><summary>And on the rule's own batches? And with a second thread?</summary>
 #
@@ -461,11 +459,11 @@ for mode in ("GRU", "RNN"):
 #   than any exact method.
 # - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
-# - **Other machines.** There, a call may be worth more cells, or fewer. `pv.advise` measures the methods on yours, and
-#   `pv.run` takes its answer as `method=`.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
+# - **Other machines.** There, a call has another price. `pv.advise` measures the methods on yours, and `pv.run` takes its
+#   answer as `method=`.
 #
-# In each of these, the same question comes up: does a cut save more than it costs? Answer it once by yourself.
+# So learn to do the sum yourself.
 #
 # ## Exercise
 #
