@@ -100,8 +100,8 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
 # sequences that have ended are not in it.
 #
-# That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, whose formula
-# is in notebook 01: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix is on the right,
+# That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, which computes
+# this at each step: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix is on the right,
 # transposed.
 
 # %%

@@ -57,8 +57,9 @@ pv.show(packed, part="packed")
 #
 # Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is a
 # real step in every row. But now the LSTM reads the padding *first*, and begins each text with a state that the padding
-# has left behind. In a, c and d, every output of the forward direction is wrong. (That is so for an LSTM with biases,
-# as by default. A reverse direction meets the data first. With one layer, its outputs at real steps are right.)
+# has left behind. In a, c and d, every output of the forward direction is wrong. (That is true of an LSTM with biases,
+# and by default it has them. A reverse direction meets the data first. With one layer, its outputs at real steps are
+# right.)
 #
 # So we move the padding. `pv.align` moves it to the side that you name in `padding_side`, and relies on the lengths.
 # The result can be packed:

@@ -268,8 +268,8 @@ assert torch.allclose(together, alone, atol=1e-4)
 # ## What if every word has a label?
 #
 # A tagger needs our last four lines. Its loss should read every real cell and no padding. There are three common ways
-# to do it, and a fourth, which is one too many. Folded is a small tagger, whose targets are −100 in the padding:
-# torch's `cross_entropy` ignores them by default.
+# to do it, and a fourth, which is one too many. The folded cell builds a small tagger. Its targets are −100 in the
+# padding, because torch's `cross_entropy` ignores them by default.
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(1)

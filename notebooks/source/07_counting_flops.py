@@ -88,9 +88,9 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # A second direction doubles the count of a layer. A second layer reads the output of the first. If there are two
 # directions, that output has twice as many features. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
-# For which lengths would packing save nothing, and for which almost everything? Where Python runs, you can type them
-# into the panel. Then change `hidden_size` and the kind of RNN. Which of the savings change, and which stay the
-# same?
+# For which lengths would packing save nothing, and for which almost everything? If you run this notebook yourself, you
+# can type them into the panel. Then change `hidden_size` and the kind of RNN. Which of the savings change, and which
+# stay the same?
 
 # %%
 from packviz.panels import CostPanel

@@ -108,10 +108,10 @@ forum.ratios(cpu, ["padded", "packed"])
 # Look at B, at the right end. Half the work, and it takes over thirty times as long: about a second for a padded
 # step, and over half a minute for a packed one. <!-- recorded --> Had you written down a smaller number? So had we.
 #
-# Is it the whole step? We timed the forward pass alone, too. There, packing B takes between half as long and a third
-# longer than padding it. <!-- recorded --> Nobody would write to a forum about that. So it must be the way back, and
-# that is what the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in backward
-# pass*.
+# Is it the whole step? We timed the forward pass alone, too. There, a packed B takes between half and one and a third
+# times as long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So it must be the way back,
+# and that is what the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in
+# backward pass*.
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
 # oneDNN's fused kernel. Perhaps your colleague's batch was of that kind, and then a shrug is right. For a ragged batch,

@@ -226,7 +226,7 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # bucket of short sequences still helps in another way, because it has fewer steps.)
 #
 # Two numbers decide, then: distinct lengths for pad, and steps × cells for the LSTM. If that is the whole story, we can
-# foretell a time.
+# predict a time.
 #
 # ## What if the sequences are twice as long?
 #
@@ -423,10 +423,10 @@ if platform.libc_ver()[0] == "glibc":
 #
 # <details><summary>Other allocators, and huge pages</summary>
 #
-# torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. Where Linux allows it, it asks
+# torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. If Linux allows this, torch asks
 # for pages of 2 MB (*transparent huge pages*), so that there are fewer to touch. It helps only if single tensors are
-# much larger than that. In our recording, it brings the large packed step from 32 to 15 seconds, and the padded one from
-# 0.8 to 1.8. <!-- recorded --> Measure yours.
+# much larger than that. In our recording, it brings the large packed step from 32 to 15 seconds, and the padded one
+# from 0.8 to 1.8. <!-- recorded --> Measure yours.
 #
 # Tensors under about 128 kB usually stay with glibc, so very small batches gain nothing. macOS and Windows have other
 # allocators, and other costs.

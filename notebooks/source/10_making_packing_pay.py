@@ -298,7 +298,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# Five ways, one result: rounding errors, and nothing else. Now for the clock.
+# Five ways, one result. They differ by rounding errors, and by nothing else. Now for the clock.
 #
 # ## How fast is it?
 #
@@ -373,9 +373,9 @@ for reference in ("torch packed", "torch padded"):
 # On its own batches, the rule does look better: there, the median LSTM takes 0.87 of the padded time. A GRU and a plain
 # RNN take half to two thirds, as above. <!-- recorded -->
 #
-# We timed these batches with two threads, too, and the ratios hardly move. The median steps of an LSTM get shorter by a
-# quarter to a third, whether padded or with `auto`. Those of a GRU and a plain RNN stay as they are. Steps of less than
-# 10 ms get longer. <!-- recorded -->
+# We timed these batches with two threads, too, and the ratios hardly move. The median training step of an LSTM takes a
+# quarter to a third less time, whether padded or with `auto`. That of a GRU and of a plain RNN stays as it is. Training
+# steps of less than 10 ms get longer. <!-- recorded -->
 #
 # </details>
 #

@@ -92,12 +92,12 @@ for size in sorted({size for size, _, _ in times}):
 # training, at any of these sizes: the padded one runs on oneDNN's fused kernel, and a packed one of different lengths
 # cannot. <!-- recorded -->
 #
-# So *never* is too strong. But before you copy our table, ask it what you should ask all three of them: what have you
-# seen? It has seen one processor, whose name is in the captions. The fused kernel brings its own matrix products. The
-# packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's MKL. On this AMD
-# processor, MKL takes a generic path: in large products, it is about half as fast as oneDNN. <!-- recorded --> So "an
-# LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS, the packed times
-# should shrink, and those of the padded LSTM should not.
+# So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and the
+# stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel brings its
+# own matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's
+# MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as
+# oneDNN. <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS,
+# the packed times should shrink, and those of the padded LSTM should not.
 #
 # Suppose that a rule knew all this, and always named the faster of the two. Could we simply obey it?
 
@@ -290,8 +290,8 @@ pv.time_calls({"before": before, "after": after}, budget=3)
 # ## What people get wrong
 #
 # - **"Packing is always faster on a GPU."** Even the page with the rule of thumb reports a GPU on which packing was
-#   slower. On a GPU, `pv.run` packs, because we have not measured its other methods there. `pv.advise` measures them on
-#   yours.
+#   slower. On a GPU, `pv.run` packs every ragged batch, because we have not measured its other methods there.
+#   `pv.advise` measures them on yours.
 # - **"Never pack, then."** If you use final states or two directions, a padded RNN gives wrong results for the shorter
 #   sequences. Use a fast method whose results are right.
 

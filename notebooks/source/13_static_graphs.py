@@ -26,7 +26,7 @@
 #   mask = torch.arange(5) &lt; lengths[:, None]                                  # (4, 5)     True at the 14 real cells
 #   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 # </pre>
-# These three lines are where exporters and compilers stumble. This page replaces them by one, and exports the machine.
+# These three lines are where exporters and compilers stumble. This page replaces them with one line, and exports the model.
 # </details>
 #
 # ## What does a graph remember of its example?
@@ -192,7 +192,7 @@ for name, scores in answers.items():
 # and the graph does not contain it. Every later batch is read to the end of its padding. (torch does print a
 # `TracerWarning` about the line with the `if`, among many others.)
 #
-# The trace left T open, and took our `if` for settled. Are the other tools harder to fool?
+# The trace left T open, and treated our `if` as settled. Are the other tools harder to fool?
 
 # %% tags=["claims"]
 assert classifier(x, lengths).argmax(1)[2] == 1
@@ -222,9 +222,9 @@ thrifty = pv.check_static(classifier, equal, tools)
 replace(thrifty.table, notes=())  # the marks; thrifty itself adds the reasons
 
 # %% [markdown]
-# Two are fooled, and three refuse. A refusal is the kind outcome: you get it at your desk, with the line of the `if`.
-# And see how nearly the wrong graphs pass: right for another T, right for another B. Only a test with other lengths
-# catches them.
+# Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk, with the line of
+# the `if`. And see how nearly the wrong graphs pass: right for another T, right for another B. Only a test with other
+# lengths catches them.
 #
 # But the `if` was our own mistake. Surely it all goes well if we always pack?
 

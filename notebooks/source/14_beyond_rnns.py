@@ -230,9 +230,9 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # shift the labels themselves, the −100 belongs at each document's *first* token. (An end-of-text token may keep its
 # label. Then the model learns how documents begin.)
 #
-# **The mean.** A mean over tokens and a mean over documents are different losses. In the first, a counts four times as
-# much as c, because it has 4 labels, and c has 1. In the second, they count the same. Choose one, and keep it when you
-# pack. [Notebook 12](12_several_workers.ipynb) shows how you lose it if you split a batch.
+# **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts four
+# times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose one, and
+# keep it when you pack. [Notebook 12](12_several_workers.ipynb) shows how you lose it if you split a batch.
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -338,8 +338,8 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
-# FlexAttention ran here, on a CPU. We have also tried what we write about CPUs and about nested tensors. The rest needs
-# a GPU, or libraries that we do not install, and comes from the documentation.
+# FlexAttention ran here, on a CPU. We have also tested our statements about CPUs and nested tensors. The rest needs a
+# GPU, or libraries that we do not install, and comes from the documentation.
 #
 # - **FlexAttention** builds the mask from a function of ids, and skips the blocks of scores that this mask hides
 #   completely:

@@ -167,7 +167,7 @@ assert not pv.diagnose(x, lengths, batch_first=True)
 # %% [markdown]
 # ### 2. Unpacked without batch_first
 #
-# The batch was packed with `batch_first=True`, but is unpacked without it.
+# The batch was packed with `batch_first=True`, but is padded again without it.
 
 # %%
 lengths = [4, 3, 1, 1]
@@ -653,8 +653,8 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# Training can be slower on packed data, for three reasons that notebook 09 explains. The first shows in the number of
-# nodes that autograd records during unpacking.
+# Training can be slower on packed data, for three reasons that notebook 09 explains. You can see the first in the
+# number of nodes that autograd records when pad runs.
 
 # %%
 from packviz.count import profile
@@ -675,8 +675,8 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 #   do with the batch later, as in 2 and in 6 to 9.
 # - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and tries to report what they
 #   cannot show. Give it the batch as it was padded, before any layer changes the padding. Here are two batches that do
-#   not show enough. The first could be read either way. The second is *undecided*, because dropout has changed its
-#   padding:
+#   not show enough. The first fits its lengths both batch first and time first. The second is *undecided*, because
+#   dropout has changed its padding:
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension

@@ -321,7 +321,7 @@ class Plot:
 
     @property
     def ends(self) -> dict[str, Point]:
-        """The place of each name: the end of the line that reaches farthest."""
+        """The place of each name, at the end of the farthest-reaching line with that name."""
         ends = {name: line[1] for name, line in self.guides.items()}
         for curve in self.curves:
             end = (curve.x[-1], curve.y[-1])
@@ -414,7 +414,7 @@ class Sweep(Drawing):
         return max(map(len, self.rows), default=1)
 
     def up(self, plot: Plot) -> Scale:
-        """Returns the vertical axis of a plot."""
+        """Returns the vertical axis of a `Plot`."""
         heights = []
         for other in self.plots:
             if (other.y, other.log) == (plot.y, plot.log):

@@ -25,8 +25,8 @@ def padding_waste(
 
     Args:
         groups: `(N,)` the lengths of a data set, in any form that `Layout` accepts. They are put
-            into batches as they come, shuffled, and bucketed as by `pv.BucketSampler`. Or the
-            batches of each group, by the name of the group.
+            into batches as they come, shuffled, and bucketed as by `pv.BucketSampler`. You can
+            also pass a mapping from the name of each group to its batches.
         batch_size: the number of sequences per batch, for lengths.
         seed: the seed of the random orders, for lengths.
 

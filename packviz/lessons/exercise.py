@@ -1,6 +1,6 @@
 """Provides the parts that all checks of exercises share.
 
-A check returns a verdict, with drawings of the answer.
+A check returns a verdict, with pictures of the answer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Verdict(Drawing):
         return "\n\n".join([self.headline, *(drawing.to_text() for drawing in self.drawings)])
 
     def sheet(self, theme: str) -> Sheet:
-        """Draws the headline, with the drawings below it."""
+        """Draws the headline, with the pictures below it."""
         return stack(self.headline, [drawing.sheet(theme) for drawing in self.drawings], theme)
 
 

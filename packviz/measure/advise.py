@@ -295,7 +295,7 @@ def _run(method: Method, rnn: nn.RNNBase, made: Sequence[_Batch]) -> list[Tensor
 def _look(
     rnn: nn.RNNBase, batch: _Batch, device: torch.device, end: float
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, and compares its results with packing, without dropout.
+    """Calls each method on one batch, and compares its results, without dropout, with packing's.
 
     If there is time, a method is called twice.
 

@@ -615,7 +615,7 @@ def _booleans(mask: object) -> Tensor:
 
 
 def require_fitting(name: str, value: object, dtype: torch.dtype) -> None:
-    """Checks that a tensor of this dtype can hold a number.
+    """Checks that a tensor of this dtype, if it holds integers or booleans, can hold a number.
 
     Raises:
         ValueError: it would become another number.

@@ -96,12 +96,13 @@ def run(
       which contains only the sequences that are still running. See `packviz.ops.rectangles`.
     * `"split"` runs the RNN on the packed data step by step, with its own backward pass. See
       `packviz.ops.split`.
-    * `"auto"` follows a rule. If all lengths are equal, torch's own kernel runs the padded batch
-      (unless this is a training step on a CPU without oneDNN's fused kernel). On a CPU, an LSTM in
+    * `"auto"` follows a rule. If all lengths are equal, torch's own kernel usually runs the padded
+      batch. (On a CPU, there are two exceptions: a training step without oneDNN's fused kernel, and
+      an LSTM with projections.) Otherwise, `"auto"` is `"packed"` on a GPU. On a CPU, an LSTM in
       float32 or bfloat16 takes a staircase with the cheapest cuts if a call of the fused kernel
       takes as long as 200 cells, or `"frozen"` if no cut pays off. All other RNNs take `"split"`
-      for training; in the forward pass, an `nn.RNN` takes `"split"`, and the others `"packed"`. On
-      a GPU, `"auto"` is `"packed"`. Use `plan` to see the choice and its reason, and `advise` to
+      for training. In the forward pass, an `nn.RNN` with more than 500 real cells takes `"split"`,
+      and all others take `"packed"`. Use `plan` to see the choice and its reason, and `advise` to
       measure the methods on your machine.
 
     Some cases need a different method from the one that you name. The state of an `nn.RNN` with

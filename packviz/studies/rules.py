@@ -245,7 +245,7 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
 
 
 def _best(measured: Sequence[Case], options: Iterable[T], packs: Callable[[T], BoolArray]) -> T:
-    """Returns the option with the smallest slowdown; `packs` returns which cases it packs."""
+    """Returns the option with the smallest slowdown; `packs` returns which cases it would pack."""
     packed, padded = [[case.slowdown(choice) for case in measured] for choice in (True, False)]
     return min(options, key=lambda option: np.where(packs(option), packed, padded).sum())
 
