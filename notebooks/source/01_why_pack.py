@@ -7,7 +7,7 @@
 # together with three longer ones. Now it is *positive*. The weights have not changed, dropout is off, and nothing
 # warned you. Which of the two answers is wrong, and what have the other reviews to do with it?
 #
-# After this page, you can settle this case, and point to the two lines of a training step that prevent it.
+# After this page, you can settle this case, and point to the line of a training step that prevents it.
 #
 # Time: 18 minutes.
 #
@@ -30,8 +30,8 @@ panel = BatchPanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and they
-# widen with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20.
+# If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and every
+# row grows with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20.
 # (Notebook 02 takes it apart.)
 #
 # For your own lengths, change this list, and run both cells:
@@ -85,8 +85,8 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # **64 % of the cells are padding.** For each word that somebody wrote, the model reads almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
-# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. It has a price. Batches of sorted sentences
-# are the same in every epoch, and training should mix them. *Bucketing* is the usual compromise: shuffle, sort a few
+# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets the
+# same neighbours in every epoch, and training should mix them. *Bucketing* is the usual compromise: shuffle, sort a few
 # hundred sentences at a time, and shuffle the batches.
 #
 # So waste alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn
@@ -110,7 +110,7 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
 # states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our case is a
 # classifier. The ten lines below are a tagger, because it has everything that a classifier has, and all later pages use
-# it. Two of the lines matter for the case: the one that packs, and the one that pads again.
+# it. For the case, one line matters, and another undoes it for the tagger.
 
 # %%
 import torch
@@ -179,8 +179,8 @@ assert not embedding.weight[0].any()
 # ## Who changed the review?
 #
 # The weights stay as they are, and so do the two words of c. Only its company changes: c alone, beside a, beside d,
-# beside b, and beside all three. The company of a is the mildest. It gives c a single step of padding, which is one
-# vector of zeros.
+# beside b, and beside all three. Row a is the mildest company. It has three words, so c gets a single step of padding:
+# one vector of zeros.
 
 # %%
 ask("one step of padding")

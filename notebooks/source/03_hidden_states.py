@@ -60,8 +60,8 @@ panel
 # ends. Whatever value a line has at that moment is called `h_n`. (The thin line only carries on the last state, for the
 # eye. In `output`, packing leaves zeros there.)
 #
-# Look where that leaves us. The number of c has more than doubled, from 0.09 to 0.20. Those of a and d have changed
-# *sign*. A classifier that says *positive* above zero would change its mind about both: two of four, as with hers.
+# Look where that leaves us. For c, the number has more than doubled, from 0.09 to 0.20. For a and d, it has changed
+# its *sign*. A classifier that says *positive* above zero would change its mind about both: two of four, as with hers.
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
@@ -96,7 +96,7 @@ comparison
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
 # from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
-# yet. A second layer reads the outputs of the first up to that step. These are clean, so it is right, too.
+# yet. Stack a second layer on it, and nothing changes: up to a real step, it has read clean outputs only.
 #
 # "And if our padding isn't zeros?" she asks. "In the next office, it is NaN."
 
@@ -125,7 +125,7 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# Zeros, ones, noise: by our rule, it cannot matter, because a result that comes before the padding has seen none of it.
+# Zeros, ones, noise: for an output at a real step, it cannot matter, because it was finished before the padding began.
 # So let us be bold, and try NaN, with a loss over real steps only. By the rule, this loss is finite. And its gradients?
 
 # %%

@@ -101,8 +101,9 @@ ask("nodes after pad")
 # reason is that torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block. Where
 # one ends, the next block begins. So there is a slice for each distinct length: one in A, and as many as time steps in B.
 #
-# In the forward pass, that is cheap. Now go backwards. Each row below is one of these copies, with its slice in colour.
-# The hatched cells get written as well.
+# In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48 cells
+# if it is padded, and 26 of them real. Each row below is one of the copies, with its slice in colour. The hatched cells
+# get written as well.
 
 # %%
 panel = BackwardPanel(3)
@@ -128,8 +129,7 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch may
 # have one. Then your numbers are smaller than ours, and right.)
 #
-# The batch has six sequences of three different lengths, with 48 cells if it is padded, 26 of them real. Take the second
-# row. To hand back the 12 gradients of its slice, one node copies the **whole** padded gradient, 48 cells. Another fills a
+# Take the second row. To hand back the 12 gradients of its slice, one node copies the **whole** padded gradient, 48 cells. Another fills a
 # **whole** packed tensor with zeros, 26 cells. This tensor is added to that of the row above: 26 more. And the slice
 # itself is written three times on the way.
 #
@@ -194,7 +194,7 @@ for d in (2, 4, 64):
 # even move. At each time step, it fills a tensor that has a row for every real cell. So its bytes are in proportion
 # to **time steps × real cells**, and we have changed neither.
 #
-# But lengths in a bucket are also *nearly* equal. How near is near enough? We start with 64 sequences of 65 steps,
+# Few, then, is not enough. But the lengths in a bucket are nearly *equal*, too. How near is near enough? We start with 64 sequences of 65 steps,
 # perfectly equal, and shorten *one* of them by *one* step.
 
 # %%
@@ -221,7 +221,7 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. (And 287 MB is about twice the 147 of the table, for about twice the cells.) If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
+# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
 # LSTM goes step by step. That is why bucketing cannot rescue the LSTM: a bucket would have to be perfectly even. (A
 # bucket of short sequences still helps in another way, because it has fewer steps.)
 #
@@ -337,19 +337,21 @@ assert round(1e6 * took[512] / faults[512], 1) == 3.8
 # but never above 32 MiB.
 #
 # Now look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
-# gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by a hair. (512
-# sequences make two countdowns from 256, but from 224, two and the long end of a third.)
+# gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by a hair.
 #
-# At *every* time step, then, the tensor is handed back to the system, and asked for again. 8,224 fresh pages, 256 times:
-# that is 2.1 million page faults. The step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff.
+# At *every* time step, then, the tensor is handed back to the system, and asked for again. 32.1 MiB are 8,224 fresh pages,
+# and 256 times that is 2.1 million page faults. The step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff.
 # Past it, faults and time grow by the same factor, about three. <!-- recorded -->
 #
-# <details><summary>Why three, and not four? And why are there fewer faults at 224 steps than at 192?</summary>
+# <details><summary>Three questions that you may have about this table</summary>
 #
-# With these tensors alone, it would be four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We
+# Why does the number of faults grow by a factor of three, and not of four? With these tensors alone, it would be four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We
 # counted 8.3 million, so these tensors may have caused nearly all of them. At 256 steps, they account for 2.1 of 2.65
 # million, and half a million come from elsewhere. From where, we have not found out. (The chart at the top of this page
 # is another recording of the same step: 7.9 seconds, 2.16 million faults, and again 3.7 µs for each.) <!-- recorded -->
+#
+# The tensor grows so little from 224 steps to 256 because of the countdowns. Of 512 sequences, two full ones fit from 256.
+# From 224, there are two, and the long end of a third.
 #
 # Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns some to
 # the system. How often it does so varies from recording to recording. <!-- recorded -->

@@ -30,7 +30,7 @@
 # </details>
 #
 # > **In short.** The marked lines become one: `output, (h_n, c_n) = pv.run(lstm, embedded, lengths)`. If you cannot
-# > change the code, call `pv.patch_torch()` before it runs. That speeds up only packing and padding.
+# > change the code, call `pv.patch_torch()` before it runs. But that speeds up only packing and padding, and seldom helps much.
 #
 # ## Can one index replace all copies?
 #
@@ -92,7 +92,7 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
-# At T = 64, torch writes 552 MB, and packviz 8.45: for the same gradient, 65 times as much. And the growth has changed.
+# At T = 64, packviz writes 8.45 MB. For the same gradient, torch writes 552: 65 times as much. And the growth has changed.
 # When T doubles, so does the number of cells, and what packviz writes doubles with it.
 #
 # One culprit is gone. It was the easy one. The RNN has to compute something at every step, and cannot just look things
@@ -134,10 +134,9 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
 # At T = 64, a nineteenth of the bytes. This time, the nodes are as many as before, and it makes no difference, because
 # each of them writes so little. And when T doubles, the bytes now double. Before, they nearly quadrupled.
 #
-# For a GRU or a plain RNN, the story nearly ends here. To train them on a CPU, torch 2.13 has no fused kernel, padded or
-# packed, so nothing of torch's beats such a loop by much. An LSTM is different. If it is padded, oneDNN's fused kernel
-# computes all its time steps in one call, and next to that, a loop usually looks slow. So we want the kernel. But it
-# knows nothing of lengths.
+# For a GRU or a plain RNN, we are nearly done. On a CPU, torch 2.13 trains both step by step, padded or not, so our loop
+# has no rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in one call. Next
+# to that, a loop usually looks slow. So we want the kernel. But it knows nothing of lengths.
 #
 # ## How do you feed a kernel that wants padding?
 #
@@ -152,8 +151,8 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # Hatched cells are padding that is computed all the same. There are 7 of them. In the padded batch there would be 64.
 # Two cuts have done that. Every further cut saves some of the seven, and costs one more call of the kernel.
 #
-# How far should we go? Let us give a call a price. On our CPU, 200 cells is about right, so a staircase costs its cells,
-# and 200 for each rectangle. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
+# How far should we go? A call has its price: on our CPU, about as much as 200 cells. So the cost of a staircase is the
+# number of its cells, plus 200 for each rectangle. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
 # would have no padding at all.
 
 # %%
@@ -238,8 +237,7 @@ for weight in (10, 100):
 #
 # The states survive, then. So there are two ways: a loop, *split*, and rectangles, *staircase*. (With a single rectangle,
 # we call it *frozen*.) Both are behind one call. `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of
-# layers, in one or both directions, and returns what pack → RNN → pad returns. (`pv.LSTM` does the same as a module.) But
-# think of what happens to an LSTM on the way.
+# layers, in one or both directions, and returns what pack → RNN → pad returns. (`pv.LSTM` does the same as a module.)
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -255,7 +253,7 @@ assert drift(1e38, 3000) == 0
 # %% [markdown]
 # ## Is it still the same LSTM?
 #
-# It sorts the batch, cuts it into pieces, and freezes the states. Would you trust your results to that? You need not. We
+# `run` sorts your batch, cuts it into pieces, and freezes states. Would you trust your results to that? You need not. We
 # can look.
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
@@ -361,12 +359,13 @@ for reference in ("torch packed", "torch padded"):
     print(f"÷ {reference:16} ", *(f"{median(values):5.2f}" for values in ratios.values()))
 
 # %% [markdown]
-# A GRU takes about half of the padded time, and a plain RNN less than two thirds. An LSTM gains nothing, it seems. But that
-# is a median, and it hides a winner: the largest LSTM, with 100 numbers in each of two directions, takes half of the
-# padded time. For the smaller ones, we cannot tell `auto` from padded. <!-- recorded --> (The LSTM of the forum's model is
-# small, too. But its batch had 512 sequences, and these have at most 128, so a call has fewer cells to pay its price.) And
-# remember what padding gives you for that time: wrong final states. To get the right ones, torch takes about three times
-# as long as `auto`. <!-- recorded -->
+# A GRU takes about half of the padded time, and a plain RNN less than two thirds. But an LSTM gains nothing. Where has our
+# factor of two gone? The forum's batch had 512 sequences. These have at most 128, so a call has fewer cells to pay its
+# price. Only the largest LSTM, with 100 numbers in each of two directions, still takes half of the padded time. For the
+# others, we cannot tell `auto` from padded. <!-- recorded -->
+#
+# And remember what padding gives you for that time: wrong final states. To get the right ones, torch takes about three
+# times as long as `auto`. <!-- recorded -->
 #
 # <details><summary>And on the rule's own batches? And with a second thread?</summary>
 #
@@ -388,7 +387,7 @@ for reference in ("torch packed", "torch padded"):
 #
 # </details>
 #
-# So the line is always right, but it does not always gain time.
+# So `pv.run` is always right. It is not always faster.
 
 # %% tags=["claims"]
 from packviz.ops import choose
@@ -463,7 +462,7 @@ for mode in ("GRU", "RNN"):
 # - **Other machines.** There, a call has another price. `pv.advise` measures the methods on yours, and `pv.run` takes its
 #   answer as `method=`.
 #
-# So learn to do the sum yourself.
+# On another machine, only the price of a call changes. So do the sum once, by hand.
 #
 # ## Exercise
 #

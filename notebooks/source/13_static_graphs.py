@@ -102,9 +102,9 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 # you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, and every test with
 # five steps passes. (We have switched the exporter's warnings off. None of them is about T.)
 #
-# Whose idea was the 5? The new exporter is built on `torch.export`, so we ask that tool directly. Beside it we put an
-# older one, `torch.jit.trace`, which is deprecated. Both get Friday's batch, and may choose which sizes to leave open.
-# Then `pv.check_static` asks our three questions by trying: it runs graph and model on other batches, and compares.
+# Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take its
+# predecessor, `torch.jit.trace`, which is deprecated. We declare nothing, to see what each leaves open by itself.
+# `pv.check_static` asks our three questions by trying: it runs graph and model on other batches, and compares.
 
 # %%
 ask("what an export fixes")
@@ -127,9 +127,8 @@ except torch._dynamo.exc.UserError as error:
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. So the answer was to be had on Friday. The ONNX exporter wrote the
-# 5 into the file without a word. Had the tagger been batch first, the same wrong 5 would have been in the file, but ONNX
-# Runtime would only have warned, and computed all nine steps (with torch 2.13). Whether you had a Monday at all hung on the
-# order of two axes.
+# 5 into the file without a word. And if the tagger had been batch first? With torch 2.13, the same wrong 5 is in the file, but
+# ONNX Runtime only warns, and computes all nine steps. Whether you had a Monday at all hung on the order of two axes.
 #
 # <details><summary>Does it get worse?</summary>
 #
@@ -153,11 +152,12 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # %% [markdown]
 # ## Why not simply trace?
 #
-# A trace records one run. So what becomes of an `if`? Here is a thrifty one: we pack, but only if the lengths differ. If
-# all are equal, why pay for packing?
+# A trace records one run. So what becomes of an `if`? Here is a thrifty one, which the documentation of transformertf, a
+# library for forecasting, recommends: pack, but only if the lengths differ. If all are equal, why pay for packing?
 #
-# We try it on notebook 01's classifier, which scores a whole review by its final state. Remember its third review: it was
-# *neutral* when we packed, and *positive* when we padded.
+# We try it on the classifier of notebook 01, which scores a whole review by its final state. For the third review, packing
+# matters. The answer is *neutral* if the batch is packed, and *positive* if it is padded.
+
 
 
 # %%
@@ -186,7 +186,7 @@ for name, scores in answers.items():
 # %% [markdown]
 # The third review is *positive* again: the trace gives the scores of a batch that was never packed. In notebook 01 we
 # chased this bug to its cause, and packed it away. Here it is back, in a file, and it came in through an `if` that was
-# meant to save a few milliseconds. (We have it from the documentation of transformertf, a library for forecasting.)
+# meant to save a few milliseconds.
 #
 # Python decided the `if` while the trace was taken. The example had equal lengths, so the branch that packs never ran,
 # and the graph does not contain it. Every later batch is read to the end of its padding. (torch does print a
@@ -255,8 +255,8 @@ packing = pv.check_static(PackedTagger(), equal, tools)
 replace(packing.table, notes=())
 
 # %% [markdown]
-# No result is wrong now. So pack, and trace? Today, that works. But a trace is deprecated, and when it is wrong, it does
-# not tell you: you have seen one `if`, and the exercise has another trap.
+# No result is wrong now. So pack, and trace? Today, that works. But `torch.jit.trace` is deprecated, and when a trace is
+# wrong, nothing tells you. You have seen it.
 #
 # The three newer tools refuse the very lines that this course is about. (`torch.export` complains about a call of
 # `zeros()`. There is no `zeros()` in your model, either. It is in `nn.LSTM`, which makes its initial states with it, as
@@ -328,16 +328,16 @@ assert pv.check_static(IslandTagger(), equal, "export").verdict == "refused"
 # ## Does compiling pay?
 #
 # We measured a training step of an encoder–decoder on a CPU: two LSTMs, with layers before and after them that a compiler
-# can fuse. With torch's packing, a step takes 283 ms. One more runs in the race: `pv.LSTM`, which does pack, LSTM and pad
-# in one call, as `pv.run` does in notebook 10.
+# can fuse. With torch's packing, a step takes 283 ms. We can compile it. Or we can replace its LSTMs by `pv.LSTM`, which
+# does pack, LSTM and pad in one call, as `pv.run` does in notebook 10.
 
 # %%
 ask("fastest exact way")
 
 # %% [markdown]
-# We compare four versions, which give the same results. You know the *disabled island*. *Ragged* has
-# `pv.Ragged(lstm)`, the `pv.LSTM` with its weights, in the place of each LSTM. In each of 21 rounds, every version ran once,
-# and we divided its time by that of *packed*. Here are the medians of these ratios, with their quartiles.
+# We compare four versions, which give the same results. The *disabled island* is the one that you know. *Ragged* has a
+# `pv.LSTM` with the same weights for each LSTM. In each of 21 rounds, every version ran once, and we divided its time by
+# that of *packed*. Here are the medians of these ratios, with their quartiles.
 
 # %%
 from packviz.studies import compiled

@@ -292,7 +292,7 @@ def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
     """Returns a reading's finding and how certain it is; `None` if chance explains the data."""
     finding = reading.finding
     inside = int(reading.inside.sum())
-    others = count(int(reading.real.sum()), "other step")
+    others = count(int(reading.real.sum()), "step of data", "steps of data")
     marks = reading.are_marks(batch)
     if chance < SURE and not marks and finding.level != "info":
         if reading.purpose:
