@@ -181,4 +181,4 @@ def test_a_large_picture_stays_light_and_says_what_it_leaves_out():
     assert large.to_svg() == large.to_svg()
     assert len(large.to_svg()) < 60_000
     assert any("the first 4 of 102 rows" in said for said in ParsedSvg(large.to_svg()).said())
-    assert "One in 3 of 512 rows is drawn." in Scores([9] * 512, strategy=PADDED).to_svg()
+    assert "Of 512 rows, one in 3 is drawn." in Scores([9] * 512, strategy=PADDED).to_svg()
