@@ -139,7 +139,7 @@ class Site:
                 text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
             elif page == "README.md":  # the front page already has the title and the picture
                 text = text.replace("# packviz", "# Install and use", 1)
-                text = re.sub(r"(?s)<picture>.*?</picture>\n\n.*?\n\n", "", text)
+                text = re.sub(r"(?s)<picture>.*?</picture>\n\n", "", text)
             target = (self.out / page).with_suffix(".md")
             text = self.linked(text, Path(page).parent)
             target.write_text(f"{text}\n", encoding="utf-8")
