@@ -30,7 +30,7 @@
 # </details>
 #
 # > **In short.** The marked lines become one: `output, (h_n, c_n) = pv.run(lstm, embedded, lengths)`. If you cannot
-# > change the code, call `pv.patch_torch()` before it runs. But that speeds up only packing and padding, and seldom helps much.
+# > change the code, call `pv.patch_torch()` before it runs. But that leaves the RNN itself as slow as it is.
 #
 # ## Can one index replace all copies?
 #
@@ -462,7 +462,7 @@ for mode in ("GRU", "RNN"):
 # - **Other machines.** There, a call has another price. `pv.advise` measures the methods on yours, and `pv.run` takes its
 #   answer as `method=`.
 #
-# On another machine, only the price of a call changes. So do the sum once, by hand.
+# So a cut must save more than its call costs. Do the sum once, by hand.
 #
 # ## Exercise
 #
