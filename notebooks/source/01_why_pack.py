@@ -34,25 +34,13 @@ panel
 # row grows with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20.
 # (Notebook 02 takes it apart.)
 #
-# For your own lengths, change this list, and run both cells:
-
-# %% tags=["parameters"]
-lengths = [12, 3, 7, 4, 9, 2]
-
-# %%
-pv.show(lengths, part="padded")
-
-# %% [markdown]
-# In the list as we wrote it, 35 of 72 cells are padding, which is nearly half. But we made it up. Real text may be
-# kinder.
+# So nearly a third of our batch is padding. But we made up the lengths. Real text may be kinder.
 
 # %% tags=["claims"]
 assert panel.layout.n_cells == 20
 assert panel.layout.n_real == 14
 for length, others in [(8, 8), (12, 3), (12, 1)]:
     assert pv.Layout([length] + [others] * 7).n_padding == 7 * (length - others)
-assert pv.Layout([12, 3, 7, 4, 9, 2]).n_cells == 72
-assert pv.Layout([12, 3, 7, 4, 9, 2]).n_padding == 35
 
 # %% [markdown]
 # ## How much padding does real text need?
@@ -108,9 +96,9 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # much of the state to keep, and how much of the word to take in.
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
-# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our case is a
-# classifier. The ten lines below are a tagger, because it has everything that a classifier has, and all later pages use
-# it. For the case, one line matters, and another undoes it for the tagger.
+# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our suspect is a
+# classifier. But we shall write a tagger, because it has everything that a classifier has, and all later pages need one.
+# First come its layers, with random weights:
 
 # %%
 import torch
@@ -124,8 +112,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# Here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the shape of
-# its line's result. Take your time with them: later pages enlarge one or two at a time.
+# And here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the shape
+# of its line's result. Take your time with them: later pages enlarge one or two at a time.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -261,8 +249,8 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# Packing has saved the review. Against mere waste, sorting will do. Split these eight lengths into two batches of four,
-# with as little padding as possible.
+# Now imagine that you can't pack. Then every cell of padding is a step of nothing that some review has to read. Split
+# these eight reviews into two batches of four, so that they read as few such steps as possible.
 
 # %% tags=["exercise"]
 eight = [9, 3, 8, 2, 7, 3, 9, 4]
@@ -276,10 +264,8 @@ checks.two_batches(eight, my_batches)
 # %% [markdown]
 # ## You can now
 #
-# - count the padding of a batch, which is the number of its cells minus the sum of its lengths,
-# - remove most of it by letting similar lengths share a batch,
-# - name the ten lines from lists of words to a loss, and say which of them takes the padding out, and which puts it back,
-# - show how far padding moves the final state of an LSTM, and that packing leaves it where it was.
+# tell two evils apart, and cure both: let similar lengths share a batch against waste, and pack against a final state
+# that depends on its neighbours. And you know the ten lines that the next pages take apart.
 #
 # We have not looked at one thing. In the ten lines, the packed `data` has 14 rows. In which order? What packing returns
 # looks so wrong at first sight that people have reported it as a bug.

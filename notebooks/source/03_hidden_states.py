@@ -218,29 +218,27 @@ assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[r
 # %% [markdown]
 # ## What is right, and when?
 #
-# It is time for all cases at once. The table compares each result with that of the sequence alone, which is right by
-# definition. Many people take the final state from `output` instead of `h_n`, and look for it in one of three places:
-# at each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. The table tries
-# all three.
+# It is time for all cases at once: one direction or two, one layer or two, padded or packed. The table compares each
+# result with that of the sequence alone, which is right by definition.
 #
-# Make two bets before you unfold it. Stack two bidirectional layers, so that the second reads both halves of the first:
-# is its *forward* half still right? And does packing make everything right?
+# One bet before you unfold it. Stack two bidirectional layers. The second one reads both halves of the first. Is its
+# *forward* half still right?
 
 # %%
-from packviz.check.truth import truth_table
+from packviz.check.truth import PLACES, RESULTS, truth_table
 
-truth_table("LSTM")
+truth_table("LSTM", RESULTS)
 
 # %% [markdown]
-# How did your bets go? With two layers in both directions, the forward half is lost, too: its second layer has read the
-# wrong half of the first. One bad half is enough. And packing does not repair everything. Two places hold no final
-# state even if you pack. The last step, `output[:, -1]`, is padding for all but the longest sequences. And at len−1,
-# the reverse direction has read only one step.
+# How did your bet go? The forward half is lost, too, because its second layer has read the wrong half of the first. One
+# bad half is enough.
 #
-# Now read the first two columns once more. One direction, and only outputs at real steps: **right without packing**.
-# Her tagger has two directions, so it packs. Her classifier has one, but it reads `h_n`, which is wrong in all four
-# columns if the batch is padded. So both must pack, it seems, and both must be trained again, because their weights
-# have learnt from wrong states.
+# Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
+# layers there are. "Padding does not lead to inaccurate representations", says a popular answer on the web. In these two
+# cells, it is right.
+#
+# Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong in all
+# four columns if the batch is padded. So the classifier must pack, too. Must it?
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -269,8 +267,16 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# In one direction, yes. The right state was there all the time, under another name. It is in `output`, at each
-# sequence's own last step, and we only have to *gather* it:
+# Many people never touch `h_n`. They take the final state from `output`, and look for it in one of three places: at each
+# sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. Which of them hold it?
+# And do they, at least, if you pack?
+
+# %%
+truth_table("LSTM", PLACES)
+
+# %% [markdown]
+# In one direction, there it is: at *len-1*, in a padded batch. The right state was there all the time, under another name. We
+# only have to *gather* it:
 
 # %%
 output, _ = lstm(x)  # padded
@@ -278,9 +284,15 @@ gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
 print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1e-6))
 
 # %% [markdown]
-# One line, and the classifier need not pack. But `output` contains neither `c_n` nor the final states of lower layers.
-# And in the reverse direction, there is nothing to gather at all, because every state of a padded row has read padding.
-# For these, you pack.
+# One line, and the classifier need not pack. But this is no way out for everybody. `output` contains neither `c_n` nor the
+# final states of lower layers. And in the reverse direction, there is nothing to gather, because every state of a padded
+# row has read padding. For these, you pack.
+#
+# Even then, take care where you look. Two places in the table hold no final state although the batch is packed. The
+# batch's last step is padding for all but the longest sequences. And at *len-1*, the reverse direction has read only one step.
+#
+# So your colleague has her answer: pack in the tagger, and gather in the classifier. Then she trains both again, because
+# their weights have learnt from wrong states.
 
 # %% tags=["claims"]
 assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)
@@ -292,17 +304,17 @@ assert not torch.allclose(gathered, deep_h_n[0], atol=0.01)
 assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 
 # %% [markdown]
-# ## What people get wrong
-#
-# - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction,
-#   and for little else.
-# - **"With the same seed, padded and packed training must agree."** Dropout between layers draws a number for every
-#   *computed* unit, and a packed run computes fewer. So it drops different ones. Compare without dropout.
-#
 # <details><summary>And without biases?</summary>
 #
 # A state of zeros that reads zeros stays zero. So with one layer, no initial state and padding of zeros, the reverse
 # direction is right. But a forward state is rarely zero at the last real step, so the padding still changes it.
+#
+# </details>
+#
+# <details><summary>Must padded and packed training agree if the seed is the same?</summary>
+#
+# Not with dropout. Between layers, it draws a number for every *computed* unit, and a packed run computes fewer. So it
+# drops different ones. Compare without dropout.
 #
 # </details>
 
@@ -347,8 +359,7 @@ checks.final_states(my_final_states)
 # - recognise NaN gradients that come from the padding, and fill the input,
 # - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #
-# Your colleague has her answer: pack in the tagger, gather in the classifier, and train both again. But an RNN is only
-# half of a model. Its padded output goes on to other layers and to a loss. Who else reads the padding?
+# But an RNN is only half of a model. Its padded output goes on to other layers and to a loss. Who else reads the padding?
 #
 # Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
 # sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -54,6 +54,10 @@ QUESTIONS = {
 }
 """The questions that a truth table answers for padded and for packed data, each with its meaning.
 An RNN without a cell state has no `c_n`."""
+RESULTS = ("outputs, forward", "outputs, reverse", "h_n", "c_n")
+"""The questions about what an RNN returns."""
+PLACES = tuple(question for question in QUESTIONS if question not in RESULTS)
+"""The questions about the places in `output` that people take for a final state."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,12 @@ class TruthTable(Tabled):
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
         answers: one `Answer` for each of {one direction, bidirectional} × {1, 2 layers} × {padded,
             packed}.
+        questions: the questions that the table shows.
     """
 
     cell: str
     answers: tuple[Answer, ...]
+    questions: tuple[str, ...] = tuple(QUESTIONS)
 
     @property
     def table(self) -> Table:
@@ -78,7 +84,7 @@ class TruthTable(Tabled):
         packed = [answer for answer in self.answers if answer.method == "packed"]
         rows = []
         folded = ["The meaning of each row:"]
-        for question, meaning in QUESTIONS.items():
+        for question in self.questions:
             pairs = []
             for before, after in zip(padded, packed, strict=True):
                 right = before.right[question]
@@ -87,17 +93,13 @@ class TruthTable(Tabled):
             if {*pairs} == {"–"}:
                 continue
             label = question
-            if question.startswith("output") and not question.startswith("outputs"):
+            if question in PLACES:
                 label = f"{question}, as final state"
-            folded.append(f"{label}: {meaning}")
+            folded.append(f"{label}: {QUESTIONS[question]}")
             rows.append([label, *pairs])
-        note = (
-            "A gather takes output at each len-1. That gives the last layer's hidden state, but no"
-            " c or lower layer."
-        )
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
-        return Table(rows, head, title, [note], folded=folded, form="<  ^")
+        return Table(rows, head, title, folded=folded, form="<  ^")
 
     def to_html(self) -> str:
         """Returns the table, folded, so that a reader can guess first."""
@@ -109,18 +111,23 @@ class TruthTable(Tabled):
 _MARKS = {True: "✓", False: "✗", None: "–"}
 
 
-def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
+def truth_table(
+    cell: str = "LSTM", questions: Collection[str] = QUESTIONS, *, bias: bool = True
+) -> TruthTable:
     """Reports which results of small RNNs are right on a batch of 5, 3 and 2 steps.
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
+        questions: those of `QUESTIONS` that the table shows, such as `RESULTS` or `PLACES`.
         bias: whether the RNNs have biases. Without biases, an RNN whose state is zero stays in this
             state as long as it reads zeros.
 
     Raises:
-        ValueError: `cell` is not one of these names.
+        ValueError: `cell` or a question is not one of these names.
     """
     one_of("cell", cell, GATES)
+    for question in questions:
+        one_of("questions", question, QUESTIONS)
     layout = Layout([5, 3, 2])
     answers = []
     for directions, layers in product((1, 2), (1, 2)):
@@ -137,7 +144,7 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
                 result = run(rnn, x, layout, None, packed=method == "packed")
                 right = _right(result, alone, layout, directions)
                 answers.append(Answer(layers, directions, method, right))
-    return TruthTable(cell, tuple(answers))
+    return TruthTable(cell, tuple(answers), tuple(questions))
 
 
 def _right(

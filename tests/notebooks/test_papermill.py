@@ -14,7 +14,6 @@ from nbtools.source import editions
 
 # Other values than the notebook's own, for every notebook that has parameters.
 PARAMETERS: dict[str, dict[str, object]] = {
-    "01_why_pack": {"lengths": [9, 2, 2]},
     "08_benchmark": {
         "device": "cpu:0",
         "quick": "true",

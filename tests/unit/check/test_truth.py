@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from packviz.check.truth import truth_table
+from packviz.check.truth import PLACES, truth_table
 
 LENGTHS = [5, 3, 2]
 
@@ -79,3 +79,10 @@ def test_every_row_about_outputs_names_its_half(cell):
     outputs = [name for name in names if name.startswith("output")]
     assert all(("forward" in name) != ("reverse" in name) for name in outputs)
     assert ("c_n" in names) == (cell == "LSTM")
+
+
+def test_a_table_shows_only_the_questions_that_are_asked():
+    labels = [label for label, *_ in truth_table("LSTM", PLACES).table.rows]
+    assert labels == [f"{question}, as final state" for question in PLACES]
+    with pytest.raises(ValueError, match="questions is 'h'; choose one of 'outputs, forward'"):
+        truth_table("LSTM", ["h"])
