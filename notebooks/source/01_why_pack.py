@@ -31,8 +31,8 @@ panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and every
-# row grows with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of our 20.
-# (Notebook 02 takes it apart.)
+# row grows with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of
+# our 20. (Notebook 02 takes it apart.)
 #
 # So nearly a third of our batch is padding. But we made up the lengths. Real text may be kinder.
 
@@ -73,9 +73,9 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # **64 % of the cells are padding.** For each word that somebody wrote, the model reads almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
-# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets the
-# same neighbours in every epoch, and training should mix them. *Bucketing* is the usual compromise: shuffle, sort a few
-# hundred sentences at a time, and shuffle the batches.
+# sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets
+# the same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise: shuffle,
+# sort a few hundred sentences at a time, and shuffle the batches.
 #
 # So waste alone is a weak reason to pack, and it does not explain our review. A wasted cell takes time. It cannot turn
 # *neutral* into *positive*, unless somebody in the model *reads* it.
@@ -96,9 +96,9 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # much of the state to keep, and how much of the word to take in.
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
-# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our suspect is a
-# classifier. But we shall write a tagger, because it has everything that a classifier has, and all later pages need one.
-# First come its layers, with random weights:
+# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our suspect
+# is a classifier. But we shall write a tagger, because it has everything that a classifier has, and all later pages
+# need one. First come its layers, with random weights:
 
 # %%
 import torch
@@ -112,8 +112,8 @@ linear = torch.nn.Linear(8, 3)
 tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
-# And here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the shape
-# of its line's result. Take your time with them: later pages enlarge one or two at a time.
+# And here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the
+# shape of its line's result. Take your time with them: later pages enlarge one or two at a time.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -133,9 +133,9 @@ for name, tensor in made.items():
     print(f"{name:12} {tuple(tensor.shape)}")
 
 # %% [markdown]
-# Follow the padding. `pad_sequence` makes the rectangle, of 20 cells. `pack_padded_sequence` takes the padding out, so the
-# LSTM reads 14 cells. `pad_packed_sequence` puts it back. Then `linear` scores every cell, and the mask keeps the padding
-# out of the loss.
+# Follow the padding. `pad_sequence` makes the rectangle, of 20 cells. `pack_padded_sequence` takes the padding out,
+# so the LSTM reads 14 cells. `pad_packed_sequence` puts it back. Then `linear` scores every cell, and the mask keeps
+# the padding out of the loss.
 #
 # The LSTM returns two things that matter here. `packed_output` holds the state after every step, for the tagger. `h_n`
 # holds each sequence's *final state*, a summary of all that was read, and that is all a classifier needs. A classifier
@@ -195,21 +195,22 @@ states["packed, beside all"] = final_states(sequences, pack=True)[2]
 pv.draw.Strips(states, title="The final state of c, in different company")
 
 # %% [markdown]
-# *One* step of zeros, and the final state moves by 0.16. The state itself measures only 0.42, so that is nearly 40 %. (Both
-# are Euclidean norms.) Beside b, there are three such steps, and it moves by 69 %: more than two thirds of
+# *One* step of zeros, and the final state moves by 0.16. The state itself measures only 0.42, so that is nearly 40
+# %. (Both are Euclidean norms.) Beside b, there are three such steps, and it moves by 69 %: more than two thirds of
 # its own size, and not one word was added.
 #
-# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. It
-# adds its biases, forgets some of what it knew, and waits for the next.
+# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. So
+# it adds its biases, forgets some of what it knew, and waits for the next word.
 #
-# You may object that the rows of a batch are computed independently. They are. No number of b ever enters row c. What
-# enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c, that is three
-# columns too far, and `h_n` is the state that it has *then*. So the longest review decides, and the others do nothing:
-# *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its final state is that of c
-# alone.
+# You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row
+# c. What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c,
+# that is three columns too far, and `h_n` is the state that it has *then*. So the longest review decides, and the
+# others do nothing: *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its
+# final state is that of c alone.
 #
-# A state has moved. But has an answer changed? We give these states to `linear`, and call its three scores *negative*, *neutral*
-# and *positive*. (Our weights are random, so the words mean nothing. What counts is whether the answer changes.)
+# A state has moved. But has an answer changed? We give these states to `linear`, and call its three scores
+# *negative*, *neutral* and *positive*. (Our weights are random, so the words mean nothing. What counts is whether
+# the answer changes.)
 
 # %%
 labels = ["negative", "neutral", "positive"]

@@ -191,7 +191,7 @@ for row, n in enumerate(lengths):
 
 # %% [markdown]
 # Row 2 is c, so our case stays settled. torch has used its notes to put `h_n` back into your order. It does the same
-# with the padded output, and sorts the initial state if you pass one. You will rarely touch them.
+# with the padded output, and sorts the initial state if you pass one. You will rarely touch these notes yourself.
 #
 # (What if two sequences are equally long? torch does not promise to keep their order. On a CPU, torch 2.13 keeps it in
 # batches of up to 16. `pv.show(lengths)` always keeps it. To see torch's own order, call `pv.show(packed)`.)
@@ -223,7 +223,8 @@ for row, sequence in enumerate(sequences):
 
 # %% [markdown]
 # Notes are easily lost. `data` and `batch_sizes` look complete, so it is tempting to build a `PackedSequence` from
-# these two. We do it with b, of two steps, and a, of three:
+# these two. We do it with the pair from the top of this page, and put b, which has two steps, before a, which has
+# three:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)

@@ -3,10 +3,10 @@
 #
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
-# Your colleague has padded her batches for years. One of her models says whether a review is positive, and another tags
-# its words. Both are in use. Then she reads notebook 01, packs four old reviews, and runs the classifier again. Two of
-# them change sides. Two of *four*. She reaches for the phone, to have both models switched off. Both? The tagger has read
-# the same padding. But is it wrong?
+# Your colleague has padded her batches for years. One of her models says whether a review is positive, and another
+# tags its words. Both are in use. Then she reads notebook 01, packs four old reviews, and runs the classifier again.
+# Two of them change sides. Two of *four*. She reaches for the phone, to have both models switched off. Both? The
+# tagger has read the same padding. But is it wrong?
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -15,16 +15,16 @@
 # <details><summary>Where we are in the ten lines: <b>h_n</b> and <b>output</b></summary>
 #
 # ```text
-#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
-#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
-#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
-#   embedded = embedding(x)                                                    # (4, 5, 6)
-#   packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
-# → packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
-# → output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
-#   scores = linear(output)                                                    # (4, 5, 3)
-#   mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
-#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9,
+#   7])] lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the
+#   CPU x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0 embedded
+#   = embedding(x)                                                    # (4, 5, 6) packed =
+#   pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6) → packed_output,
+#   (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8) → output, _ =
+#   pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8) scores = linear(output)
+#   # (4, 5, 3) mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14
+#   real cells loss = cross_entropy(scores[mask], tags[mask])                             # ()         then
+#   loss.backward()
 # ```
 #
 # </details>
@@ -69,9 +69,9 @@ panel
 #
 # ## Which results are wrong?
 #
-# Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the results
-# differ. `=` means equal up to rounding, and hatched cells are padding. Errors are given
-# in per cent of the largest correct value in the row.
+# Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the
+# results differ. `=` means equal up to rounding, and hatched cells are padding. Errors are given in per cent of the
+# largest correct value in the row.
 
 # %%
 torch.manual_seed(0)
@@ -98,7 +98,8 @@ comparison
 # from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
 # yet. Stack a second layer on it, and nothing changes: up to a real step, it has read clean outputs only.
 #
-# "And if our padding isn't zeros?" she asks. "In the next office, it is NaN."
+# "And if the padding isn't zeros?" she asks. "In the next office, they fill it with NaN, and they are training right
+# now."
 
 # %% tags=["claims"]
 weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
@@ -125,8 +126,9 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# Zeros, ones, noise: for an output at a real step, it cannot matter, because it was finished before the padding began.
-# So let us be bold, and try NaN, with a loss over real steps only. By the rule, this loss is finite. And its gradients?
+# For her tags, it cannot: zeros, ones or noise, an output at a real step was finished before the padding began. But the
+# model next door is still in training. So let us try NaN, with a loss over real steps only. By the rule, this loss is
+# finite. And its gradients?
 
 # %%
 ask("NaN in the padding")
@@ -194,9 +196,9 @@ comparison
 
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
-# 8.9 %, 7.6 %. It fades. It does not go away. One step of nothing, and four steps later we can still measure it. In c,
-# which has three such steps, the first output that comes after them is off by 64 %. These numbers look like any others, and they become
-# her tags.
+# 8.9 %, 7.6 %. It fades. It does not go away. One step of nothing, and we can still measure it at the other end of
+# the row. In c, which has three such steps, the first real step that this direction reads is off by 64 %. These
+# outputs look like any others, and they become her tags.
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
 # the other end, so it meets the padding **first**, and carries its state from there into the real steps. (It ends at
@@ -234,11 +236,11 @@ truth_table("LSTM", RESULTS)
 # bad half is enough.
 #
 # Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
-# layers there are. "Padding does not lead to inaccurate representations", says a popular answer on the web. In these two
-# cells, it is right.
+# layers there are. A popular answer on the web says: "Padding does not lead to inaccurate representations."
+# Here you see for which models that is true.
 #
-# Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong in all
-# four columns if the batch is padded. So the classifier must pack, too. Must it?
+# Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong
+# in all four columns if the batch is padded. So the classifier must pack, too. Must it?
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
@@ -267,16 +269,16 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# Many people never touch `h_n`. They take the final state from `output`, and look for it in one of three places: at each
-# sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. Which of them hold it?
-# And do they, at least, if you pack?
+# Many people never touch `h_n`. They take the final state from `output`, and look for it in one of three places: at
+# each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. Which of them
+# hold it if the batch is padded? And which if it is packed?
 
 # %%
 truth_table("LSTM", PLACES)
 
 # %% [markdown]
-# In one direction, there it is: at *len-1*, in a padded batch. The right state was there all the time, under another name. We
-# only have to *gather* it:
+# In one direction, there it is: at *len-1*, in a padded batch. The right state was there all the time, under another
+# name. We only have to *gather* it:
 
 # %%
 output, _ = lstm(x)  # padded
@@ -284,26 +286,14 @@ gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
 print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1e-6))
 
 # %% [markdown]
-# One line, and the classifier need not pack. But this is no way out for everybody. `output` contains neither `c_n` nor the
-# final states of lower layers. And in the reverse direction, there is nothing to gather, because every state of a padded
-# row has read padding. For these, you pack.
+# One line, and the classifier need not pack. But this is no way out for everybody. `output` contains neither `c_n`
+# nor the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather,
+# because every state has read padding. For these, you pack.
 #
 # Even then, take care where you look. Two places in the table hold no final state although the batch is packed. The
-# batch's last step is padding for all but the longest sequences. And at *len-1*, the reverse direction has read only one step.
+# batch's last step is padding for all but the longest sequences. And at *len-1*, the reverse direction has read only
+# one step.
 #
-# So your colleague has her answer: pack in the tagger, and gather in the classifier. Then she trains both again, because
-# their weights have learnt from wrong states.
-
-# %% tags=["claims"]
-assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)
-deep = torch.nn.LSTM(2, 3, num_layers=2, batch_first=True)
-_, (deep_h_n, deep_c_n) = deep(packed)
-gathered = deep(x)[0][torch.arange(4), torch.tensor(lengths) - 1]
-assert torch.allclose(gathered, deep_h_n[1], atol=1e-6)
-assert not torch.allclose(gathered, deep_h_n[0], atol=0.01)
-assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
-
-# %% [markdown]
 # <details><summary>And without biases?</summary>
 #
 # A state of zeros that reads zeros stays zero. So with one layer, no initial state and padding of zeros, the reverse
@@ -317,6 +307,18 @@ assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 # drops different ones. Compare without dropout.
 #
 # </details>
+#
+# So your colleague has her answer: pack in the tagger, and gather in the classifier. Then she trains both again,
+# because their weights have learnt from wrong states.
+
+# %% tags=["claims"]
+assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)
+deep = torch.nn.LSTM(2, 3, num_layers=2, batch_first=True)
+_, (deep_h_n, deep_c_n) = deep(packed)
+gathered = deep(x)[0][torch.arange(4), torch.tensor(lengths) - 1]
+assert torch.allclose(gathered, deep_h_n[1], atol=1e-6)
+assert not torch.allclose(gathered, deep_h_n[0], atol=0.01)
+assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
 
 # %% tags=["claims"]
 dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
@@ -359,7 +361,8 @@ checks.final_states(my_final_states)
 # - recognise NaN gradients that come from the padding, and fill the input,
 # - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #
-# But an RNN is only half of a model. Its padded output goes on to other layers and to a loss. Who else reads the padding?
+# But an RNN is only half of a model. Its padded output goes on to other layers and to a loss. Who else reads the
+# padding?
 #
 # Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
 # sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -198,9 +198,9 @@ assert all(((tokens == 0) == ~pv.real_mask(n)).all() for tokens, _, n in batches
 # that this owner looks at is the lowest of the three. At the real words, the same model needs six epochs to get where
 # the other one is after four. (With two other seeds, too, it lags behind after every epoch.)
 #
-# So it was more than a factor. About two in three terms of a gradient ask the model to say *no* in the padding, and
-# they move the same weights as the real ones. It could have been worse. Our padding has an id that no word has, so the
-# model can tell the two apart. If unknown words get id 0 as well, the gap doubles.
+# So it was more than a factor. About two in three terms of a gradient ask the model to say *no* in the padding. They
+# move the same weights as the terms of real cells. It could have been worse. Our padding has an id that no word has,
+# so the model can tell the two apart. If unknown words get id 0 as well, the gap doubles.
 #
 # The loss must not read the padding, then. It is not alone in that.
 #
@@ -293,8 +293,8 @@ for name, loss in {"late": late, "early": early}.items():
 # sends a gradient of 0 back to the padding, where the backward pass multiplies it by the NaN in the input. And 0 · NaN
 # is NaN. `masked_fill` on the result fails in the same way, and so does indexing it with the mask. **Fill the input.**
 #
-# Then is `scores[mask]` unsafe, in the last of the ten lines? No. It sends zeros back to the padding, too, but there
-# they meet no such NaN, because packing has left the padding out and pad has filled it with zeros.
+# Then is `scores[mask]` unsafe, in the last of the ten lines? No. It sends zeros back to the padding, too, but they
+# meet no NaN there. Packing has left the old padding out, and `pad_packed_sequence` has put zeros in its place.
 #
 # That is a lot of care for cells that nobody wrote. A packed batch has none of them. There, we should be able to forget
 # about masks.

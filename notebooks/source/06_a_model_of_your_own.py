@@ -128,8 +128,8 @@ class Classifier(nn.Module):
 
 
 # %% [markdown]
-# (`lengths.cpu()` costs nothing on a CPU. If the lengths have moved to a GPU, packing needs it, and the CPU waits.) Here
-# is `h_n` for the first three sequences. The arrows mark the direction:
+# (`lengths.cpu()` costs nothing on a CPU. If the lengths are on a GPU, packing needs this call, and the CPU waits
+# for it.) Here is `h_n` for the first three sequences. The arrows mark the direction:
 
 # %% jupyter={"source_hidden": true}
 h_n = Classifier(None).final_states(x[:3], lengths[:3])

@@ -125,9 +125,10 @@ assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 # little. (An initial state of zeros needs no gradient, so six products are left out, one for each sequence. Six are a
 # larger share of 32 cells than of 54.)
 #
-# Change the lengths, and everything moves. Equal lengths save nothing. One long sequence among many short ones saves
-# almost everything. The 512 sentences of notebook 01 come closer to the second: most of them end early, so the later
-# steps of the packed batch cost little, while each step of the padded one costs the same:
+# Change the lengths, and everything moves. With equal lengths, packing saves nothing. With one long sequence among
+# many short ones, it saves almost everything. The 512 sentences of notebook 01 come closer to the second: most of
+# them end early, so the later steps of the packed batch cost little, while each step of the padded one costs the
+# same:
 
 # %%
 pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])

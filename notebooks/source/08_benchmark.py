@@ -55,8 +55,8 @@ print(forum.STUDY.without_gpu())
 # ## Is that normal?
 #
 # A user of PyTorch's forum, discuss.pytorch.org, could not believe a number either. They had trained a small
-# classifier, with and without packing, on two kinds of batches, and asked whether what they saw was normal. They posted
-# their script, so we can repeat it. What they saw, we keep for later.
+# classifier, with and without packing, on two kinds of batches, and asked whether what they saw was normal. They
+# posted their script, so we can repeat it. We keep what they saw for later.
 #
 # The script compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1
 # and then start again from the longest. Here is B for 8 sequences of up to 5 steps:
@@ -108,9 +108,9 @@ forum.ratios(cpu, ["padded", "packed"])
 # Look at B, at the right end. Half the work, and it takes over thirty times as long: about a second for a padded
 # step, and over half a minute for a packed one. <!-- recorded --> Had you written down a smaller number? So had we.
 #
-# Is it the whole step? We timed the forward pass alone, too. There, a packed B takes between half and one and a third
-# times as long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So it must be the way back,
-# and that is what the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in
+# Is it the whole step? We timed the forward pass alone, too. There, a packed B takes between 0.5 and 1.3 times as
+# long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So it must be the way back, and
+# that is what the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in
 # backward pass*.
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
@@ -247,8 +247,8 @@ assert not yours.left_out
 #    says `owner/name`, put your copy's name there. (In a checkout, `make badge REPO=owner/name` does so, and prints a
 #    badge that opens this page on Colab.)
 # 2. On Colab, choose a GPU under *Runtime → Change runtime type*. Then run the first cell.
-# 3. Set `device = "cuda"` above, and run the other cells. The benchmark then times with CUDA events, so that no call
-#    counts as done before the GPU has finished.
+# 3. Set `device = "cuda"` above, and run the other cells. The benchmark then uses CUDA events as its clock, so that
+#    no call counts as done before the GPU has finished.
 #
 # </details>
 #

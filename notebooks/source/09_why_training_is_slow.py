@@ -31,10 +31,10 @@
 #
 # ## Which part is slow?
 #
-# Notebook 08 timed a model from PyTorch's forum. It packs 512 sequences, runs an LSTM on them, and pads the output. In
-# setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths count down from T to 1,
-# again and again. Only B is slow. So the culprit must care about lengths, and three parts do: pack, the packed LSTM, and
-# pad.
+# Notebook 08 timed a model from PyTorch's forum. It packs 512 sequences, runs an LSTM on them, and pads the output.
+# In setup **A**, all sequences have T steps. In setup **B** (*triangle* in our charts), the lengths count down from
+# T to 1, again and again. Only B is slow. So the culprit must care about lengths, and three parts do: pack, the
+# packed LSTM, and pad.
 
 # %%
 import torch
@@ -49,18 +49,18 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part that cannot run alone? By its absence. We replaced first pad, then pack as well, and at last the
-# LSTM, too, each by something faster with the same results. What a replacement saves is roughly the time of its part.
-# (The last one is `pv.run`, the subject of notebook 10.)
+# How do you time a part that cannot run alone? By its absence. We replaced first pad, then pack as well, and at last
+# the LSTM, too, each by something faster with the same results. What a replacement saves is roughly the time of its
+# part. (The last one is `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
 
 # %% [markdown]
-# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most of
-# that is the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and yet
-# the chart gives it up to a third of the step. <!-- recorded --> Before you believe it, look at the training step with
-# only pad replaced:
+# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most
+# of that is the LSTM, which at least computes something. But pad? It only copies numbers from one place to another,
+# and yet, according to the chart, it takes up to a third of the step. <!-- recorded --> Before you believe it, look
+# at the training step with only pad replaced:
 
 # %%
 recorded_parts = parts.STUDY.load()
@@ -102,12 +102,13 @@ for setup, make in {"A": lengths.equal, "B": lengths.triangle}.items():
 
 # %% [markdown]
 # There is the trace. In A, T does not matter. In B, there are three nodes for each distinct length, and one more. The
-# reason is that torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block. Where
-# one ends, the next block begins. So there is a slice for each distinct length: one in A, and as many as time steps in B.
+# reason is that torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block.
+# Where one ends, the next block begins. So there is a slice for each distinct length: one in A, and as many as time
+# steps in B.
 #
-# In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48 cells
-# if it is padded, and 26 of them real. Each row below is one of the copies, with its slice in colour. The hatched cells
-# get written as well.
+# In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48
+# cells if it is padded, and 26 of them real. Each row below is one of the copies, with its slice in colour. The
+# hatched cells get written as well.
 
 # %%
 panel = BackwardPanel(3)
@@ -130,19 +131,19 @@ if profile.count([5, 4], features=1).pad.formula is None:
 
 # %% [markdown]
 # 26 gradients to hand back, and 340 cells written to do it. Who would write such a thing? Nobody did.
-# `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch may
-# have one. Then your numbers are smaller than ours, and right.)
+# `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch
+# may have one. Then your numbers are smaller than ours, and right.)
 #
-# Take the second row. To hand back the 12 gradients of its slice, one node copies the **whole** padded gradient, 48 cells. Another fills a
-# **whole** packed tensor with zeros, 26 cells. This tensor is added to that of the row above: 26 more. And the slice
-# itself is written three times on the way.
+# Take the second row. To hand back the 12 gradients of its slice, one node copies the **whole** padded gradient, 48
+# cells. Another fills a **whole** packed tensor with zeros, 26 cells. This tensor is added to that of the row above:
+# 26 more. And the slice itself is written three times on the way.
 #
 # 48 + 26 + 26 + 3 × 12 = 136 cells, for 12 numbers. (The two nodes are `CopySlices` and `SliceBackward`. The first row has
 # nothing to add to yet, and the last writes its slice only once.)
 #
-# Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become 654,
-# for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps. (How *one index* gets by
-# with 27 is a matter for notebook 10.)
+# Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
+# 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps. (How *one index*
+# gets by with 27 is a matter for notebook 10.)
 #
 # So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
@@ -175,8 +176,9 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # Zero-fills (`slice_backward`) and additions (`add`) again. They write 96 % of all bytes. The matrix products (`mm`),
 # for which all of this happens, write 1 %.
 #
-# Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people put
-# sequences of similar length into one batch, to save padding. It also leaves fewer *different* lengths.
+# Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people
+# put sequences of similar length into one batch, to save padding. In such a batch, there are also fewer *different*
+# lengths.
 #
 # ## Do fewer lengths help?
 #
@@ -194,12 +196,12 @@ for d in (2, 4, 64):
     print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. The LSTM, which writes the most in every row,
-# gains nothing. Its number does not even move. At each time step, it fills a tensor that has a row for every real cell. So
-# its bytes are in proportion to **time steps × real cells**, and we have changed neither.
+# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. The LSTM, which writes the most in every
+# row, gains nothing. Its number does not even move. At each time step, it fills a tensor that has a row for every
+# real cell. So its bytes are in proportion to **time steps × real cells**, and we have changed neither.
 #
-# Few, then, is not enough. But the lengths in a bucket are nearly *equal*, too. How near is near enough? We start with 64 sequences of 65 steps,
-# perfectly equal, and shorten *one* of them by *one* step.
+# Few, then, is not enough. But the lengths in a bucket are nearly *equal*, too. How near is near enough? We start
+# with 64 sequences of 65 steps, perfectly equal, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -281,9 +283,9 @@ assert 3 < took[512].median("packed") / took[256].median("packed") < 3.5
 # It does not agree. For a padded step and for *run*, twice the length takes about twice the time, as it should. The
 # packed step should show 4 and 4. It shows 7.8 and 3.2: first too much, then too little. <!-- recorded -->
 #
-# Notebook 08 saw where it happens. Between 224 and 256 steps, the time nearly triples. <!-- recorded --> That is not a
-# curve. It is a cliff. Our two causes cannot explain it, because whenever T doubles, each of them gives a factor of four.
-# Something else begins to cost there, and it does not show in our bytes.
+# Notebook 08 saw where it happens. Between 224 and 256 steps, the time nearly triples. <!-- recorded --> That is not
+# a curve. It is a cliff. Our two causes cannot explain it, because whenever T doubles, each of them gives a factor
+# of four. Something else begins to cost there, and it does not show in our bytes.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -299,10 +301,11 @@ assert 7 * 512 - 3 == 3581
 # %% [markdown]
 # ## Who pays for the memory?
 #
-# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in memory.
-# On Linux, torch asks glibc for memory, and glibc asks the system, which hands it out in *pages*, usually of 4 kB. When a
-# program first touches a page, it is interrupted: a *page fault*. The system finds a free page, fills it with zeros, and
-# lets the program continue. One fault takes microseconds. Nobody notices one. How many are there in a packed step?
+# All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in
+# memory. On Linux, torch asks glibc for memory, and glibc asks the system, which hands it out in *pages*, usually of
+# 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free page, fills
+# it with zeros, and lets the program continue. One fault takes microseconds. Nobody notices one. How many are there
+# in a packed step?
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
@@ -334,32 +337,35 @@ assert round(1e6 * took[512] / faults[512], 1) == 3.8
 # Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
 # 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
-# And they cost time. Divide the times of the last two rows by their faults, and you get 3.7 and 3.8 µs for each, all the
-# arithmetic included. <!-- recorded --> Past the cliff, the time follows the faults.
+# And they cost time. Divide the times of the last two rows by their numbers of faults, and you get 3.7 and 3.8 µs
+# per fault, all the arithmetic included. <!-- recorded --> Past the cliff, the time follows the faults.
 #
 # Why are there so many? glibc keeps small blocks, and gives large ones straight back to the system. What is large?
-# At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that block,
-# but never above 32 MiB.
+# At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that
+# block, but never above 32 MiB.
 #
-# Now look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
-# gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by a hair.
+# Now look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step:
+# four gates of 32 numbers for every real cell. At 224 steps, it is 30.6 MiB. At 256, it is 32.1: too much, by a
+# hair.
 #
-# At *every* time step, then, the tensor is handed back to the system, and asked for again. 32.1 MiB are 8,224 fresh pages,
-# and 256 times that is 2.1 million page faults. The step takes 6.5 seconds longer than at 224. <!-- recorded --> There is the cliff.
-# Past it, faults and time grow by the same factor, about three. <!-- recorded -->
+# At *every* time step, then, the tensor is handed back to the system, and asked for again. 32.1 MiB are 8,224 fresh
+# pages, and 256 times that is 2.1 million page faults. The step takes 6.5 seconds longer than at
+# 224. <!-- recorded --> There is the cliff. Past it, faults and time grow by the same factor, about
+# three. <!-- recorded -->
 #
 # <details><summary>Three questions that you may have about this table</summary>
 #
-# Why does the number of faults grow by a factor of three, and not of four? With these tensors alone, it would be four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We
-# counted 8.3 million, so these tensors may have caused nearly all of them. At 256 steps, they account for 2.1 of 2.65
-# million, and half a million come from elsewhere. From where, we have not found out. (The chart at the top of this page
-# is another recording of the same step: 7.9 seconds, 2.16 million faults, and again 3.7 µs for each.) <!-- recorded -->
+# Why does the number of faults grow by a factor of three, and not of four? With these tensors alone, it would be
+# four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We counted 8.3 million, so these
+# tensors may have caused nearly all of them. At 256 steps, they account for 2.1 of 2.65 million, and half a million
+# come from elsewhere. From where, we have not found out. (The chart at the top of this page is another recording of
+# the same step: 7.9 seconds, 2.16 million faults, and again 3.7 µs per fault.) <!-- recorded -->
 #
-# The tensor grows so little from 224 steps to 256 because of the countdowns. Of 512 sequences, two full ones fit from 256.
-# From 224, there are two, and the long end of a third.
+# The tensor grows so little from 224 steps to 256 because of the countdowns. Of 512 sequences, two full ones fit
+# from 256. From 224, there are two, and the long end of a third.
 #
-# Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns some to
-# the system. How often it does so varies from recording to recording. <!-- recorded -->
+# Blocks below 32 MiB cause faults, too. glibc keeps these blocks, but when much of its memory is free, it returns
+# some to the system. How often it does so varies from recording to recording. <!-- recorded -->
 #
 # </details>
 #
@@ -422,7 +428,7 @@ if platform.libc_ver()[0] == "glibc":
 
 # %% [markdown]
 # In the small batch, 17,445 page faults become 2, and almost half of the time is gone. In the large one, over eight
-# million become 3. Three! And two thirds of the time are gone. <!-- recorded --> Here is the third cause, and the
+# million become 3. Three! And two thirds of the time is gone. <!-- recorded --> Here is the third cause, and the
 # only one that you can remove without touching your code.
 #
 # The price is memory. Whatever your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
@@ -449,17 +455,17 @@ if platform.libc_ver()[0] == "glibc":
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes.
 # - **Do not pad again** if you only need `h_n`. That is one line less. But the packed LSTM writes as much as before.
-# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's outputs
-#   are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
-# - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which has neither of the first two causes, and
-#   at 512 steps only one in 200 of the page faults. <!-- recorded --> [Notebook 10](10_making_packing_pay.ipynb) builds it.
+#   - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's
+#   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
+# - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which has neither of the first two causes, and at 512
+#   steps only one in 200 of the page faults. <!-- recorded --> [Notebook 10](10_making_packing_pay.ipynb) builds it.
 #
 # <details><summary>What it is not: three more suspects, each with an alibi</summary>
 #
 # - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
-# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
-# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad writes
-#   over 20 times as much for the last as for the first.
+# - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both
+#   setups. - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data,
+#   yet pad writes over 20 times as much for the last as for the first.
 #
 # </details>
 #
@@ -476,11 +482,11 @@ if platform.libc_ver()[0] == "glibc":
 #
 # ## Exercise
 #
-# Before you change code, you want to know what it would save. For pad, you need not even run it: the lengths tell. Write
-# the function. `lengths` is a list of whole numbers, longest first, and `features` is the number of features of a cell.
-# Return how many bytes the backward pass of pad writes. A number takes 4 bytes, and an error of up to 10 % is allowed, so only the
-# large parts matter. What does *one* distinct length cost, and how many are there? (A zero-fill writes a tensor once, and
-# an addition writes it again.)
+# Before you change code, you want to know what it would save. For pad, you need not even run it: the lengths tell.
+# Write the function. `lengths` is a list of whole numbers, longest first, and `features` is the number of features
+# of a cell. Return how many bytes the backward pass of pad writes. A number takes 4 bytes, and an error of up to 10 %
+# is allowed, so only the large parts matter. What does *one* distinct length cost, and how many are there? (A
+# zero-fill writes a tensor once, and an addition writes it again.)
 
 
 # %% tags=["exercise"]

@@ -4,9 +4,9 @@
 # **Can a training step be faster than a padded one, and still give the results of packing?**
 #
 # So far you have two bad choices. A padded step is quick, and its final states are wrong. A packed step is right, and
-# you wait for it. Quick or right? Colleagues settle this by taste. But must we choose? Notebook 09 found nothing wrong with
-# packing itself. What took so long was a habit: to hand back one slice, torch fills a whole tensor. So let us keep the
-# results, and break the habit.
+# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. The culprits were pad and
+# the packed RNN, and they had the same habit: to hand back the gradient of one slice, torch fills a whole tensor. So
+# let us keep the results, and break the habit.
 #
 # After this page, you can train your own RNN on ragged batches in one line, and say why that line is to be trusted.
 #
@@ -30,7 +30,8 @@
 # </details>
 #
 # > **In short.** The marked lines become one: `output, (h_n, c_n) = pv.run(lstm, embedded, lengths)`. If you cannot
-# > change the code, call `pv.patch_torch()` before it runs. But that leaves the RNN itself as slow as it is.
+# > change the code, call `pv.patch_torch()` before it runs. But it mends only pack and pad, and leaves the RNN as slow as
+# > it is.
 #
 # ## Can one index replace all copies?
 #
@@ -59,9 +60,10 @@ pv.show(numbers, lengths, batch_first=True)
 # rows in a given order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap:
 # the gradient of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
 #
-# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit torch's
-# results. Does that cure what notebook 09 counted? There, in setup B, the lengths count down from T to 1, and torch's pad
-# wrote four times as many bytes when T doubled. Have we only made each copy cheaper, or have we changed the growth?
+# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit
+# torch's results. Does that cure what notebook 09 counted? There, in setup B, the lengths count down from T to 1,
+# and torch's pad wrote four times as many bytes when T doubled. Have we only made each copy cheaper, or have we
+# changed the growth?
 
 # %%
 ask("one gather")
@@ -92,8 +94,8 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
-# At T = 64, packviz writes 8.45 MB. For the same gradient, torch writes 552: 65 times as much. And the growth has changed.
-# When T doubles, so does the number of cells, and what packviz writes doubles with it.
+# At T = 64, packviz writes 8.45 MB. For the same gradient, torch writes 552: 65 times as much. And the growth has
+# changed. When T doubles, so does the number of cells, and what packviz writes doubles with it.
 #
 # One culprit is gone. It was the easy one. The RNN has to compute something at every step, and cannot just look things
 # up.
@@ -134,9 +136,9 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
 # At T = 64, a nineteenth of the bytes. This time, the nodes are as many as before, and it makes no difference, because
 # each of them writes so little. And when T doubles, the bytes now double. Before, they nearly quadrupled.
 #
-# For a GRU or a plain RNN, we are nearly done. On a CPU, torch 2.13 trains both step by step, padded or not, so our loop
-# has no rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in one call. Next
-# to that, a loop usually looks slow. So we want the kernel. But it knows nothing of lengths.
+# For a GRU or a plain RNN, we are nearly done. On a CPU, torch 2.13 trains both step by step, padded or not, so our
+# loop has no rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in one
+# call. Next to that, a loop usually looks slow. So we want the kernel. But it knows nothing of lengths.
 #
 # ## How do you feed a kernel that wants padding?
 #
@@ -151,9 +153,9 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # Hatched cells are padding that is computed all the same. There are 7 of them. In the padded batch there would be 64.
 # Two cuts have done that. Every further cut saves some of the seven, and costs one more call of the kernel.
 #
-# How far should we go? A call has its price: on our CPU, about as much as 200 cells. So the cost of a staircase is the
-# number of its cells, plus 200 for each rectangle. Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it
-# would have no padding at all.
+# How far should we go? A call has its price: on our CPU, about as much as 200 cells. So the cost of a staircase is
+# the number of its cells, plus 200 for each rectangle. Take a larger batch, with 128 sequences and 101 distinct
+# lengths. With 101 rectangles, it would have no padding at all.
 
 # %%
 ask("calls or cells")
@@ -184,8 +186,9 @@ assert panel.shown.wasted == 0
 # more than 2. And all 101, without a single wasted cell, cost *more* than padding. The more expensive a call, the fewer
 # cuts pay off.
 #
-# It looks as if we had won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It runs on
-# through the padding, and that is exactly what made the padded LSTM's final states wrong. Are we back where we began?
+# It looks as if we had won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
+# runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. Are we back where
+# we began?
 #
 # ## How do you stop an LSTM that cannot stop?
 #
@@ -223,21 +226,25 @@ for weight in (10, 100):
 # %% [markdown]
 # 10 is not safe. After one step, nobody would notice. After 3,000, a state that began between −1 and 1 has moved by 0.2.
 #
-# And 100? Not a small number: zero. On paper, a sigmoid never gets there. In float32, it does. From x = 17 on, 1 + e⁻ˣ is
-# rounded to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ exceeds the largest number, so i is *exactly* 0. And ±100 is
-# past both. We have all cursed rounding. Here, for once, it works for us.
+# And 100? Not a small number: zero. On paper, a sigmoid never gets there. In float32, it does. From x = 17 on, 1 +
+# e⁻ˣ is rounded to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ exceeds the largest number, so i is *exactly* 0.
+# And ±100 is past both. We have all cursed rounding. Here, for once, it works for us.
 #
 # <details><summary>Which weight does packviz take?</summary>
 #
 # The weights must also outweigh whatever else a gate receives. (Someone may set a forget bias of −40,000.) So packviz
-# uses ±10³⁸, about a third of the largest number in float32. If your LSTM's own weights are so large that even this might
-# not suffice, packviz packs instead.
+# uses ±10³⁸, about a third of the largest number in float32. If your LSTM's own weights are so large that even this
+# might not suffice, packviz packs instead.
 #
 # </details>
 #
-# The states survive, then. So there are two ways: a loop, *split*, and rectangles, *staircase*. (With a single rectangle,
-# we call it *frozen*.) Both are behind one call. `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of
-# layers, in one or both directions, and returns what pack → RNN → pad returns. (`pv.LSTM` does the same as a module.)
+# The states survive, then. And the reverse direction, which meets the padding first? It need not. `run` lets it
+# begin at each sequence's own end, so its padding comes last, too.
+#
+# So there are two ways: a loop, *split*, and rectangles, *staircase*. (With a single
+# rectangle, we call it *frozen*.) Both are behind one call. `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with
+# any number of layers, in one or both directions, and returns what pack → RNN → pad returns. (As a module, it is
+# called `pv.LSTM`.)
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -253,8 +260,8 @@ assert drift(1e38, 3000) == 0
 # %% [markdown]
 # ## Is it still the same LSTM?
 #
-# `run` sorts your batch, cuts it into pieces, and freezes states. Would you trust your results to that? You need not. We
-# can look.
+# `run` sorts your batch, cuts it into pieces, and freezes states. Would you trust your results to that? You need
+# not. We can look.
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
 # NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell, NaN
@@ -309,34 +316,38 @@ full = forum.STUDY.load()
 forum.ratios(full)
 
 # %% [markdown]
-# In setup A, where all lengths are equal, there is nothing to gain, and little is lost. Now look at B. At 512 steps,
-# torch's packed step takes over half a minute, and *run* takes four tenths of a second. That is over seventy times as
-# fast, for the same results. <!-- recorded --> (If you set both variables of notebook 09, *run* is still 28 times as fast
-# as packed.) <!-- recorded --> And the drop-in, with all our work on pad? It takes 35 times as long as padded, where
-# torch takes 37. <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper culprit.
+# In setup A, where all lengths are equal, there is nothing to gain, and little is lost. Now look at B, and at the
+# drop-in, with all our work on pad. At 512 steps, it takes 35 times as long as padded, where torch's packed step
+# takes 37.
+# <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper culprit.
 #
-# The surprise is where *run* ends: *below* 1, the line of the padded step. From 128 steps on, *run* takes about half as long
-# as padded, here. <!-- recorded --> Half the work, half the time. It sounds so plain, and until now, it was true of no
-# training step that we had timed. It took a fused kernel that can be fed a ragged batch.
+# Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
+# steps on, it takes about half as long as padded, here. <!-- recorded --> Half the work, half the time. It sounds so
+# plain, and yet no training step that we had timed kept that promise. What was missing was a fused kernel that can be
+# fed a ragged batch.
 #
-# What is the price? Each rectangle is padded, and oneDNN's kernel keeps more for each cell than a packed LSTM does. Both take
-# memory:
+# Such ratios need their seconds. And what is the price? Each rectangle is padded, and oneDNN's kernel keeps more for
+# each cell than a packed LSTM does. Both take memory. So here are time and memory, for setup B at 512 steps:
 
 # %%
 longest = forum.point("B", 512)
+timing = full.timing(longest)
 for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run": "run"}.items():
-    print(f"{name:12} {full.timing(longest).memory[method] / 1e6:4.0f} MB at the peak of a step")
+    print(f"{name:12} {timing.median(method):6.1f} s {timing.memory[method] / 1e6:5.0f} MB at the peak")
 
 # %% [markdown]
-# *run* needs about 45 % more than packed, and still only half as much as padded. <!-- recorded --> (If memory is what you
-# lack, `pv.run(…, method="packed")` keeps torch's packed RNN.)
+# Over half a minute, or four tenths of a second: over seventy times as fast, for the same results. <!-- recorded -->
+# (With the two variables of notebook 09, which make torch's packed step faster, it is still 28
+# times.) <!-- recorded --> And the price is small. *run* needs about 45 % more memory than packed, and still only
+# half as much as padded. <!-- recorded --> If memory is what you lack, `pv.run(…, method="packed")` keeps torch's
+# packed RNN.
 #
 # All that was one model. Were we lucky?
 #
 # ## Is it as fast on other batches?
 #
-# `auto` picks a method by a rule, and we found the rule on certain batches. On those, it ought to look good. So we timed
-# 45 others, which it had never seen. Here are the medians for those of which more than a tenth is padding:
+# `auto` picks a method by a rule, and we found the rule on certain batches. On those, it ought to look good. So we
+# timed 45 others, which it had never seen. Here are the medians for those of which more than a tenth is padding:
 
 # %%
 from statistics import median
@@ -353,43 +364,24 @@ for reference in ("torch packed", "torch padded"):
 # %% [markdown]
 # Packed is beaten, whatever the RNN: for the same results, torch takes three to four times as long. <!-- recorded -->
 #
-# Padded is the harder rival. A GRU takes about half of the padded time, and a plain RNN less than two thirds. But an LSTM
-# gains nothing. Where has our factor of two gone? The forum's batch had 512 sequences. These have at most 128, so a call
-# has fewer cells to pay its price. Only the largest LSTM, with 100 numbers in each of two directions, still takes half of
-# the padded time. For the others, we cannot tell `auto` from padded. <!-- recorded -->
+# Padded is the harder rival. A GRU takes about half of the padded time, and a plain RNN less than two thirds. But an
+# LSTM gains nothing. Where has our factor of two gone? The forum's batch had 512 sequences. These have at most 128,
+# so the fixed price of a call is spread over fewer cells. Only the largest LSTM, with 100 numbers in each of two
+# directions, still takes half of the padded time. The others take between 0.87 and 1.28 times as long, and none of
+# these differences is clear. <!-- recorded -->
 #
-# A median hides its batches. Here are twelve of the 45, one by one. Each arrow leads from torch's packed step to `auto`,
-# and torch's padded step is at 1.
+# A median hides its batches. Here are twelve of the 45, one by one. Each arrow leads from torch's packed step to
+# `auto`, and torch's padded step is at 1.
 
 # %%
 methods.chart(untuned)
 
 # %% [markdown]
 # Of all 45 arrows, 42 are clear, and every one of these points to the left. The other three are batches of a single
-# sequence. <!-- recorded --> But some arrows end near 1, or beyond it. For such a batch, padding may be as fast, or faster.
-# Before you take it, remember what you get for that time: wrong final states.
+# sequence. <!-- recorded --> But some arrows end near 1, or beyond it. For such a batch, padding may be as fast, or
+# faster. Before you take it, remember what you get for that time: wrong final states.
 #
 # So `pv.run` is always right. It is not always faster.
-#
-# <details><summary>And on the rule's own batches? And with a second thread?</summary>
-#
-# On its own batches, the rule does look better: there, the median LSTM takes 0.87 of the padded time. A GRU and a plain
-# RNN take half to two thirds, as above. <!-- recorded -->
-#
-# We timed these batches with two threads, too, and the ratios hardly move. The median training step of an LSTM takes a
-# quarter to a third less time, whether padded or with `auto`. That of a GRU and of a plain RNN stays as it is. Training
-# steps of less than 10 ms get longer. <!-- recorded -->
-#
-# </details>
-#
-# <details><summary>How does <code>auto</code> choose?</summary>
-#
-# torch has no fused kernel on a CPU for training a GRU or a plain RNN. A rectangle gains little there, and `auto` takes
-# `split`. For an LSTM, `auto` takes the cheapest staircase. It prices every call at 200 cells, whatever the size of the
-# LSTM. That is a simplification: in a larger LSTM, a cell costs more, so a call should be worth fewer cells.
-# `pv.plan(rnn, lengths)` explains the choice.
-#
-# </details>
 
 # %% tags=["claims"]
 from packviz.ops import choose
@@ -461,14 +453,34 @@ for mode in ("GRU", "RNN"):
 # - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
-# - **Other machines.** There, a call has another price. `pv.advise` measures the methods on yours, and `pv.run` takes its
-#   answer as `method=`.
 #
-# So a cut must save more than its call costs. Do the sum once, by hand.
+# On another machine, a call has another price. `pv.advise` measures the methods on yours, and `pv.run` takes its answer
+# as `method=`.
+#
+# <details><summary>And on the rule's own batches? And with a second thread?</summary>
+#
+# On its own batches, the rule does look better: there, an LSTM takes 0.87 of the padded time in the median. A GRU
+# and a plain RNN take half to two thirds, as above. <!-- recorded -->
+#
+# We timed these batches with two threads, too, and the ratios hardly move. The median training step of an LSTM takes a
+# quarter to a third less time, whether padded or with `auto`. That of a GRU and of a plain RNN stays as it is. Training
+# steps of less than 10 ms get longer. <!-- recorded -->
+#
+# </details>
+#
+# <details><summary>How does <code>auto</code> choose?</summary>
+#
+# torch has no fused kernel on a CPU for training a GRU or a plain RNN. A rectangle gains little there, and `auto` takes
+# `split`. For an LSTM, `auto` takes the cheapest staircase. It prices every call at 200 cells, whatever the size of the
+# LSTM. That is a simplification: in a larger LSTM, a cell costs more, so a call should be worth fewer cells.
+# `pv.plan(rnn, lengths)` explains the choice.
+#
+# </details>
 #
 # ## Exercise
 #
-# A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps. Find a staircase with the lowest cost.
+# What is left of all this in your fingers? Price a staircase by hand. A call costs as much as **10 cells**, and the 12
+# sequences have up to 16 steps. Find a staircase with the lowest cost.
 # `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
 
 # %% tags=["exercise"]

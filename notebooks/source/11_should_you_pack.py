@@ -60,9 +60,9 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number in a row is the average time, as a multiple of the better choice's. The careful rule does no better
-# than a coin, and whoever follows it waits half as long again as they need to. The lazy habit, *never pack*, beats it
-# by far. Was the colleague right, then?
+# The last number in each row is the average time, as a multiple of the time that the better choice takes. The
+# careful rule does no better than a coin, and whoever follows it waits half as long again as they need to. The lazy
+# habit, *never pack*, beats it by far. Was the colleague right, then?
 #
 # Not so fast. Look at our cases. In half of them, the lengths are equal or nearly equal, so packing can save next to
 # nothing. And most of the RNNs are small. We have stacked the deck. Now take only *ragged* batches, whose lengths
@@ -159,7 +159,8 @@ for method in ("auto", "frozen", "packed", "split", "staircase"):
 #
 # - The **share of padding** is the share of the work that packing can save.
 # - The **work in a time step** matters because a packed RNN has a fixed cost for each step.
-# - The **number of time steps** matters in training, because the copies of notebook 09 grow faster than the work.
+# - The **number of time steps** matters in training, because the copying that notebook 09 found grows faster than
+#   the work.
 
 # %%
 from IPython.display import display
@@ -195,10 +196,10 @@ for name, fit in fits.items():
     print(f"{name:18} right in {fitted.accuracy:.1%} if fitted to these sizes, in {tested.accuracy:.1%} if not")
 
 # %% [markdown]
-# A rule looks better on the cases that made it. That is how three people can each be sure, and disagree. We are no
-# better: `pv.run` chooses its method by a rule, and we made this rule from our own measurements. (So notebook 10 tests
-# it on batches that had no part in it, though on the same machine.) Why may `pv.run` follow a rule at all? Because a
-# wrong guess costs time, and never the result.
+# A rule looks better on the cases that it was made from. That is how three people can each be sure, and disagree. We
+# are no better: `pv.run` chooses its method by a rule, and we made this rule from our own measurements. (So notebook
+# 10 tests it on batches that had no part in it, though on the same machine.) Why may `pv.run` follow a rule at all?
+# Because a wrong guess costs time, but never changes the result.
 #
 # So whom do you believe? Nobody. You measure, on your own machine.
 
@@ -254,8 +255,8 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # round is an anecdote. The first line then admits that so few rounds cannot show a difference, and some methods may be
 # *left out*. Give it more time in the parameters, such as `budget = 60`, or an idle machine.
 #
-# And the advice holds for what it has seen: this machine, this number of threads, this memory allocator, these lengths
-# and this RNN.
+# And the advice holds only for what `advise` has measured: this machine, this number of threads, this memory
+# allocator, these lengths and this RNN.
 #
 # Your RNN may now be twice as fast. Is your *training*?
 #

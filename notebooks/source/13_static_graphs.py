@@ -104,7 +104,8 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 #
 # Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take its
 # predecessor, `torch.jit.trace`, which is deprecated. We declare nothing, to see what each leaves open by itself.
-# `pv.check_static` asks our three questions by trying: it runs graph and model on other batches, and compares.
+# `pv.check_static` answers our three questions by trying: it runs the graph and the model on other batches, and
+# compares the results.
 
 # %%
 ask("what an export fixes")
@@ -126,9 +127,10 @@ except torch._dynamo.exc.UserError as error:
     print(*str(error).splitlines()[:2], sep="\n")
 
 # %% [markdown]
-# *Specialized it to be a constant (5)*: that is honest. So the answer was to be had on Friday. The ONNX exporter wrote the
-# 5 into the file without a word. And if the tagger had been batch first? With torch 2.13, the same wrong 5 is in the file, but
-# ONNX Runtime only warns, and computes all nine steps. Whether you had a Monday at all hung on the order of two axes.
+# *Specialized it to be a constant (5)*: that is honest. So the answer was to be had on Friday. The ONNX exporter
+# wrote the 5 into the file without a word. And if the tagger had been batch first? With torch 2.13, the same wrong 5
+# is in the file, but ONNX Runtime only warns, and computes all nine steps. Whether Monday went wrong at all hung on
+# the order of two axes.
 #
 # <details><summary>Does it get worse?</summary>
 #
@@ -185,7 +187,7 @@ for name, scores in answers.items():
 
 # %% [markdown]
 # The third review is *positive* again: the trace gives the scores of a batch that was never packed. In notebook 01 we
-# chased this bug to its cause, and packed it away. Here it is back, in a file, and it came in through an `if` that was
+# chased this bug to its cause, and packed it away. Now it is back, in a file. It came in through an `if` that was
 # meant to save a few milliseconds.
 #
 # Python decided the `if` while the trace was taken. The example had equal lengths, so the branch that packs never ran,
@@ -223,7 +225,7 @@ replace(thrifty.table, notes=())  # the marks; thrifty itself adds the reasons
 
 # %% [markdown]
 # Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk, with the line of
-# the `if`. And see how nearly the wrong graphs pass: right for another T, right for another B. Only a test with other
+# the `if`. And the wrong graphs almost pass: right for another T, right for another B. Only a test with other
 # lengths catches them.
 #
 # But the `if` was our own mistake. Surely it all goes well if we always pack?
@@ -353,8 +355,8 @@ recorded.only("packed", "compiled, disabled island", "Ragged", "compiled, Ragged
 # adds nothing. (Larger layers around the LSTM, or a GPU, may change this: run
 # `packviz study compiled --device cuda --out mine.json`.)
 #
-# So much for speed. But we came for a file that works on Monday, and what stays in Python cannot leave with
-# `torch.export`. What if the tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
+# So much for speed. But we came for a file that works on Monday, and what is left to Python does not get into a
+# file. What if the tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
 
 # %% tags=["claims"]
 (point,) = recorded.points
@@ -520,8 +522,8 @@ assert by_len(x[:2]).size(0) == x.size(0)
 # - say which tools fix T, which refuse packing, and which are wrong without an error,
 # - export a model that packs with `pv.LSTM`, and say what loading the file needs.
 #
-# An RNN takes one step after another, so a batch has to know when to stop. A transformer takes all steps at once. Is it
-# rid of lengths?
+# An RNN takes one step after another, so it has to know where each sequence stops. A transformer takes all steps at
+# once. Can it do without lengths?
 #
 # Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several processes](12_several_workers.ipynb) · [00 Start
 # here](00_start_here.ipynb)

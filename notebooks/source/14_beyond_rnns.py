@@ -308,7 +308,7 @@ print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneed
 # We took out all the padding, and attention now has 31 times as much to do as with it. Look at the last line, too. Of
 # about 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
 #
-# But we have a mask, which hides those 379. Does it not save their work?
+# But we have a mask, which hides those 379 scores. Does it not save their work?
 
 # %% tags=["claims"]
 assert round(one_row.computed / padded.computed) == 31
@@ -341,8 +341,8 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 # FlexAttention ran here, on a CPU. We have also tested our statements about CPUs and nested tensors. The rest needs a
 # GPU, or libraries that we do not install, and comes from the documentation.
 #
-# - **FlexAttention** builds the mask from a function of ids, and skips the blocks of scores that this mask hides
-#   completely:
+# - **FlexAttention** builds the mask from a function that compares the ids of two documents, and skips the blocks of
+#   scores that the mask hides completely:
 #
 #   ```python
 #   from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -360,8 +360,8 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 # - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no
 #   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
-# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch, and
-#   passes `cu_seqlens` explicitly. To infer the documents from positions that restart is fragile.
+# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch,
+#   and passes `cu_seqlens` explicitly. Positions that restart are a fragile sign of where a document begins.
 # - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. `"wrapped"` cuts
 #   wherever a row ends. With either, use a padding-free kernel, or the documents mix.
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the

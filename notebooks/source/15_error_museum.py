@@ -4,9 +4,9 @@
 # **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
 #
 # It is late, the training run has died, and the last line of the traceback is about `lengths`. Or worse: nothing has
-# died, the loss goes down, and something is still wrong. You are not the first. Some of these mistakes have been made,
-# asked about, and made again since 2017. Each is here with its cause and its fix, and with its message if it has one.
-# Most come with a thread in which somebody asked.
+# died, the loss goes down, and something is still wrong. You are not the first. Some of these mistakes have been
+# made, asked about, and made again since 2017. Every mistake here comes with its cause and its fix, with its message
+# if it has one, and mostly with a thread in which somebody asked about it.
 #
 # After this page, you can name a mistake by its message or its symptom, repair it, and check a batch for mistakes that
 # have no message.
@@ -94,9 +94,9 @@ assert [pv.explain(text).sure for text in seen] == [False, False, True]
 # %% [markdown]
 # ## And if there is no error?
 #
-# Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In most batches of this page, sequence a is
-# 10, 11, 12, …, sequence b is 20, 21, …, and so on. In this first one, a length is too large, and torch packs it all
-# the same:
+# Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In most batches on this page, sequence a
+# holds 10, 11, 12, …, and sequence b holds 20, 21, 22, … In this first one, a length is too large, and torch packs
+# it all the same:
 
 # %%
 import torch
@@ -140,9 +140,9 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # be.
 #
 # Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake. Below it are
-# torch's message, the cause, the fix, and often a place where people have asked. *Also met* lists other messages of the
-# same mistake. (If an entry makes several calls, `attempt(f, x)` calls `f(x)`, and shows what torch says.) In the
-# pictures, a red frame marks a cell that is misplaced, left out or missing.
+# torch's message, the cause, the fix, and often a thread in which people have asked about it. *Also met* lists other
+# messages that the same mistake can cause. (An entry with several calls uses `attempt(f, x)`, which calls `f(x)` and
+# shows what torch says.) In the pictures, a red frame marks a cell that is misplaced, left out or missing.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
@@ -724,7 +724,7 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds somet
 #
 # paste a message and find its cause, ask `pv.diagnose` if there is no message, and tell what neither of them can know.
 #
-# This was the last page. Somewhere in your own code is a batch that nobody has ever looked at. To look takes one line:
-# `print(pv.diagnose(x, lengths))`.
+# This was the last page. Somewhere in your own code is a batch that nobody has ever looked at. Looking takes one
+# line: `print(pv.diagnose(x, lengths))`.
 #
 # Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)
