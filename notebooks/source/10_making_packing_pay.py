@@ -318,8 +318,7 @@ forum.ratios(full)
 # %% [markdown]
 # In setup A, where all lengths are equal, there is nothing to gain, and little is lost. Now look at B, and at the
 # drop-in, with all our work on pad. At 512 steps, it takes 35 times as long as padded, where torch's packed step
-# takes 37.
-# <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper culprit.
+# takes 37. <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper culprit.
 #
 # Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
 # steps on, it takes about half as long as padded, here. <!-- recorded --> Half the work, half the time. It sounds so
