@@ -270,14 +270,14 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # ## Can we have the right state without packing?
 #
 # Many people never touch `h_n`. They take the final state from `output`, and look for it in one of three places: at
-# each sequence's own last step (*len-1*), at the batch's last step (`output[:, -1]`), or at step 0. Which of them
+# each sequence's own last step (`len-1`), at the batch's last step (`output[:, -1]`), or at step 0. Which of them
 # hold it if the batch is padded? And which if it is packed?
 
 # %%
 truth_table("LSTM", PLACES)
 
 # %% [markdown]
-# In one direction, there it is: at *len-1*, in a padded batch. The right state was there all the time, under another
+# In one direction, there it is: at `len-1`, in a padded batch. The right state was there all the time, under another
 # name. We only have to *gather* it:
 
 # %%
@@ -291,7 +291,7 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 # because every state has read padding. For these, you pack.
 #
 # Even then, take care where you look. Two places in the table hold no final state although the batch is packed. The
-# batch's last step is padding for all but the longest sequences. And at *len-1*, the reverse direction has read only
+# batch's last step is padding for all but the longest sequences. And at `len-1`, the reverse direction has read only
 # one step.
 #
 # <details><summary>And without biases?</summary>

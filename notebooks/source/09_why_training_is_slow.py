@@ -97,8 +97,9 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 ask("nodes after pad")
 
 # %%
-for setup, make in {"A": lengths.equal, "B": lengths.triangle}.items():
-    print(setup, *(f"{profile.count(make(512, T)).pad.nodes:3} nodes at T = {T}  " for T in (32, 64, 128)))
+for T in (32, 64, 128):
+    in_a, in_b = (profile.count(make(512, T)).pad.nodes for make in (lengths.equal, lengths.triangle))
+    print(f"T = {T:3}: {in_a} nodes in A, {in_b:3} in B")
 
 # %% [markdown]
 # There is the trace. In A, T does not matter. In B, there are three nodes for each distinct length, and one more. The

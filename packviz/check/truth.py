@@ -89,7 +89,8 @@ class TruthTable(Tabled):
             for before, after in zip(padded, packed, strict=True):
                 right = before.right[question]
                 mark = _MARKS[after.right[question]]
-                pairs.append("–" if right is None else f"padded {_MARKS[right]} packed {mark}")
+                pair = f"padded\u00a0{_MARKS[right]} packed\u00a0{mark}"  # a mark stays at its word
+                pairs.append("–" if right is None else pair)
             if {*pairs} == {"–"}:
                 continue
             label = question
