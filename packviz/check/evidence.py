@@ -84,22 +84,22 @@ class Batch:
 
     @cached_property
     def mask(self) -> BoolArray:
-        """`(B, T)` true where a cell is real according to the lengths."""
+        """`(B, T)` booleans, True where a cell is real according to the lengths."""
         return np.arange(self.steps) < self.n[:, None]
 
     @cached_property
     def zero(self) -> BoolArray:
-        """`(B, T)` true where a cell is zero."""
+        """`(B, T)` booleans, True where all features of a cell are 0."""
         return (self.x == 0).all(-1).numpy()
 
     @cached_property
     def nan(self) -> BoolArray:
-        """`(B, T)` true where a cell contains a NaN."""
+        """`(B, T)` booleans, True where a cell contains a NaN."""
         return self.x.isnan().any(-1).numpy()
 
     @cached_property
     def filled(self) -> BoolArray:
-        """`(B, T)` true where a cell is padding and contains no NaN."""
+        """`(B, T)` booleans, True where a cell is padding and contains no NaN."""
         return ~self.mask & ~self.nan
 
     @property
@@ -112,7 +112,7 @@ class Batch:
 
     @cached_property
     def padding(self) -> BoolArray | None:
-        """`(B, T)` true where a cell has the padding's value; `None` if the value is unknown.
+        """`(B, T)` booleans, True where a cell has the padding's value; `None` if it is unknown.
 
         If there is no padding, zero counts as its value. If all cells of the padding contain NaN,
         the value is NaN. The value cannot be determined if the padding is not constant, or if it is
@@ -184,8 +184,8 @@ class _Reading:
 
     Attributes:
         finding: the finding to report if this reading is right.
-        real: `(B, T)` true where a cell is data in this reading.
-        same: `(B, T)` true where a cell has the padding's value.
+        real: `(B, T)` booleans, True where a cell is data in this reading.
+        same: `(B, T)` booleans, True where a cell has the padding's value.
         cell: `(b, t)` of the cell from which the padding's value was taken; `None` if the value is
             zero.
         along: the axis of time.
@@ -204,7 +204,7 @@ class _Reading:
 
     @cached_property
     def inside(self) -> BoolArray:
-        """`(B, T)` true where a cell is data in this reading but has the padding's value."""
+        """`(B, T)` booleans, True where a cell of data in this reading has the padding's value."""
         return self.real & self.same
 
     def are_marks(self, batch: Batch) -> bool:

@@ -256,7 +256,7 @@ class _Example:
     axes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
     def make(self, case: _Case, random: bool = False) -> Any:
-        """Returns the inputs of a case. Floating-point tensors may get random numbers."""
+        """Returns the inputs of a case. If `random`, floating-point tensors get random numbers."""
         places = count()
         lengths = torch.tensor(case.lengths.tolist())
         times = torch.arange(case.steps) % self.steps

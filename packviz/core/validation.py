@@ -106,7 +106,7 @@ def require_values(name: str, value: object) -> None:
     """
     if getattr(value, "is_meta", False):
         raise ValueError(
-            f"{name} is on the meta device, which stores no values; pass it on another device"
+            f"{name} is on the meta device, which stores no values; create it on another device"
         )
 
 

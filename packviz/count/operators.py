@@ -40,7 +40,7 @@ class Operator(NamedTuple):
     Attributes:
         name: the name of the operator in ATen.
         calls: number of calls.
-        kernels: number of kernels, which are separate fills of memory.
+        kernels: number of separate fills of memory, each of which takes a kernel.
         bytes: number of bytes that were filled.
     """
 

@@ -53,7 +53,7 @@ class Strips(Drawing):
         if not 0 < size <= FEW or sizes != [f"({size},)"]:
             shapes = ", ".join(sizes) or "none"
             raise ValueError(
-                f"vectors must be one-dimensional, with one size of up to {FEW};"
+                f"vectors must be one-dimensional, and all of one size, at most {FEW};"
                 f" got shapes: {shapes}"
             )
         if not isinstance(axis, str) and len(axis) != size:

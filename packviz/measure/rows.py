@@ -1,4 +1,4 @@
-"""Reads and appends result files, which have one line of JSON for each measured point.
+"""Reads result files and appends to them. Such a file has a line of JSON for each measured point.
 
 The first line is the head: the kind of the file, the version of its format, and the provenance.
 Every further line is a row, which has a point's fields and what was measured there:

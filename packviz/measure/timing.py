@@ -385,7 +385,8 @@ def measure(
         raise ValueError("calls is empty; give at least one function to time, by name")
     if rounds < 1 or warmup < 0:
         raise ValueError(
-            f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 to warm up"
+            f"rounds is {rounds}, and warmup is {warmup}; give rounds of at least 1, and warmup of"
+            " at least 0"
         )
     clock = clock or stopwatch(device)
     prepare = before or (lambda: None)

@@ -147,7 +147,7 @@ def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
 
 
 class Index:
-    """A ragged batch on one device, and the routes to its cells.
+    """A ragged batch on one device, and its *routes*: index tensors that select its cells.
 
     Building a route never waits for the device.
 

@@ -89,11 +89,12 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         max_len = lengths.shape[1]
     if max_len is None:
         if not _is_readable(n):
-            raise ValueError(
-                f"max_len is required for lengths on {n.device} and while compiling or tracing,"
-                " because finding the longest length would wait for the device. Pass the padded"
-                " length, max_len=x.shape[…], or pass lengths.cpu()"
+            when = (
+                f"for lengths on {n.device}, because finding the longest would wait for the device"
             )
+            if n.device.type == "cpu":
+                when = "while compiling or tracing, because no value can be read then"
+            raise ValueError(f"max_len is required {when}; pass max_len=x.shape[…]")
         _check(n, MOST_STEPS, "the most time steps of a mask")
         max_len = max([0, *n.tolist()])
     steps = time_steps(max_len, "max_len")

@@ -51,8 +51,8 @@ class WithLengths(nn.RNNBase):
             return rnn
         if not is_parametrized(rnn):
             raise TypeError(
-                f"rnn is {kind_of(rnn)}, which is derived from torch's: derive it from"
-                f" pv.{cls.__name__}"
+                f"rnn is {kind_of(rnn)}, which is derived from torch.nn.{cls.__name__}: derive it"
+                f" from pv.{cls.__name__}"
             )
         # torch has derived a class for it, with a property for each weight.
         attributes = dict(vars(kind))

@@ -61,7 +61,7 @@ def run(
     padding_value: float = 0.0,
     method: str | Sequence[int] = "auto",
 ) -> tuple[Any, State]:
-    """Runs an RNN on a padded batch, and returns what pack → RNN → pad returns, in less time.
+    """Runs an RNN on a padded batch, and returns what pack → RNN → pad returns, usually sooner.
 
     If the batch is already packed, the output is packed, too.
 
@@ -69,7 +69,7 @@ def run(
 
     * All lengths are equal, and you do not train a GRU or an `nn.RNN` on a CPU. Then `run` calls
       torch's own kernel for padded data, as `rnn(x)` does.
-    * The batch is on a GPU. There, `run` calls only torch's own kernels, and was not measured.
+    * The batch is on a GPU. There, `run` calls only torch's own kernels. We have not measured it.
     * You need only the forward pass of a GRU or an `nn.RNN`. There, `run` takes about as long as
       packing.
     * The lengths of an LSTM are nearly equal, and an inexact padded run will do. `run` takes about

@@ -44,7 +44,7 @@ def multiplies_in_tf32() -> bool:
 
 
 def tf32_switches() -> list[tuple[object, str]]:
-    """Returns the settings for TF32, for RNNs and for matrix products.
+    """Returns the TF32 settings for RNNs and for matrix products.
 
     Each is an object and the name of its attribute.
 

@@ -27,7 +27,7 @@ def _checked(lengths: Any) -> tuple[int, ...]:
     checked = Layout(lengths).lengths.tolist()
     if 0 in checked:
         row = checked.index(0)
-        raise ValueError(f"lengths[{row}] is 0; give each sequence at least one time step to pull")
+        raise ValueError(f"lengths[{row}] is 0; a row needs at least one time step to be pulled by")
     return tuple(checked)
 
 

@@ -90,7 +90,7 @@ def test_sparse_lengths_are_refused(name):
 def test_lengths_without_values_are_refused(name):
     with pytest.raises(
         ValueError,
-        match=r"^lengths is on the meta device, which stores no values; pass it on another",
+        match=r"^lengths is on the meta device, which stores no values; create it on another",
     ):
         TAKES_LENGTHS[name](torch.tensor(LENGTHS, device="meta"))
 
@@ -98,6 +98,6 @@ def test_lengths_without_values_are_refused(name):
 @pytest.mark.parametrize("name", ["run", "GRU", "compare"])
 def test_a_batch_without_values_is_not_run(name):
     with pytest.raises(
-        ValueError, match=r"^x is on the meta device, which stores no values; pass it on another"
+        ValueError, match=r"^x is on the meta device, which stores no values; create it on another"
     ):
         TAKES_A_BATCH[name](torch.zeros(3, 5, 3, device="meta"), LENGTHS)

@@ -214,7 +214,8 @@ def test_cells_have_numbers_or_names():
 )
 def test_vectors_that_do_not_fit_are_refused(vectors):
     with pytest.raises(
-        ValueError, match="vectors must be one-dimensional, with one size of up to 16; got shapes: "
+        ValueError,
+        match="vectors must be one-dimensional, and all of one size, at most 16; got shapes: ",
     ):
         pv.draw.Strips(vectors)
 

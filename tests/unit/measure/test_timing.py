@@ -228,8 +228,8 @@ def test_memory_is_counted_outside_of_the_time():
     ("calls", "options", "message"),
     [
         ({}, {}, "calls is empty; give at least one function"),
-        ({"a": int}, {"rounds": 0}, "rounds is 0 and warmup 3; give at least 1 round"),
-        ({"a": int}, {"warmup": -1}, "and 0 to warm up"),
+        ({"a": int}, {"rounds": 0}, "rounds is 0, and warmup is 3; give rounds of at least 1"),
+        ({"a": int}, {"warmup": -1}, "warmup is -1; give rounds of at least 1"),
     ],
 )
 def test_what_cannot_be_measured(calls, options, message):

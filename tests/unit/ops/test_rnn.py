@@ -215,7 +215,7 @@ def test_ragged_changes_the_object_itself():
     patched.forward = lambda x: x
     for wrong, message in (
         (nn.Linear(3, 4), "rnn is a Linear: give"),
-        (Own(3, 4), r"derived from torch's: derive it from pv\.GRU"),
+        (Own(3, 4), r"derived from torch.nn.GRU: derive it from pv\.GRU"),
         (Forward(3, 4), "with its own forward"),
         (patched, "with its own forward"),
     ):
