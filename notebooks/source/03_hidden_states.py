@@ -31,9 +31,10 @@
 #
 # ## Where does the padding get in?
 #
-# We repeat her experiment with our own four, a, b, c and d, and two random features at each step. An LSTM returns three
-# tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state, for a
-# classifier. `c_n` has the final *cell state*, the LSTM's second state. In notebook 01 we looked at one of the three.
+# We repeat her experiment with our own four, a, b, c and d, and two random features at each step. An LSTM returns
+# three tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state, for a
+# classifier. `c_n` has the final *cell state*, the LSTM's second state. In notebook 01 we looked at one of the
+# three. For c, which has two words in a batch of five steps, that makes seven vectors: five outputs, `h_n` and `c_n`.
 # Where would *you* expect the damage?
 
 # %%
@@ -65,7 +66,8 @@ panel
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So the classifier is wrong. But this is one number of one tensor, and her tagger reads another.
+# So the classifier is wrong. But this is one number of one tensor, and her tagger reads another. And a popular
+# answer on the web says: "Padding does not lead to inaccurate representations." Who is right?
 #
 # ## Which results are wrong?
 #
@@ -126,9 +128,9 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# For her tags, it cannot: zeros, ones or noise, an output at a real step was finished before the padding began. But the
-# model next door is still in training. So let us try NaN, with a loss over real steps only. By the rule, this loss is
-# finite. And its gradients?
+# For her tags, it cannot matter. Whether the padding is zeros, ones or noise, an output at a real step was finished
+# before it began. But the model next door is still in training. So let us try NaN, with a loss over real steps only.
+# By the rule, this loss is finite. And its gradients?
 
 # %%
 ask("NaN in the padding")
@@ -145,11 +147,10 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # Not one. The loss looks healthy, every output in it is right, and after one optimiser step every weight of this LSTM
 # is NaN.
 #
-# We have followed the forward pass, and forgotten the other one. The backward pass starts at the batch's last step, so
-# it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step has read and
-# computed, and zero times NaN is NaN.
-#
-# (With finite padding, zero times anything is zero, and these gradients are right. Only NaN and infinity survive.)
+# We have asked our rule about the forward pass, and forgotten the other one. The backward pass starts at the batch's
+# last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
+# has read and computed, and zero times NaN is NaN. With finite padding, zero times anything is zero, and these
+# gradients are right. Only NaN and infinity survive.
 #
 # A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
 # the *input*, before the first layer. Or pack, before any layer reads the NaN.
@@ -236,8 +237,7 @@ truth_table("LSTM", RESULTS)
 # bad half is enough.
 #
 # Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
-# layers there are. A popular answer on the web says: "Padding does not lead to inaccurate representations."
-# Here you see for which models that is true.
+# layers there are. So the popular answer is right about these two models, and only about their outputs.
 #
 # Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong
 # in all four columns if the batch is padded. So the classifier must pack, too. Must it?
@@ -290,9 +290,9 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 # nor the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather,
 # because every state has read padding. For these, you pack.
 #
-# Even then, take care where you look. Two places in the table hold no final state although the batch is packed. The
-# batch's last step is padding for all but the longest sequences. And at `len-1`, the reverse direction has read only
-# one step.
+# Even then, take care where you look. Two places hold no final state although the batch is packed. One is
+# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`,
+# because there this direction has read only one step.
 #
 # <details><summary>And without biases?</summary>
 #
@@ -308,8 +308,8 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 #
 # </details>
 #
-# So your colleague has her answer: pack in the tagger, and gather in the classifier. Then she trains both again,
-# because their weights have learnt from wrong states.
+# So she makes the call after all, and both models are switched off for a night. The tagger will pack, and the
+# classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 
 # %% tags=["claims"]
 assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)

@@ -292,7 +292,8 @@ checks.fair_ratio(my_ratio)
 #
 # - run the forum's benchmark on your device, in a cell or with `packviz bench`,
 # - time two methods fairly: warm up, take turns, compare within rounds, take the median,
-# - explain how two honest runs can disagree: a pause, a hot laptop, or memory that the first one left.
+# - explain why two honest runs can disagree: because of a pause, a hot laptop, or memory that the first run left
+#   behind.
 #
 # But a cliff has a cause, and so has a slope. What are they?
 #

@@ -104,8 +104,8 @@ for T in (32, 64, 128):
 # %% [markdown]
 # There is the trace. In A, T does not matter. In B, there are three nodes for each distinct length, and one more. The
 # reason is that torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block.
-# Where one ends, the next block begins. So there is a slice for each distinct length: one in A, and as many as time
-# steps in B.
+# Where one ends, the next block begins. So there is a slice for each distinct length: one in A, and as many as there
+# are time steps in B.
 #
 # In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48
 # cells if it is padded, and 26 of them real. Each row below is one of the copies, with its slice in colour. The
@@ -255,9 +255,9 @@ title = f"In B, pad writes {of_pad[-1] / of_pad[-2]:.1f} times as much when T do
 pv.draw.log_log(T, written, title, y="MB")
 
 # %% [markdown]
-# On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double with T, 2 if they
-# quadruple. In B, the slopes of both culprits are close to 2. So if time follows bytes, twice the length should take
-# four times as long. It only remains to see the clock agree:
+# On these axes, a power of T is a straight line, and its slope is the exponent: 1 if the bytes double when T
+# doubles, and 2 if they quadruple. In B, the slopes of both culprits are close to 2. So if time follows bytes, twice
+# the length should take four times as long. It only remains to see the clock agree:
 
 # %%
 recording = forum.STUDY.load()
@@ -351,14 +351,14 @@ assert round(1e6 * took[512] / faults[512], 1) == 3.8
 #
 # At *every* time step, then, the tensor is handed back to the system, and asked for again. 32.1 MiB are 8,224 fresh
 # pages, and 256 times that is 2.1 million page faults. The step takes 6.5 seconds longer than at
-# 224. <!-- recorded --> There is the cliff. Past it, faults and time grow by the same factor, about
-# three. <!-- recorded -->
+# 224. <!-- recorded --> There is the cliff. From 256 to 512 steps, faults and time grow by the same factor, about
+#    three. <!-- recorded -->
 #
 # <details><summary>Three questions that you may have about this table</summary>
 #
 # Why does the number of faults grow by a factor of three, and not of four? With these tensors alone, it would be
-# four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We counted 8.3 million, so these
-# tensors may have caused nearly all of them. At 256 steps, they account for 2.1 of 2.65 million, and half a million
+# four. At 512 steps, each has 16,416 pages, and 512 times that is 8.4 million. We counted 8.3 million faults, so
+# these tensors alone may explain all of them. At 256 steps, they account for 2.1 of 2.65 million, and half a million
 # come from elsewhere. From where, we have not found out. (The chart at the top of this page is another recording of
 # the same step: 7.9 seconds, 2.16 million faults, and again 3.7 µs per fault.) <!-- recorded -->
 #
@@ -455,8 +455,8 @@ if platform.libc_ver()[0] == "glibc":
 # From the least effort to the most:
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes.
-# - **Do not pad again** if you only need `h_n`. That is one line less. But the packed LSTM writes as much as before.
-#   - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's
+# - **Do not pad again** if you only need `h_n`. That saves a line. But the packed LSTM writes as much as before. -
+#   **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's
 #   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
 # - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which has neither of the first two causes, and at 512
 #   steps only one in 200 of the page faults. <!-- recorded --> [Notebook 10](10_making_packing_pay.ipynb) builds it.

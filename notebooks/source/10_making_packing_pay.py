@@ -4,9 +4,9 @@
 # **Can a training step be faster than a padded one, and still give the results of packing?**
 #
 # So far you have two bad choices. A padded step is quick, and its final states are wrong. A packed step is right, and
-# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. The culprits were pad and
-# the packed RNN, and they had the same habit: to hand back the gradient of one slice, torch fills a whole tensor. So
-# let us keep the results, and break the habit.
+# you wait for it. Must you choose? Notebook 09 found nothing wrong with packing itself. What took so long was a
+# habit. Pad and the packed RNN both cut a large tensor into slices, and on the way back, torch fills a whole tensor
+# for each slice. So let us keep the results, and break the habit.
 #
 # After this page, you can train your own RNN on ragged batches in one line, and say why that line is to be trusted.
 #
@@ -28,10 +28,6 @@
 # ```
 #
 # </details>
-#
-# > **In short.** The marked lines become one: `output, (h_n, c_n) = pv.run(lstm, embedded, lengths)`. If you cannot
-# > change the code, call `pv.patch_torch()` before it runs. But it mends only pack and pad, and leaves the RNN as slow as
-# > it is.
 #
 # ## Can one index replace all copies?
 #
@@ -94,8 +90,8 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
-# At T = 64, packviz writes 8.45 MB. For the same gradient, torch writes 552: 65 times as much. And the growth has
-# changed. When T doubles, so does the number of cells, and what packviz writes doubles with it.
+# At T = 64, packviz writes 8.45 MB, in five nodes. For the same gradient, torch writes 65 times as much, in 194.
+# And the growth has changed. When T doubles, so does the number of cells, and what packviz writes doubles with it.
 #
 # One culprit is gone. It was the easy one. The RNN has to compute something at every step, and cannot just look things
 # up.
@@ -133,8 +129,8 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
     assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
-# At T = 64, a nineteenth of the bytes. This time, the nodes are as many as before, and it makes no difference, because
-# each of them writes so little. And when T doubles, the bytes now double. Before, they nearly quadrupled.
+# At T = 64, a nineteenth of the bytes. There are about as many nodes as in torch's run, and it makes no difference,
+# because each of them writes so little. And when T doubles, the bytes now double. Before, they nearly quadrupled.
 #
 # For a GRU or a plain RNN, we are nearly done. On a CPU, torch 2.13 trains both step by step, padded or not, so our
 # loop has no rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in one
@@ -151,7 +147,8 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
 # Hatched cells are padding that is computed all the same. There are 7 of them. In the padded batch there would be 64.
-# Two cuts have done that. Every further cut saves some of the seven, and costs one more call of the kernel.
+# Two cuts have saved the other 57. Every further cut saves some of the seven, and costs one more call of the
+# kernel.
 #
 # How far should we go? A call has its price: on our CPU, about as much as 200 cells. So the cost of a staircase is
 # the number of its cells, plus 200 for each rectangle. Take a larger batch, with 128 sequences and 101 distinct
@@ -182,9 +179,9 @@ panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# With 8 rectangles, the batch costs 61 % of the padded one, and anything from 5 to 12 does about as well. But 54 cost
-# more than 2. And all 101, without a single wasted cell, cost *more* than padding. The more expensive a call, the fewer
-# cuts pay off.
+# With 8 rectangles, the batch costs 61 % of the padded one, and anything from 5 to 12 does about as well. But 54
+# rectangles cost more than 2. And all 101, without a single wasted cell, cost *more* than padding. The more
+# expensive a call, the fewer cuts pay off.
 #
 # It looks as if we had won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
 # runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. Are we back where
@@ -192,9 +189,10 @@ assert panel.shown.wasted == 0
 #
 # ## How do you stop an LSTM that cannot stop?
 #
-# `h_n` is easy: it is the output at the last real step. The cell state `c_n` is not. An LSTM does not output it, so it
-# must survive the padding inside the kernel. There, each step computes c ← f · c + i · g, where g is new content, and
-# the *gates* f and i lie between 0 and 1. To keep c, we need f = 1 and i = 0.
+# The last layer's `h_n` is easy: it is the output at the last real step, and notebook 03 gathered it there. The cell
+# state `c_n` is not. An LSTM does not output it, so it must survive the padding inside the kernel. There, each step
+# computes c ← f · c + i · g, where g is new content, and the *gates* f and i lie between 0 and 1. To keep c, we need
+# f = 1 and i = 0.
 #
 # We cannot change the kernel. But we can change what it *reads*. We give the LSTM one more input, which is 1 in the
 # padding and 0 elsewhere. Its weights push i down and f up. How large must they be? A gate is a sigmoid, 1 / (1 + e⁻ˣ),
@@ -241,10 +239,14 @@ for weight in (10, 100):
 # The states survive, then. And the reverse direction, which meets the padding first? It need not. `run` lets it
 # begin at each sequence's own end, so its padding comes last, too.
 #
-# So there are two ways: a loop, *split*, and rectangles, *staircase*. (With a single
-# rectangle, we call it *frozen*.) Both are behind one call. `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with
-# any number of layers, in one or both directions, and returns what pack → RNN → pad returns. (As a module, it is
-# called `pv.LSTM`.)
+# So there are two ways, and both are behind one call. `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any
+# number of layers, in one or both directions, and returns what pack → RNN → pad returns. (As a module, it is called
+# `pv.LSTM`.) Its `method` is one of these:
+#
+# - `split`, the loop,
+# - `staircase`, the rectangles, or `frozen`, if there is only one,
+# - `packed`, torch's own packed RNN between our pack and pad,
+# - `auto`, the default, which chooses among them.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -265,8 +267,7 @@ assert drift(1e38, 3000) == 0
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
 # NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell, NaN
-# would get into the gradients. We try `split`, `staircase` and `frozen`, torch's own packed RNN with our pack and pad
-# (`packed`), and `auto`, the default, which chooses among them.
+# would get into the gradients. We try all five methods.
 
 
 # %%
@@ -307,8 +308,9 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 #
 # ## How fast is it?
 #
-# Here is notebook 08's model again, in training. *drop-in* keeps torch's RNN, and takes pack and pad from packviz, as
-# `pv.patch_torch()` does. *run* is `pv.run`.
+# Here is notebook 08's model again, in training. *run* is `pv.run`. *drop-in* keeps torch's RNN, and takes only pack
+# and pad from packviz. (If you cannot change a program, call `pv.patch_torch()` before it runs, and it gets the
+# drop-in.)
 
 # %%
 print(forum.STUDY.without_gpu())
@@ -317,13 +319,14 @@ forum.ratios(full)
 
 # %% [markdown]
 # In setup A, where all lengths are equal, there is nothing to gain, and little is lost. Now look at B, and at the
-# drop-in, with all our work on pad. At 512 steps, it takes 35 times as long as padded, where torch's packed step
-# takes 37. <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper culprit.
+# drop-in, with all our work on pad. At 512 steps, it takes 35 times as long as the padded step. Torch's packed step
+# takes 37 times as long. <!-- recorded --> Pad writes 65 times less, and we hardly notice: we began with the cheaper
+# culprit.
 #
 # Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
 # steps on, it takes about half as long as padded, here. <!-- recorded --> Half the work, half the time. It sounds so
-# plain, and yet no training step that we had timed kept that promise. What was missing was a fused kernel that can be
-# fed a ragged batch.
+# plain, and yet no training step that we had timed kept that promise. The kernel was there all the time. What was
+# missing was a way to feed it a ragged batch.
 #
 # Such ratios need their seconds. And what is the price? Each rectangle is padded, and oneDNN's kernel keeps more for
 # each cell than a packed LSTM does. Both take memory. So here are time and memory, for setup B at 512 steps:
@@ -364,10 +367,10 @@ for reference in ("torch packed", "torch padded"):
 # Packed is beaten, whatever the RNN: for the same results, torch takes three to four times as long. <!-- recorded -->
 #
 # Padded is the harder rival. A GRU takes about half of the padded time, and a plain RNN less than two thirds. But an
-# LSTM gains nothing. Where has our factor of two gone? The forum's batch had 512 sequences. These have at most 128,
-# so the fixed price of a call is spread over fewer cells. Only the largest LSTM, with 100 numbers in each of two
-# directions, still takes half of the padded time. The others take between 0.87 and 1.28 times as long, and none of
-# these differences is clear. <!-- recorded -->
+# LSTM only ties. Where has our factor of two gone? The forum's batch had 512 sequences. These have at most 128, so
+# the fixed price of a call is spread over fewer cells. (Only the largest LSTM, with 100 numbers in each of two
+# directions, still takes half of the padded time. None of the other LSTMs differs clearly from
+# padded.) <!-- recorded -->
 #
 # A median hides its batches. Here are twelve of the 45, one by one. Each arrow leads from torch's packed step to
 # `auto`, and torch's padded step is at 1.
@@ -376,9 +379,9 @@ for reference in ("torch packed", "torch padded"):
 methods.chart(untuned)
 
 # %% [markdown]
-# Of all 45 arrows, 42 are clear, and every one of these points to the left. The other three are batches of a single
-# sequence. <!-- recorded --> But some arrows end near 1, or beyond it. For such a batch, padding may be as fast, or
-# faster. Before you take it, remember what you get for that time: wrong final states.
+# All 45 arrows point to the left, and 42 of them clearly. (The other three are batches of a single
+# sequence.) <!-- recorded --> But some end at 1, or even beyond it, which is what a tie looks like from close by.
+# For such a batch, speed is no reason to leave padding. Right final states are.
 #
 # So `pv.run` is always right. It is not always faster.
 
@@ -410,7 +413,7 @@ slower = [p for p in untuned.points if untuned.ratio(p, "auto", "torch padded").
 assert sum(p.mode == "LSTM" and p.hidden_size in (40, 96) for p in slower) >= 0.8 * len(slower)
 gains = [untuned.ratio(point, "torch packed", "auto") for point in untuned.points]
 assert (len(gains), sum(gain.is_clear for gain in gains)) == (45, 42)
-assert all(gain.value > 1 for gain in gains if gain.is_clear)
+assert all(gain.value > 1 for gain in gains)
 lstms = [p for p in ragged if p.mode == "LSTM"]
 large, small = (
     [untuned.ratio(p, "auto", "torch padded") for p in lstms if (p.hidden_size == 100) == is_large]
@@ -453,8 +456,8 @@ for mode in ("GRU", "RNN"):
 #   calls it with packed data.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
 #
-# On another machine, a call has another price. `pv.advise` measures the methods on yours, and `pv.run` takes its answer
-# as `method=`.
+# On another machine, a call has a different price. `pv.advise` measures the methods on yours, and `pv.run` takes
+# its answer as `method=`.
 #
 # <details><summary>And on the rule's own batches? And with a second thread?</summary>
 #
@@ -478,9 +481,8 @@ for mode in ("GRU", "RNN"):
 #
 # ## Exercise
 #
-# What is left of all this in your fingers? Price a staircase by hand. A call costs as much as **10 cells**, and the 12
-# sequences have up to 16 steps. Find a staircase with the lowest cost.
-# `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
+# Can you price a staircase by hand? A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps.
+# Find a staircase with the lowest cost. `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
 
 # %% tags=["exercise"]
 twelve = [4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2]
@@ -496,7 +498,7 @@ checks.cheapest_staircase(twelve, my_cuts, call=10)
 #
 # - replace pack, RNN and pad by `pv.run`, and say what it may do: a gather, a scatter, and rectangles or `split`,
 # - price a cut: it costs a call and saves cells,
-# - stop an LSTM that cannot stop, and thank rounding for it.
+# - hold the state of an LSTM still through the padding, and thank rounding for it.
 #
 # One line, then, always? We have seen batches where it lost. How would you know whether yours is one of them?
 #

@@ -93,11 +93,8 @@ class TruthTable(Tabled):
                 pairs.append("–" if right is None else pair)
             if {*pairs} == {"–"}:
                 continue
-            label = question
-            if question in PLACES:
-                label = f"{question}, as final state"
-            folded.append(f"{label}: {QUESTIONS[question]}")
-            rows.append([label, *pairs])
+            folded.append(f"{question}: {QUESTIONS[question]}")
+            rows.append([question, *pairs])
         head = ["", *(answer.name for answer in padded)]
         title = f"{self.cell}: which results are right (✓), and which are wrong (✗)?"
         return Table(rows, head, title, folded=folded, form="<  ^")

@@ -59,27 +59,27 @@ def half_padding(lengths: Lengths) -> Verdict:
 
 
 @exercise
-def two_batches(lengths: Lengths, batches: Sequence[Lengths]) -> Verdict:
-    """Checks that `batches` splits `lengths` into two equal halves with the least padding."""
-    if not all(hasattr(batch, "__len__") for batch in batches):
-        return Verdict(False, "Give two lists of lengths, one for each batch.")
-    in_order = sorted(lengths)
-    if sorted(itertools.chain(*batches)) != in_order:
-        return Verdict(False, f"Use each of the lengths {list(lengths)} exactly once.")
-    half = len(lengths) // 2
-    sizes = [len(batch) for batch in batches]
-    if sizes != [half, half]:
-        return Verdict(False, f"Make two batches of {half} sequences each; yours have {sizes}.")
-    layouts = [Layout(batch) for batch in batches]
-    best = [Layout(in_order[:half]), Layout(in_order[half:])]
-    padding = sum(layout.n_padding for layout in layouts)
-    least = sum(layout.n_padding for layout in best)
-    pictures = [Picture(layout) for layout in layouts]
-    total = f"There are {padding} padding cells in all"
-    if padding == least:
-        return Verdict(True, f"{total}, and no split has fewer.", pictures)
-    hint = "A batch is as wide as its longest sequence. Which sequences should share it?"
-    return Verdict(False, f"{total}, but {least} are possible. {hint}", pictures)
+def same_scores(
+    answer: Callable[[list[Tensor]], Tensor], reviews: Sequence[Tensor], classes: int = 3
+) -> Verdict:
+    """Checks that a classifier gives each review the scores that it gives the review alone."""
+    from torch import allclose, cat  # noqa: PLC0415 - torch loads slowly
+
+    together = answer(list(reviews))
+    if problem := _shape_problem(together, (len(reviews), classes)):
+        return Verdict(False, problem)
+    together = together.detach()
+    alone = cat([answer([review]) for review in reviews]).detach()
+    if allclose(alone, alone[:1]):
+        return Verdict(False, "All reviews get the same scores. Compute them from the words.")
+    title = "scores, review by review; target: those of each review alone"
+    rows = Comparison(title, _short(together.flatten()), _short(alone.flatten()))
+    if allclose(together, alone, atol=1e-5):
+        return Verdict(True, "Each review gets the scores that it gets alone.", [rows])
+    hint = "Shorter reviews have read padding. Pack their words before the LSTM reads them."
+    if allclose(together.sort(0).values, alone.sort(0).values, atol=1e-5):
+        hint = "They are in another order. With enforce_sorted=False, h_n comes in yours."
+    return Verdict(False, f"Not yet: the scores depend on the company. {hint}", [rows])
 
 
 @exercise

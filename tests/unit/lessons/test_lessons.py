@@ -114,11 +114,30 @@ def test_the_quizzes_together():
 
 # Exercises: for each check, wrong answers by words of the message, and right answers.
 
-LENGTHS = [9, 2, 8, 1]
+REVIEWS = [torch.tensor(ids) for ids in ([3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7])]
+torch.manual_seed(1)
+EMBEDDING = torch.nn.Embedding(10, 6, padding_idx=0)
+LSTM = torch.nn.LSTM(6, 8, batch_first=True)
 
 
-def two_batches(batches):
-    return checks.two_batches(LENGTHS, batches)
+def same_scores(answer):
+    return checks.same_scores(answer, REVIEWS)
+
+
+def scores(reviews, pack=True, restore=True):
+    lengths = torch.tensor([len(review) for review in reviews])
+    words = EMBEDDING(pad_sequence(reviews, batch_first=True))
+    if pack:
+        words = pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
+    h_n = LSTM(words)[1][0][0]
+    if not restore:
+        h_n = h_n[words.sorted_indices]
+    return h_n[:, :3]
+
+
+def gathered(reviews):
+    output = LSTM(EMBEDDING(pad_sequence(reviews, batch_first=True)))[0]
+    return output[range(len(reviews)), [len(review) - 1 for review in reviews], :3]
 
 
 def staircase(cuts):
@@ -265,14 +284,14 @@ CHECKS = {
         },
         [[3, 1, 1, 1], [4, 2, 1, 1], torch.tensor([3, 1, 1, 1])],
     ),
-    two_batches: (
+    same_scores: (
         {
-            "14 padding cells in all, but 2 are possible.": [[9, 2], [8, 1]],
-            "two batches of 2 sequences each; yours have [3, 1].": [[9, 8, 2], [1]],
-            "Use each of the lengths [9, 2, 8, 1] exactly once.": [[9, 8]],
-            "Give two lists of lengths": [9, 8, 2, 1],
+            "on the company. Shorter reviews have read padding.": partial(scores, pack=False),
+            "They are in another order.": partial(scores, restore=False),
+            "All reviews get the same scores.": lambda reviews: torch.ones(len(reviews), 3),
+            "Return a tensor of shape (4, 3).": lambda reviews: scores(reviews)[:1],
         },
-        [[[9, 8], [2, 1]], ([1, 2], [8, 9]), torch.tensor([[9, 8], [2, 1]])],
+        [scores, gathered],
     ),
     checks.batch_sizes: (
         {
@@ -420,7 +439,7 @@ WRONG = [
     (check, answers[words], words) for check, (answers, _) in CHECKS.items() for words in answers
 ]
 RIGHT = [(check, answer) for check, (_, answers) in CHECKS.items() for answer in answers]
-OF_A_VALUE = {checks.half_padding, two_batches, staircase, checks.repaired_batches}
+OF_A_VALUE = {checks.half_padding, staircase, checks.repaired_batches}
 OF_A_CLASS = {checks.repaired_network}
 STUBS = [
     (check, f)
@@ -428,10 +447,10 @@ STUBS = [
     if check not in OF_A_VALUE | OF_A_CLASS
     for f in (no_answer, stub)
 ]
-STUBS += [(checks.repaired_network, a_network(stub)), (two_batches, [..., [...]])]
+STUBS += [(checks.repaired_network, a_network(stub))]
 EXERCISES = [
-    *(check for check in CHECKS if check not in (two_batches, staircase)),
-    checks.two_batches,
+    *(check for check in CHECKS if check not in (same_scores, staircase)),
+    checks.same_scores,
     checks.cheapest_staircase,
 ]
 """Every exercise, in an order that is the same in each process of pytest-xdist."""
@@ -492,12 +511,6 @@ def test_right(check, answer, monkeypatch):
     assert verdict.solved
     assert can_be_shown(verdict).startswith("✓ ")
     assert verdict.drawings
-
-
-@given(st.permutations([7, 7, 3, 2, 5, 1]))
-def test_two_batches_knows_the_best_split(lengths):
-    order = sorted(lengths)
-    assert checks.two_batches(lengths, [order[:3], order[3:]]).solved
 
 
 def test_strict_mode_keeps_what_the_answer_raised(monkeypatch):
