@@ -60,17 +60,21 @@ ask("width of a batch")
 
 
 # %%
+from statistics import median
+
+
 def batches(sizes, many=32):
     return [pv.Layout(sizes[i : i + many]) for i in range(0, len(sizes), many)]
 
 
 as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
+print("median width:", median(batch.max_len for batch in as_they_come))
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
-# Real text is not kinder. Half of the batches are 33 steps wide or wider, which is three times a typical sentence. One
-# long sentence among 32 is enough, and nearly every batch has one.
-# **64 % of the cells are padding.** For each word that somebody wrote, the model reads almost two that nobody did.
+# Real text is not kinder. A typical batch is 33 steps wide, three times as wide as a typical sentence is long. One
+# long sentence among 32 is enough, and nearly every batch has one. **64 % of the cells are padding.** For each word
+# that somebody wrote, the model reads almost two that nobody did.
 #
 # And now it gets embarrassing. This page is called *Why pack?*, and the cure in our chart is not packing. It is
 # sorting: if sentences of similar length share a batch, 64 % becomes 14 %. Sorting has a price. Each sentence meets
@@ -275,7 +279,7 @@ checks.same_scores(my_scores, sequences)
 # tell two evils apart, and cure both. Against waste, let similar lengths share a batch. Against a final state that
 # depends on its neighbours, pack. And you know the ten lines that the next pages take apart.
 #
-# We have not looked at one thing. In the ten lines, the packed `data` has 14 rows. In which order? What packing returns
-# looks so wrong at first sight that people have reported it as a bug.
+# One thing we have not looked at. In the ten lines, the packed `data` has 14 rows. In which order? What packing
+# returns looks so wrong at first sight that people have reported it as a bug.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)
