@@ -83,7 +83,7 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 
 # %% [markdown]
 # Only at 128 steps does the interval exclude 1. At 64 and at 256, pad may have cost nothing, for all that we can
-# tell. <!-- recorded --> A clock is too coarse a witness.
+# tell. <!-- recorded --> A clock is too coarse a witness. So about pad, we have a suspicion, and no proof.
 #
 # For a while, we stop timing, and **count**. What autograd records in the forward pass are *nodes*, and in the backward
 # pass, each node runs some *kernels*. We count both, and the bytes that the kernels write. A count is the same in every
@@ -135,12 +135,17 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch
 # may have one. Then your numbers are smaller than ours, and right.)
 #
-# Take the second row. To hand back the 12 gradients of its slice, one node copies the **whole** padded gradient, 48
-# cells. Another fills a **whole** packed tensor with zeros, 26 cells. This tensor is added to that of the row above:
-# 26 more. And the slice itself is written three times on the way.
+# Take the second row, which hands back the 12 gradients of its slice. What does it write for them?
 #
-# 48 + 26 + 26 + 3 × 12 = 136 cells, for 12 numbers. (The two nodes are `CopySlices` and `SliceBackward`. The first row has
-# nothing to add to yet, and the last writes its slice only once.)
+# | what is written | cells |
+# |---|---|
+# | a copy of the **whole** padded gradient | 48 |
+# | a **whole** packed tensor of zeros | 26 |
+# | the sum of this tensor and that of the row above | 26 |
+# | the slice itself, three times on the way | 3 × 12 |
+#
+# 136 cells, for 12 numbers. (The first row has nothing to add to yet, and the last writes its slice only once. The nodes
+# are called `CopySlices` and `SliceBackward`.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
 # 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps. (How *one index*
@@ -178,8 +183,8 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # for which all of this happens, write 1 %.
 #
 # Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people
-# put sequences of similar length into one batch, to save padding. In such a batch, there are also fewer *different*
-# lengths.
+# put sequences of similar length into one batch, a *bucket*, to save padding. In a bucket, there are also fewer
+# *different* lengths.
 #
 # ## Do fewer lengths help?
 #
@@ -335,11 +340,12 @@ for faulting, seconds in ((faults[256], took[256]), (other.faults[parts.TORCH], 
 assert round(1e6 * took[512] / faults[512], 1) == 3.8
 
 # %% [markdown]
-# Over eight million page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out more than
-# 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
+# Up to 224 steps, there are a few hundred thousand, and their number varies. <!-- recorded --> At 512 steps, there
+# are over **eight million** page faults, in *one* training step. At 4 kB each, the system has cleaned and handed out
+# more than 30 GB, page by page, for a step whose tensors never take more than 278 MB at a time. <!-- recorded -->
 #
 # And they cost time. Divide the times of the last two rows by their numbers of faults, and you get 3.7 and 3.8 µs
-# per fault, all the arithmetic included. <!-- recorded --> Past the cliff, the time follows the faults.
+# per fault, all the arithmetic included. <!-- recorded -->
 #
 # Why are there so many? glibc keeps small blocks, and gives large ones straight back to the system. What is large?
 # At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit to the size of that

@@ -154,11 +154,12 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # %% [markdown]
 # ## Why not simply trace?
 #
-# A trace records one run. So what becomes of an `if`? Here is a thrifty one, which the documentation of transformertf, a
-# library for forecasting, recommends: pack, but only if the lengths differ. If all are equal, why pay for packing?
+# A trace records one run. So what becomes of an `if`? Here is one that saves work: pack, but only if the lengths
+# differ. If all are equal, why pay for packing? (The documentation of transformertf, a library for forecasting,
+# recommends it.)
 #
-# We try it on the classifier of notebook 01, which scores a whole review by its final state. For the third review, packing
-# matters. The answer is *neutral* if the batch is packed, and *positive* if it is padded.
+# We try it on the classifier of notebook 01, which scores a whole review by its final state. For the third review,
+# packing matters.
 
 
 
@@ -224,9 +225,9 @@ thrifty = pv.check_static(classifier, equal, tools)
 replace(thrifty.table, notes=())  # the marks; thrifty itself adds the reasons
 
 # %% [markdown]
-# Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk, with the line of
-# the `if`. And the wrong graphs almost pass: right for another T, right for another B. Only a test with other
-# lengths catches them.
+# Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk. (`thrifty`
+# itself even names the line of the `if`.) And the wrong graphs almost pass: right for another T, right for another
+# B. Only a test with other lengths catches them.
 #
 # But the `if` was our own mistake. Surely it all goes well if we always pack?
 
@@ -317,7 +318,9 @@ class IslandTagger(Tagger):
 compiled_operators(IslandTagger())
 
 # %% [markdown]
-# Now it steps around the island, and compiles the far side, too. Is the model any faster for that?
+# Now it steps around the island, and compiles the far side, too. But we came for a file that works on Monday, and
+# what is left to Python does not get into a file. What if the tools saw pack, LSTM and pad as a single operator, and
+# had nothing to refuse?
 
 # %% tags=["claims"]
 for partly in (PackedTagger(), IslandTagger()):
@@ -325,49 +328,6 @@ for partly in (PackedTagger(), IslandTagger()):
     assert torch.allclose(compiled_model(x, lengths), partly(x, lengths), atol=1e-6)
     assert torch.allclose(compiled_model(monday, n), partly(monday, n), atol=1e-6)
 assert pv.check_static(IslandTagger(), equal, "export").verdict == "refused"
-
-# %% [markdown]
-# ## Does compiling pay?
-#
-# We measured a training step of an encoder–decoder on a CPU: two LSTMs, with layers before and after them that a compiler
-# can fuse. With torch's packing, a step takes 283 ms. We can compile it. Or we can replace its LSTMs by `pv.LSTM`, which
-# does pack, LSTM and pad in one call, as `pv.run` does in notebook 10.
-
-# %%
-ask("fastest exact way")
-
-# %% [markdown]
-# We compare four versions, which give the same results. The *disabled island* is the one that you know. *Ragged* has a
-# `pv.LSTM` with the same weights for each LSTM. In each of 21 rounds, every version ran once, and we divided its time by
-# that of *packed*. Here are the medians of these ratios, with their quartiles.
-
-# %%
-from packviz.studies import compiled
-
-recorded = compiled.STUDY.load()
-recorded.only("packed", "compiled, disabled island", "Ragged", "compiled, Ragged")
-
-# %% [markdown]
-# Compiling gained nothing that we could measure. The compiled island may look quicker, but from round to round, the ratio
-# goes both ways. The LSTMs take most of the time, and `torch.compile` leaves them as they are.
-#
-# The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. Compiling it as well
-# adds nothing. (Larger layers around the LSTM, or a GPU, may change this: run
-# `packviz study compiled --device cuda --out mine.json`.)
-#
-# So much for speed. But we came for a file that works on Monday, and what is left to Python does not get into a
-# file. What if the tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
-
-# %% tags=["claims"]
-(point,) = recorded.points
-times = {name: recorded.ratio(point, name, "packed") for name in recorded.timing(point).seconds}
-assert not times["compiled, helpers disabled"].is_clear
-assert not times["compiled, disabled island"].is_clear
-assert times["Ragged"].value < 1 / 3
-assert not recorded.ratio(point, "Ragged", "padded").is_clear
-assert 1 < recorded.ratio(point, "compiled, Ragged", "Ragged").value < 1.3
-assert round(recorded.timing(point).median("packed") * 1e3) == 283
-assert recorded.timing(point).rounds == 21
 
 # %% [markdown]
 # ## What does `pv.LSTM` do differently?
@@ -417,9 +377,10 @@ print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, 
 # Nine steps go in, nine come out, and they have the model's scores. And the file no longer contradicts itself: T in, T
 # out.
 #
-# There is not even a custom operator in the file. ONNX has an LSTM, a GRU and an RNN with an input for lengths, and ours
-# become these (with torch 2.8 or newer, and without `proj_size`). So the service does not need packviz. Only a program from
-# `torch.export.save` needs it: `import packviz` before you load one.
+# And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN with an input for lengths, and
+# packviz tells the exporter to write these instead (with torch 2.8 or newer, and without `proj_size`). So the
+# service does not need packviz. Only a program from `torch.export.save` needs it: `import packviz` before you load
+# one.
 #
 # What did the exporter know on Friday? That its graph was good for five steps. It even wrote that down, where nobody
 # looks. Now you know where to look, and what to ask: other lengths, another T, another B.
@@ -435,11 +396,51 @@ output, _ = pad_packed_sequence(torch.nn.LSTM.forward(model.lstm, embedded)[0])
 assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 
 # %% [markdown]
+# ## Does compiling pay?
+#
+# So much for files. But `torch.compile` writes none. It promises speed, so we put it to the test, in a training step
+# of an encoder–decoder on a CPU: two LSTMs, with layers before and after them that a compiler can fuse. With torch's
+# packing, a step takes 283 ms. We can compile it. Or we can replace its LSTMs by `pv.LSTM`.
+
+# %%
+ask("fastest exact way")
+
+# %% [markdown]
+# We compare four versions, which give the same results. The *disabled island* is the one that you know. *Ragged* has a
+# `pv.LSTM` with the same weights for each LSTM. In each of 21 rounds, every version ran once, and we divided its time by
+# that of *packed*. Here are the medians of these ratios, with their quartiles.
+
+# %%
+from packviz.studies import compiled
+
+recorded = compiled.STUDY.load()
+recorded.only("packed", "compiled, disabled island", "Ragged", "compiled, Ragged")
+
+# %% [markdown]
+# Compiling gained nothing that we could measure. The compiled island may look quicker, but from round to round, the ratio
+# goes both ways. The LSTMs take most of the time, and `torch.compile` leaves them as they are.
+#
+# The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. Compiling it as well
+# adds nothing. (Larger layers around the LSTM, or a GPU, may change this: run
+# `packviz study compiled --device cuda --out mine.json`.)
+
+# %% tags=["claims"]
+(point,) = recorded.points
+times = {name: recorded.ratio(point, name, "packed") for name in recorded.timing(point).seconds}
+assert not times["compiled, helpers disabled"].is_clear
+assert not times["compiled, disabled island"].is_clear
+assert times["Ragged"].value < 1 / 3
+assert not recorded.ratio(point, "Ragged", "padded").is_clear
+assert 1 < recorded.ratio(point, "compiled, Ragged", "Ragged").value < 1.3
+assert round(recorded.timing(point).median("packed") * 1e3) == 283
+assert recorded.timing(point).rounds == 21
+
+# %% [markdown]
 # ## Exercise
 #
-# One trap is left, and of our five tools, only *onnx_legacy* falls into it. Without `total_length`, torch pads to the
-# longest sequence, but the graph of this exporter pads to all T steps of `x`. If the longest is shorter than T, model and
-# graph return different sizes, without an error.
+# One trap is left, for those who stay with *onnx_legacy*. Without `total_length`, torch pads to the longest
+# sequence, but the graph of this exporter pads to all T steps of `x`. If the longest is shorter than T, the model and
+# the graph return different sizes, and no error is raised.
 #
 # So let the size depend on `x` alone. This model packs `x`, of shape `(T, B, 3)`, and runs its LSTM. Finish it: return the
 # padded output, of shape `(T, B, 7)`, with all T time steps of `x` and zeros after the end of each sequence.
