@@ -68,7 +68,7 @@ def batches(sizes, many=32):
 
 
 as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
-print("median width:", median(batch.max_len for batch in as_they_come))
+print(f"median width: {median(batch.max_len for batch in as_they_come):.0f} steps")
 pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
 
 # %% [markdown]
