@@ -234,7 +234,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect smaller. Packing removes it.
 #
-# Two conclusions now lie close at hand. Both go too far.
+# One conclusion now lies close at hand, and there is an old rumour. Both go too far.
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}

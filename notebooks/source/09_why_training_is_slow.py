@@ -148,8 +148,7 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # are called `CopySlices` and `SliceBackward`.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
-# 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps. (How *one index*
-# gets by with 27 is a matter for notebook 10.)
+# 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
 #
 # So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
@@ -382,9 +381,10 @@ assert round(1e6 * took[512] / faults[512], 1) == 3.8
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# With the first, blocks no longer go straight back to the system. The second stops *trimming*: glibc no longer returns
-# memory when much of it is free. Set **both**. The threshold alone is a trap, because it stops glibc from learning, and
-# leaves the limit at 128 kB. Then *every* larger tensor gets fresh pages, each time.
+# With the first, blocks no longer go straight back to the system. The second stops *trimming*: when much of its
+# memory is free, glibc returns some to the system, so smaller tensors cause page faults, too. Set **both**. The
+# threshold alone is a trap, because it stops glibc from learning, and leaves the limit at 128 kB. Then *every* larger
+# tensor gets fresh pages, each time.
 #
 # Here is the packed step again, for a small batch and a large one, without the variables and with them:
 

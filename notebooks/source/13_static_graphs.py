@@ -258,8 +258,8 @@ packing = pv.check_static(PackedTagger(), equal, tools)
 replace(packing.table, notes=())
 
 # %% [markdown]
-# No result is wrong now. So pack, and trace? Today, that works. But `torch.jit.trace` is deprecated, and when a trace is
-# wrong, nothing tells you. You have seen it.
+# No result is wrong now. So pack, and trace? Today, that works. But `torch.jit.trace` is deprecated, and when a
+# trace is wrong, the only sign is one warning among many.
 #
 # The three newer tools refuse the very lines that this course is about. (`torch.export` complains about a call of
 # `zeros()`. There is no `zeros()` in your model, either. It is in `nn.LSTM`, which makes its initial states with it, as
