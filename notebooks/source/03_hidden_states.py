@@ -129,8 +129,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # ## Does it matter what the padding holds?
 #
 # For her tags, it cannot matter. Whether the padding is zeros, ones or noise, an output at a real step was finished
-# before it began. But the model next door is still in training. So let us try NaN, with a loss over real steps only.
-# By the rule, this loss is finite. And its gradients?
+# before the padding began. But the model next door is still in training. So let us try NaN, with a loss over real
+# steps only. By the rule, this loss is finite. And its gradients?
 
 # %%
 ask("NaN in the padding")
@@ -150,7 +150,7 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # We have asked our rule about the forward pass, and forgotten the other one. The backward pass starts at the batch's
 # last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
 # has read and computed, and zero times NaN is NaN. With finite padding, zero times anything is zero, and these
-# gradients are right. Only NaN and infinity survive.
+# gradients are right. Only NaN and infinity are stronger than a zero.
 #
 # A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
 # the *input*, before the first layer. Or pack, before any layer reads the NaN.
@@ -237,7 +237,7 @@ truth_table("LSTM", RESULTS)
 # bad half is enough.
 #
 # Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
-# layers there are. So the popular answer is right about these two models, and only about their outputs.
+# layers there are. So the popular answer is right about RNNs with one direction, and only about their outputs.
 #
 # Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong
 # in all four columns if the batch is padded. So the classifier must pack, too. Must it?
