@@ -212,9 +212,9 @@ for name, state in states.items():
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. So
 # it adds its biases, forgets some of what it knew, and waits for the next word.
 #
-# You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row
-# c. What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last. For c,
-# that is three columns too far, and `h_n` is the state that it has *then*. So the longest review decides, and the
+# You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
+# What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For
+# c, that is three columns too far, and `h_n` is the state that it has *then*. So the longest review decides, and the
 # others do nothing: *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its
 # final state is that of c alone.
 #

@@ -129,8 +129,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # ## Does it matter what the padding holds?
 #
 # For her tags, it cannot matter. Whether the padding is zeros, ones or noise, an output at a real step was finished
-# before the padding began. But the model next door is still in training. So let us try NaN, with a loss over real
-# steps only. By the rule, this loss is finite. And its gradients?
+# before the padding began. But the model in the next office is still in training. So let us try NaN, with a loss
+# over real steps only. By the rule, this loss is finite. And its gradients?
 
 # %%
 ask("NaN in the padding")
@@ -205,7 +205,7 @@ comparison
 # the other end, so it meets the padding **first**, and carries its state from there into the real steps. (It ends at
 # step 0, so its final state, `0←`, is wrong by as much as its output there.)
 #
-# She picks the phone up again. Half of an output is right, and half is not enough for a linear layer that reads both.
+# She picks the phone up again. Only one half of each output is right, and her linear layer reads both halves.
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
@@ -296,8 +296,9 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 #
 # <details><summary>And without biases?</summary>
 #
-# A state of zeros that reads zeros stays zero. So with one layer, no initial state and padding of zeros, the reverse
-# direction is right. But a forward state is rarely zero at the last real step, so the padding still changes it.
+# Without biases, a state of zeros that reads zeros stays zero. So with one layer, no biases, and zeros as initial
+# state and as padding, the reverse direction is right at real steps. But a forward state is rarely zero at the last
+# real step, so the padding still changes it.
 #
 # </details>
 #

@@ -31,9 +31,9 @@
 #
 # ## Which cells does packing take?
 #
-# Every batch so far had its padding on the right. That was the thing we never said. Text generation usually wants it on
-# the left, so that every text ends in the last column. Let us see what `pack_padded_sequence` makes of our sequences a,
-# b, c and d, padded on the left:
+# Every batch so far has had its padding on the right. That was the thing we never said. Text generation usually
+# wants it on the left, so that every text ends in the last column. Let us see what `pack_padded_sequence` makes of
+# our sequences a, b, c and d, padded on the left:
 
 # %% jupyter={"source_hidden": true}
 import torch
@@ -130,7 +130,7 @@ pv.draw.Aligned.of(guessed, [4], title="The shifted row, with wrong cells framed
 # A dry day is data, too. Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. It rains on the two
 # dry days, and the two wet ones are dry. Not one of four cells is right.
 #
-# Yet such code often works. When does the guess go well? In the panel, choose where the padding is, where it should go,
+# Yet such code often works. When is the guess right? In the panel, choose where the padding is, where it should go,
 # and where the data contains zeros.
 
 # %%
@@ -247,7 +247,7 @@ checks.right_padded(my_right_padded)
 # %% [markdown]
 # ## You can now
 #
-# say where the padding is without guessing, and whose state is in which row.
+# say, without guessing, where the padding is and whose state is in which row.
 #
 # And the short texts of the opening? The new tokenizer pads on the left, as is usual for text generation. Packing then
 # cuts most from the shortest: the longest text of each batch arrives whole, and one that fills at most half of the

@@ -129,7 +129,7 @@ class Classifier(nn.Module):
 
 # %% [markdown]
 # (`lengths.cpu()` costs nothing on a CPU. If the lengths are on a GPU, packing needs this call, and the CPU waits
-# for it.) Here is `h_n` for the first three sequences. The arrows mark the direction:
+# until the GPU has caught up.) Here is `h_n` for the first three sequences. The arrows mark the direction:
 
 # %% jupyter={"source_hidden": true}
 h_n = Classifier(None).final_states(x[:3], lengths[:3])
@@ -239,7 +239,7 @@ assert 0.6 < sum(hardly) / len(hardly) < 0.7
 # The model could memorise the neighbours because each sequence had the same ones in every epoch. With `shuffle=True`,
 # the same mistake looks like a model that is too small: its loss hardly falls at all.
 #
-# So there is the line: `h_n[-2:].view(B, -1)`. To catch it, we do not need new data.
+# So there is the line: `h_n[-2:].view(B, -1)`. To catch this mistake, we need no new data.
 #
 # ## Does a prediction depend on its neighbours?
 #

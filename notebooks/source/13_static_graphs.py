@@ -351,56 +351,18 @@ free = pv.check_static(model, (x, lengths), ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. Three lines of the ten have become one, with no size fixed and no gap in the graph. That leaves
-# the tool that began it all.
+# Six questions, six ticks. Three lines of the ten have become one, with no size fixed and no gap in the graph. For a
+# file, that is what counts. But `torch.compile` writes no file. It promises speed.
 
 # %% tags=["claims"]
 assert all(answer.mark == "✓" for row in free.answers.values() for answer in row.values())
 
 # %% [markdown]
-# ## Can Friday be saved?
-#
-# Friday comes once more, with the same exporter, T and B. Only the LSTM has changed: it is ours, and gets the lengths.
-# Then comes Monday, with the same nine words.
-
-# %%
-program = torch.onnx.export(model, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
-session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
-(out,) = session.get_outputs()
-print("declared: x", session.get_inputs()[0].shape, "→ scores", out.shape)
-
-(scores,) = session.run(None, {"x": monday.numpy(), "lengths": n.numpy()})
-print(tuple(monday.shape), "→", scores.shape)
-print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, n), atol=1e-5))
-
-# %% [markdown]
-# Nine steps go in, nine come out, and they have the model's scores. And the file no longer contradicts itself: T in, T
-# out.
-#
-# And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN with an input for lengths, and
-# packviz tells the exporter to write these instead (with torch 2.8 or newer, and without `proj_size`). So the
-# service does not need packviz. Only a program from `torch.export.save` needs it: `import packviz` before you load
-# one.
-#
-# What did the exporter know on Friday? That its graph was good for five steps. It even wrote that down, where nobody
-# looks. Now you know where to look, and what to ask: other lengths, another T, another B.
-
-# %% tags=["claims"]
-assert list(out.shape) == ["T", "B", 3]
-assert {node.domain for node in program.model.graph} == {""}  # ONNX's own operators
-assert "LSTM" in {node.op_type for node in program.model.graph}
-shapes = {given.name: list(map(str, given.shape)) for given in program.model.graph.inputs}
-assert shapes == {"x": ["T", "B"], "lengths": ["B"]}
-embedded = pack_padded_sequence(model.embedding(monday), n, enforce_sorted=False)
-output, _ = pad_packed_sequence(torch.nn.LSTM.forward(model.lstm, embedded)[0])
-assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
-
-# %% [markdown]
 # ## Does compiling pay?
 #
-# So much for files. But `torch.compile` writes none. It promises speed, so we put it to the test, in a training step
-# of an encoder–decoder on a CPU: two LSTMs, with layers before and after them that a compiler can fuse. With torch's
-# packing, a step takes 283 ms. We can compile it. Or we can replace its LSTMs by `pv.LSTM`.
+# We put it to the test, in a training step of an encoder–decoder on a CPU: two LSTMs, with layers before and after
+# them that a compiler can fuse. With torch's packing, a step takes 283 ms. We can compile it. Or we can replace its
+# LSTMs by `pv.LSTM`.
 
 # %%
 ask("fastest exact way")
@@ -420,9 +382,9 @@ recorded.only("packed", "compiled, disabled island", "Ragged", "compiled, Ragged
 # Compiling gained nothing that we could measure. The compiled island may look quicker, but from round to round, the ratio
 # goes both ways. The LSTMs take most of the time, and `torch.compile` leaves them as they are.
 #
-# The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. Compiling it as well
-# adds nothing. (Larger layers around the LSTM, or a GPU, may change this: run
-# `packviz study compiled --device cuda --out mine.json`.)
+# The gain is in the row *Ragged*, and nothing there is compiled: less than a third of *packed*'s time. Compiling it
+# as well adds nothing. (Larger layers around the LSTM, or a GPU, may change this: run
+# `packviz study compiled --device cuda --out mine.json`.) That leaves the tool that began it all.
 
 # %% tags=["claims"]
 (point,) = recorded.points
@@ -434,6 +396,44 @@ assert not recorded.ratio(point, "Ragged", "padded").is_clear
 assert 1 < recorded.ratio(point, "compiled, Ragged", "Ragged").value < 1.3
 assert round(recorded.timing(point).median("packed") * 1e3) == 283
 assert recorded.timing(point).rounds == 21
+
+# %% [markdown]
+# ## Can Friday be saved?
+#
+# Friday comes once more, with the same exporter, T and B. Only the LSTM has changed: it is ours, and gets the lengths.
+# Then comes Monday, with the same nine words.
+
+# %%
+program = torch.onnx.export(model, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
+session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+(out,) = session.get_outputs()
+print("declared: x", session.get_inputs()[0].shape, "→ scores", out.shape)
+
+(scores,) = session.run(None, {"x": monday.numpy(), "lengths": n.numpy()})
+print(tuple(monday.shape), "→", scores.shape)
+print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, n), atol=1e-5))
+
+# %% [markdown]
+# Nine steps go in, nine come out, and the scores are those of the model. And the file no longer contradicts itself:
+# T in, T out.
+#
+# And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN, each with an input for lengths,
+# and packviz tells the exporter to write these instead (with torch 2.8 or newer, and without `proj_size`). So the
+# service does not need packviz. Only a program from `torch.export.save` needs it: `import packviz` before you load
+# one.
+#
+# What did the exporter know on Friday? That its graph was good for five steps. It even wrote that down, where nobody
+# looks. Now you know where to look, and what to ask: other lengths, another T, another B.
+
+# %% tags=["claims"]
+assert list(out.shape) == ["T", "B", 3]
+assert {node.domain for node in program.model.graph} == {""}  # ONNX's own operators
+assert "LSTM" in {node.op_type for node in program.model.graph}
+shapes = {given.name: list(map(str, given.shape)) for given in program.model.graph.inputs}
+assert shapes == {"x": ["T", "B"], "lengths": ["B"]}
+embedded = pack_padded_sequence(model.embedding(monday), n, enforce_sorted=False)
+output, _ = pad_packed_sequence(torch.nn.LSTM.forward(model.lstm, embedded)[0])
+assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 
 # %% [markdown]
 # ## Exercise
@@ -482,8 +482,8 @@ checks.repaired_network(MyModel)
 # | `Returned` | returns the packed data | ! |
 # | `UsedByMax` | takes the maximum of the packed data | ! |
 #
-# The ticks of `Sorted` and `Unsorted` are for batches whose longest sequence has the same length, because neither passes
-# `total_length`.
+# The ticks of `Sorted` and `Unsorted` hold only for batches whose longest sequence is as long as the example's,
+# because neither passes `total_length`.
 #
 # To mend `UsedByMax`, pad the output before you take the maximum. But then the maximum may be a 0 of the padding. So fill
 # the padding with −∞ first, as `MaxOfPadded` does, with `masked_fill`. (Don't use `padding_value`, which the legacy ONNX

@@ -3,10 +3,10 @@
 #
 # **How do transformers handle texts of different lengths, and what does each way cost?**
 #
-# You leave RNNs behind and train a transformer. It has no time steps, so you can throw the padding out in one go. You
-# put all documents into one long row, one after another, and not a single cell is wasted. Then you change one word of
-# the first document, and the predictions for the *last* one change. Nothing failed, and nothing warned you. How does
-# the last document know?
+# You leave RNNs behind and train a transformer. It does not go through a row step by step, so you can throw the
+# padding out in one go. You put all documents into one long row, one after another, and not a single cell is wasted.
+# Then you change one word of the first document, and the predictions for the *last* one change. Nothing failed, and
+# nothing warned you. How does the last document know?
 #
 # After this page, you can put several documents into one row without mixing them, say what each way costs, and find out
 # what True means in somebody's mask.
@@ -95,9 +95,9 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# Each number is the distance between a row's output and the one that it has if its document is alone. Linear layers,
-# LayerNorm and token embeddings treat each row by itself. A convolution is wrong beside the boundaries. An RNN is wrong
-# from the first boundary on. And attention? Ten rows, ten wrong.
+# Each number is the distance between a row's output here and its output when its document is alone. Linear layers,
+# LayerNorm and token embeddings treat each row by itself. A convolution is wrong beside the boundaries. An RNN is
+# wrong from the first boundary on. And attention? Ten rows, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
 # row. Padding first.
@@ -308,7 +308,7 @@ print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneed
 # We took out all the padding, and attention now has 31 times as much to do as with it. Look at the last line, too. Of
 # about 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
 #
-# But we have a mask, which hides those 379 scores. Does it not save their work?
+# But we have a mask, which hides those 379 scores. Does it not save us the work of computing them?
 
 # %% tags=["claims"]
 assert round(one_row.computed / padded.computed) == 31
@@ -362,8 +362,9 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
 # - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch,
 #   and passes `cu_seqlens` explicitly. Positions that restart are a fragile sign of where a document begins.
-# - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. `"wrapped"` cuts
-#   wherever a row ends. With either, use a padding-free kernel, or the documents mix.
+# - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. It keeps
+#   the boundaries, too, for a variable-length kernel. `"wrapped"` cuts wherever a row ends and drops the boundaries,
+#   so the documents mix.
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
 #   document ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at
 #   each first token.

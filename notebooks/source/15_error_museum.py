@@ -722,7 +722,8 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds somet
 # %% [markdown]
 # ## You can now
 #
-# paste a message and find its cause, ask `pv.diagnose` if there is no message, and tell what neither of them can know.
+# paste a message and find its cause, ask `pv.diagnose` if there is no message, and say what neither the search nor
+# `pv.diagnose` can know.
 #
 # This was the last page. Somewhere in your own code is a batch that nobody has ever looked at. Looking takes one
 # line: `print(pv.diagnose(x, lengths))`.

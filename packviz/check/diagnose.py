@@ -366,7 +366,9 @@ def _states(batch: Batch, hx: object) -> Iterator[Finding]:
     states = hx if isinstance(hx, (tuple, list)) else [hx]
     for name, state in zip(("h_0", "c_0"), states, strict=False):
         if not isinstance(state, Tensor) or state.ndim != 3:
-            raise ValueError(f"hx must be (L·D, B, H), or a pair of them, got {_shape(state)}")
+            raise ValueError(
+                f"hx must be a tensor (L·D, B, H) or a pair of such, got {_shape(state)}"
+            )
         rows = state.shape[1]
         if rows == batch.size:
             continue

@@ -400,8 +400,8 @@ def mask_cells(mask: object, name: str = "mask") -> BoolArray:
         raise ValueError(f"{expected} and not empty, got shape {given.shape}")
     if not np.isin(given, (0, 1)).all():
         raise ValueError(
-            f"{name} has shape {given.shape}, but a mask contains only True and False (or 1 and 0),"
-            " True where a cell is real; as lengths, give one number per sequence"
+            f"{name} has shape {given.shape}, but a mask contains only True and False (or 1 and 0);"
+            " give True where a cell is real, or one length per sequence"
         )
     return given.astype(bool)
 

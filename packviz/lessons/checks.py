@@ -70,7 +70,7 @@ def same_scores(
         return Verdict(False, problem)
     together = together.detach()
     alone = cat([answer([review]) for review in reviews]).detach()
-    if allclose(alone, alone[:1]):
+    if len(reviews) > 1 and allclose(alone, alone[:1]):
         return Verdict(False, "All reviews get the same scores. Compute them from the words.")
     title = "largest score of each review; target: alone"
     rows = Comparison(title, _short(together.amax(1)), _short(alone.amax(1)))

@@ -382,7 +382,9 @@ def measure(
         ValueError: `calls` is empty, `rounds` is below 1, or `warmup` is below 0.
     """
     if not calls:
-        raise ValueError("calls is empty; give at least one function to time, by name")
+        raise ValueError(
+            "calls is empty; give at least one function with its name, as in {'a': function}"
+        )
     if rounds < 1 or warmup < 0:
         raise ValueError(
             f"rounds is {rounds}, and warmup is {warmup}; give rounds of at least 1, and warmup of"

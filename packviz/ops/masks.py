@@ -93,7 +93,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 f"for lengths on {n.device}, because finding the longest would wait for the device"
             )
             if n.device.type == "cpu":
-                when = "while compiling or tracing, because no value can be read then"
+                when = "for lengths that cannot be read, as while compiling or tracing"
             raise ValueError(f"max_len is required {when}; pass max_len=x.shape[…]")
         _check(n, MOST_STEPS, "the most time steps of a mask")
         max_len = max([0, *n.tolist()])
@@ -590,8 +590,8 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
         raise ValueError(BOOLEANS)
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
         raise ValueError(
-            f"lengths must be (B,) whole numbers or a (B, T) mask, got {lengths.dtype} of shape"
-            f" {tuple(lengths.shape)} on {lengths.device}; give one per sequence"
+            f"lengths must be B whole numbers or a (B, T) mask, got {lengths.dtype} of shape"
+            f" {tuple(lengths.shape)} on {lengths.device}; give one length per sequence"
         )
     return lengths.long()
 

@@ -27,7 +27,9 @@ def _checked(lengths: Any) -> tuple[int, ...]:
     checked = Layout(lengths).lengths.tolist()
     if 0 in checked:
         row = checked.index(0)
-        raise ValueError(f"lengths[{row}] is 0; a row needs at least one time step to be pulled by")
+        raise ValueError(
+            f"lengths[{row}] is 0; give at least 1, because you pull a row by its last step"
+        )
     return tuple(checked)
 
 

@@ -494,7 +494,7 @@ def test_what_is_no_batch(given, error, said):
     ):
         pv.diagnose(X, [3, 2], last=X)
     with pytest.raises(
-        ValueError, match=r"hx must be \(L·D, B, H\), or a pair of them, got shape \(3, 2\)"
+        ValueError, match=r"hx must be a tensor \(L·D, B, H\) or a pair of such, got shape \(3, 2\)"
     ):
         pv.diagnose(X, [3, 2], hx=X)
 

@@ -192,7 +192,7 @@ def test_dropout_masks_are_the_same_and_the_random_state_stays():
     [
         ([print], {}, TypeError, 'give functions by name: {"before": f, "after": g}'),
         ({"a": 3}, {}, TypeError, "calls is {'a': 3}; give functions by name"),
-        ({}, {}, ValueError, "calls is empty; give at least one function to time"),
+        ({}, {}, ValueError, "calls is empty; give at least one function with its name"),
         (
             {"a": dict},
             {"budget": 0},
