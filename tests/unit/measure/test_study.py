@@ -297,7 +297,7 @@ def test_files_are_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
         monkeypatch.chdir(here)
         assert STUDY.load().points == [Point(2)]
         assert [*STUDY.recordings()] == ["CPU"]
-    with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in the folder"):
+    with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in"):
         STUDY.load("b.json")
 
 
