@@ -4,8 +4,9 @@
 # **What is in these notebooks, and does your installation work?**
 #
 # Three sentences, of 5, 3 and 2 words, go into your model, and it works on 15 words. Who wrote the other five? The
-# answer fits on this page. What follows from it fills the others: results that are wrong without a warning, training
-# steps that take many times as long as they should, and exported models that are right for one set of lengths only.
+# answer fits on this page. What follows from it fills the other pages: results that are wrong without a warning,
+# training steps that take many times as long as they should, and exported models that are right for one set of
+# lengths only.
 #
 # After this page, you can read our pictures, tell whether your installation works, and choose the notebook to read
 # next. You need to know Python and the basics of PyTorch. You do not need a GPU.
@@ -36,7 +37,7 @@ panel
 
 # %% [markdown]
 # So who wrote the other five words? Nobody. They are padding. (A *cell* is one time step of one row: `b2` is the cell
-# of row b at step 2, and steps count from 0.) And when a grows by a word of its own, b and c gain one padding cell
+# of row b at step 2, and we count steps from 0.) And when a grows by a word of its own, b and c gain one padding cell
 # each. The longest row decides for all the others.
 #
 # *Packing* is the way out: press *Pack it*. Only the *real* cells, those that hold a word, are left. They lie in a
@@ -47,7 +48,7 @@ panel
 # ## Does your installation work?
 #
 # If the picture moved, half of your installation works. (If not, choose *Run → Run All Cells*. On GitHub, nothing can
-# move, because GitHub only shows the stored outputs. How to install packviz is in the README.) For the other half, we
+# move, because GitHub only shows the stored outputs. The README says how to install packviz.) For the other half, we
 # let torch pack a batch, and compare its `batch_sizes` with those of packviz. A `pv.Layout` holds the lengths of a
 # batch, and all that follows from them.
 
@@ -128,7 +129,7 @@ checks.half_padding(my_lengths)
 #    machine and recommends one. The result's `.code` is the code to use.
 # 4. **Batch [similar lengths](12_several_workers.ipynb#Can-a-batch-be-easy-to-share?) together**, which leaves less
 #    padding.
-# 5. **Time a training step again**, and the RNN by itself. If the RNN is now a small part of the step, you can stop.
+# 5. **Time a training step**, and the RNN by itself. If the RNN is now a small part of the step, you can stop.
 # 6. **Compile only now**, after reading [what can break](13_static_graphs.ipynb).
 #
 # ## You can now

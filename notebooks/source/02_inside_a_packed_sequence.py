@@ -37,7 +37,7 @@ from packviz.lessons import ask, checks
 ask("order of data")
 
 # %% [markdown]
-# Now watch it happen, with the four sequences of the bug report. Press *Pack it*, or drag the slider slowly from
+# Now watch packing happen, with the four sequences of the bug report. Press *Pack it*, or drag the slider slowly from
 # *without padding* to *packed*. Keep an eye on the columns.
 
 # %%
@@ -46,9 +46,9 @@ from packviz.panels import BatchPanel
 BatchPanel([3, 5, 2, 4])
 
 # %% [markdown]
-# The sequences are sorted, the padding goes, and then *column t becomes a slice of `data`*. `batch_sizes` is the height
-# of each column: how many sequences have a step t. And that answers the bug report. There is one length for each
-# sequence, and one batch size for each time step. Five steps, five numbers.
+# The sequences are sorted, the padding goes, and then *column t becomes a slice of `data`*. `batch_sizes` holds the
+# height of each column: how many sequences have a step t. And that answers the bug report. There is one length for
+# each sequence, and one batch size for each time step. Five steps, five numbers.
 #
 # Does torch agree? We give it the two small sequences:
 
@@ -62,7 +62,7 @@ packed = pack_sequence([a, b])
 print(packed)
 
 # %% [markdown]
-# It does. (We come to the two entries that are `None` below.) Now your turn:
+# It does. (Below, we come to the two entries that are `None`.) Now your turn:
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
@@ -100,9 +100,9 @@ assert pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes.tolist(
 # t + 1. It needs the inputs of a step together, as the rows of one matrix. In packed order, this matrix is a slice, and
 # sequences that have ended are not in it.
 #
-# That is enough to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, which computes
-# this at each step: `h = tanh(W @ word + U @ h + biases)`. Words are rows here, so each matrix is on the right,
-# transposed.
+# That is all we need to compute the final states ourselves, in a loop of six lines. We take the simplest RNN, which
+# computes this at each step: `h = tanh(W @ word + U @ h + biases)`. In the code, words are rows, so each matrix is on
+# the right, transposed.
 
 # %%
 torch.manual_seed(0)
@@ -133,8 +133,8 @@ pv.show([3, 5, 2, 4], flat=True)
 
 # %% [markdown]
 # Follow the curves of `b1`, `d1`, `a1` and `c1`. In the packed row, they are neighbours. In the bottom row, they lie
-# scattered, and an RNN would have to collect them again, before every single step. (Varlen attention, in [notebook
-# 14](14_beyond_rnns.ipynb), reads the bottom row.)
+# scattered, and an RNN would have to collect them again, before every single step. (Varlen attention, which [notebook
+# 14](14_beyond_rnns.ipynb) explains, reads the bottom row.)
 #
 # One thing should worry you, though. The batch has been sorted, and nobody asked you whether you mind.
 
@@ -158,8 +158,9 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# So we tell it not to insist. With `enforce_sorted=False`, it sorts for you. (Ignore what the message says about ONNX, a
-# file format for models. The exporter that [can handle packing](13_static_graphs.ipynb) does not need sorted batches.)
+# So we tell torch not to insist. With `enforce_sorted=False`, it sorts for you. (Ignore what the message says about
+# ONNX, a file format for models. The exporter that [can handle packing](13_static_graphs.ipynb) does not need sorted
+# batches.)
 #
 # That is how we packed in notebook 01. There, we took row 2 of `h_n` for the state of c, and settled a case with it.
 # Did we read the right row?
@@ -237,7 +238,7 @@ for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
 # that your batch was sorted all along. To change the data of a packed sequence, use `packed._replace(data=…)`, which
 # keeps the notes.
 #
-# That was an accident of ours. But what gets lost if we do everything by the book?
+# That was our own mistake. But what gets lost if we do everything by the book?
 
 # %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
@@ -263,13 +264,13 @@ print("tokens:     ", tuple(pad_packed_sequence(packed)[0].shape), "from", tuple
 print("tags of row 1:", pad_packed_sequence(packed_tags, batch_first=True)[0][1].tolist())
 
 # %% [markdown]
-# A tensor of `(2, 6)` went in, and one of `(5, 2)` came out. And the tags of row 1 now end in two zeros. Three things
+# A `(2, 6)` tensor went in, and a `(5, 2)` tensor came out. And the tags of row 1 now end in two zeros. Three things
 # were lost on the way:
 #
 # - Without `batch_first=True`, the result is time × batch.
 # - Without `total_length=6`, it has only as many steps as the longest sequence.
-# - The padding's *value* is forgotten. Tags of −100 come back as 0, and 0 is a class like any other. A loss that was
-#   told to ignore the padding now trains on it, unless you pass `padding_value=-100`.
+# - The padding's *value* is forgotten. Tags of −100 come back as 0, and 0 is a class like any other. A loss that
+#   ignores −100 now reads the padding, unless you pass `padding_value=-100`.
 #
 # Three arguments bring everything back:
 
@@ -299,8 +300,8 @@ assert pv.run(torch.nn.LSTM(1, 1), torch.zeros(3, 2, 1), [3, 0])[0].shape == (3,
 # %% [markdown]
 # <details><summary>Three questions about lengths</summary>
 #
-# - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. `lengths.cpu()` of
-#   a tensor on a GPU waits until the GPU has caught up, so keep them on the CPU from the start.
+# - *Why must they be on the CPU?* torch reads them as ordinary numbers, in order to plan the slices. If they are on a
+#   GPU, `lengths.cpu()` waits until the GPU has caught up, so keep them on the CPU from the start.
 # - *May a length be 0?* No. torch raises an error. `pv.run` takes empty sequences.
 # - *What if a length is greater than the tensor is wide?* `pack_padded_sequence` does not complain. The RNN or
 #   `pad_packed_sequence` does, with an unrelated message.

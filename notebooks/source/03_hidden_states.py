@@ -15,16 +15,16 @@
 # <details><summary>Where we are in the ten lines: <b>h_n</b> and <b>output</b></summary>
 #
 # ```text
-#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9,
-#   7])] lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the
-#   CPU x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0 embedded
-#   = embedding(x)                                                    # (4, 5, 6) packed =
-#   pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6) → packed_output,
-#   (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8) → output, _ =
-#   pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8) scores = linear(output)
-#   # (4, 5, 3) mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14
-#   real cells loss = cross_entropy(scores[mask], tags[mask])                             # ()         then
-#   loss.backward()
+#   sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
+#   lengths = torch.tensor([len(s) for s in sequences])                        # (4,)       3, 5, 2, 4: on the CPU
+#   x = pad_sequence(sequences, batch_first=True)                              # (4, 5)     padded with 0
+#   embedded = embedding(x)                                                    # (4, 5, 6)
+#   packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)   # data: (14, 6)
+# → packed_output, (h_n, c_n) = lstm(packed)                                   # data: (14, 8); h_n: (1, 4, 8)
+# → output, _ = pad_packed_sequence(packed_output, batch_first=True)           # (4, 5, 8)
+#   scores = linear(output)                                                    # (4, 5, 3)
+#   mask = torch.arange(5) < lengths[:, None]                                  # (4, 5)     True at the 14 real cells
+#   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 # ```
 #
 # </details>
@@ -62,7 +62,7 @@ panel
 # eye. In `output`, packing leaves zeros there.)
 #
 # Look where that leaves us. For c, the number has more than doubled, from 0.09 to 0.20. For a and d, it has changed
-# its *sign*. A classifier that says *positive* above zero would change its mind about both: two of four, as with hers.
+# its *sign*. A classifier that says *positive* above zero would change its mind about both. Two of four, again.
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
@@ -100,8 +100,7 @@ comparison
 # from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
 # yet. Stack a second layer on it, and nothing changes: up to a real step, it has read clean outputs only.
 #
-# "And if the padding isn't zeros?" she asks. "In the next office, they fill it with NaN, and they are training right
-# now."
+# "So it makes no difference what the padding holds?" she asks. "Not even if it were NaN?"
 
 # %% tags=["claims"]
 weights = {name: weight.tolist() for name, weight in lstm.named_parameters()}
@@ -128,8 +127,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# For her tags, it cannot matter. Whether the padding is zeros, ones or noise, an output at a real step was finished
-# before the padding began. But the model in the next office is still in training. So let us try NaN, with a loss
+# For her tags, it cannot matter. Zeros, ones, noise or NaN: an output at a real step was finished before the padding
+# began. But before a model tags anything, it has to be trained. So let us fill the padding with NaN, and take a loss
 # over real steps only. By the rule, this loss is finite. And its gradients?
 
 # %%
@@ -149,7 +148,8 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 #
 # We have asked our rule about the forward pass, and forgotten the other one. The backward pass starts at the batch's
 # last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
-# has read and computed, and zero times NaN is NaN. With finite padding, zero times anything is zero, and these
+# has read and computed, and zero times NaN is NaN. From there, the NaN goes back through every earlier step, and no
+# weight or bias is spared. With finite padding, zero times anything is zero, and these
 # gradients are right. Only NaN and infinity are stronger than a zero.
 #
 # A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
@@ -178,7 +178,7 @@ assert example.agrees.outputs
 assert not example.agrees.h_n
 
 # %% [markdown]
-# That was training. For results, the rule has held so far, NaN or not. Her tagger may stay where it is, your colleague
+# That was training. For results, the rule has held so far, NaN or not. Her tagger may stay in use, your colleague
 # says, and puts the phone down. Then she looks up its LSTM, to be sure. It is *bidirectional*.
 #
 # ## What if the RNN also reads backwards?
@@ -294,6 +294,9 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 # `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`,
 # because there this direction has read only one step.
 #
+# So she makes the call after all, and both models are switched off for a night. The tagger will pack, and the
+# classifier will gather. And both are trained again, because their weights have learnt from wrong states.
+#
 # <details><summary>And without biases?</summary>
 #
 # Without biases, a state of zeros that reads zeros stays zero. So with one layer, no biases, and zeros as initial
@@ -308,9 +311,6 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 # drops different ones. Compare without dropout.
 #
 # </details>
-#
-# So she makes the call after all, and both models are switched off for a night. The tagger will pack, and the
-# classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 
 # %% tags=["claims"]
 assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)

@@ -93,19 +93,19 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 # mean divides it by 20, the number of all cells, instead of by 14. So it reports 14/20 of 0.25, and here every gradient
 # is too small by the same factor. The next batch has another factor.
 #
-# The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only the
-# real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which `F.cross_entropy` needs: it looks for
-# the classes in dimension 1, where `(B, T, C)` has the time. torch raises an error, unless T happens to equal C. Then
-# it computes a loss, and the loss is wrong.)
+# The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only
+# the real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which `F.cross_entropy` needs: it looks
+# for the classes in dimension 1, where `(B, T, C)` has the time. Given that shape, torch raises an error, unless T
+# happens to equal C. Then it computes a loss, and the loss is wrong.)
 #
 # But honestly: a factor? A learning rate can absorb a factor, and Adam nearly cancels one by itself. Perhaps there is
-# nothing to care about.
+# nothing to worry about.
 #
 # ## Whose model would you ship?
 #
 # Back to the two colleagues. Their model reads the sentences of notebook 01 and predicts, after each word, whether a
-# punctuation mark comes next. It is a *GRU*, a sibling of the LSTM with three quarters of its weights and no cell state.
-# Two thirds of the cells are padding, with a target of 0.
+# punctuation mark comes next. It is a *GRU*, a sibling of the LSTM with three quarters of its weights and no cell
+# state. About two thirds of the cells are padding, with a target of 0.
 #
 # And the line in which they differ? One writes `loss(logits, marks)`, and the other `loss(logits[mask], marks[mask])`.
 # The rest is ordinary, so we have folded it: the data, then the training loop.
@@ -151,8 +151,8 @@ def train(use_mask, batches=batches, seed=0, epochs=6):
 
 
 # %% [markdown]
-# Two losses over different cells cannot be compared. So we judge both models in the same way, by their loss at the real
-# words. Six epochs each, from the same seed. Place your bet:
+# Two losses over different cells cannot be compared. So we judge both models by their loss at the real words. Six
+# epochs each, from the same seed. Place your bet:
 
 # %%
 ask("masked training")
@@ -194,13 +194,13 @@ assert all(((tokens == 0) == ~pv.real_mask(n)).all() for tokens, _, n in batches
 # %% [markdown]
 # Ship the model whose loss is more than twice as high.
 #
-# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. So the curve
-# that this owner looks at is the lowest of the three. At the real words, the same model needs six epochs to get where
-# the other one is after four. (With two other seeds, too, it lags behind after every epoch.)
+# Without a mask, the loss you see is a mean over all cells. Most of them are padding, and padding is easy. So the
+# curve that this colleague sees is the lowest of the three. At the real words, the same model needs six epochs to get
+# where the other one is after four. (With two other seeds, too, it lags behind after every epoch.)
 #
-# So it was more than a factor. About two in three terms of a gradient ask the model to say *no* in the padding. They
-# move the same weights as the terms of real cells. It could have been worse. Our padding has an id that no word has,
-# so the model can tell the two apart. If unknown words get id 0 as well, the gap doubles.
+# So padding costs more than a factor. About two in three terms of a gradient ask the model to say *no* in the
+# padding. They move the same weights as the terms of real cells. It could have been worse. Our padding has an id that
+# no word has, so the model can tell the two apart. If unknown words get id 0 as well, the gap more than doubles.
 #
 # The loss must not read the padding, then. It is not alone in that.
 #
@@ -212,9 +212,9 @@ assert all(((tokens == 0) == ~pv.real_mask(n)).all() for tokens, _, n in batches
 ask("reads the padding")
 
 # %% [markdown]
-# **Pooling.** A mean over time adds up the padding, too, and divides by T instead of the length. (The padding is zeros
-# here, but a padded RNN usually returns other numbers.) A maximum over time returns a zero from the padding if all real
-# values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps out of 5:
+# **Pooling.** A mean over time adds up the padding, too, and divides by T instead of the length. (The padding is
+# zeros here, but a padded RNN usually returns other numbers there.) A maximum over time returns a zero from the
+# padding if all real values are negative, so fill the padding with −∞ first. Sequence c has 2 real steps out of 5:
 
 # %%
 torch.manual_seed(1)
@@ -276,7 +276,7 @@ for b, length in enumerate(lengths):
 #
 # ## Does a mask stop NaN?
 #
-# A sensor leaves NaN where it measured nothing. We know two ways to keep it out of a loss. *Late*: we compute the
+# A sensor leaves NaN where it measured nothing. We know two ways to keep NaN out of a loss. *Late*: we compute the
 # squared error everywhere, and let `torch.where` replace it by 0 in the padding. *Early*: we fill the padding first.
 
 # %%
@@ -289,9 +289,9 @@ for name, loss in {"late": late, "early": early}.items():
     print(f"{name}:  loss {loss.item():.2f}, gradient {gradient.item():.2f}")
 
 # %% [markdown]
-# The two losses are equal. One has a gradient, and the other has NaN. We have met this in notebook 03: `torch.where`
-# sends a gradient of 0 back to the padding, where the backward pass multiplies it by the NaN in the input. And 0 · NaN
-# is NaN. `masked_fill` on the result fails in the same way, and so does indexing it with the mask. **Fill the input.**
+# The two losses are equal. One has a gradient, and the other has NaN. We met this in notebook 03: `torch.where` sends
+# a gradient of 0 back to the padding, where the backward pass multiplies it by the NaN in the input. And 0 · NaN is
+# NaN. `masked_fill` on the result fails in the same way, and so does indexing it with the mask. **Fill the input.**
 #
 # Then is `scores[mask]` unsafe, in the last of the ten lines? No. It sends zeros back to the padding, too, but they
 # meet no NaN there. Packing has left the old padding out, and `pad_packed_sequence` has put zeros in its place.
@@ -312,9 +312,9 @@ for attn_mask in (keys, torch.where(keys, 0.0, -torch.inf), keys.float()):
 # %% [markdown]
 # ## Which layers can read packed data?
 #
-# In packed data, there is nothing to mask. But torch's layers do not read it, except for the RNNs. To any other layer,
-# we hand `packed.data`, a tensor with one row for each real cell. Then we put the result back with `_replace(data=…)`,
-# which keeps the order.
+# In packed data, there is nothing to mask. But of torch's layers, only the RNNs accept a `PackedSequence`. To any
+# other layer, we hand `packed.data`, a tensor with one row for each real cell. Then we put the result back with
+# `_replace(data=…)`, which keeps the order.
 
 # %%
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)

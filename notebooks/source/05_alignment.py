@@ -3,10 +3,10 @@
 #
 # **How do padding and states get where they belong?**
 #
-# You replace the tokenizer of a classifier by the one that comes with a newer model. All else stays the same: the
-# texts, the labels, the packed LSTM. It trains, and it is worse. You look closer. The longest texts are classified as
-# well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy ones! You print
-# the token ids, and they are right. So are the lengths. What has happened to the short texts?
+# You replace the tokenizer of a classifier with the one that comes with a newer model. All else stays the same: the
+# texts, the labels, the packed LSTM. The model trains, and it is worse. You look closer. The longest texts are
+# classified as well as ever, and on short ones the model might as well toss a coin. Short texts used to be the easy
+# ones! You print the token ids, and they are right. So are the lengths. What has happened to the short texts?
 #
 # After this page, you can answer that, move the padding of a batch, and hand states from an encoder to a decoder.
 #
@@ -31,9 +31,9 @@
 #
 # ## Which cells does packing take?
 #
-# Every batch so far has had its padding on the right. That was the thing we never said. Text generation usually
-# wants it on the left, so that every text ends in the last column. Let us see what `pack_padded_sequence` makes of
-# our sequences a, b, c and d, padded on the left:
+# Every batch so far has had its padding on the right. That was the thing we never said. Text generation usually wants
+# padding on the left, so that every text ends in the last column. Let us see what `pack_padded_sequence` makes of our
+# sequences a, b, c and d, padded on the left:
 
 # %% jupyter={"source_hidden": true}
 import torch
@@ -49,17 +49,17 @@ packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=Fa
 pv.show(packed, part="packed")
 
 # %% [markdown]
-# Compare with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row d has lost its last token, and row a its last two. Of c, nothing
-# is left but padding.
+# Compare the picture with a = 3 1 4, c = 5 3 and d = 5 8 9 7. Row d has lost its last token, and row a its last two.
+# Of c, nothing is left but padding.
 #
 # Packing takes the *first* steps of each row, as many as the length says, and here they begin with padding. So of n
 # tokens in T columns, only 2n − T are left, and none at all if the text fills at most half of the row.
 #
-# Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is a
-# real step in every row. But now the LSTM reads the padding *first*, and begins each text with a state that the padding
-# has left behind. In a, c and d, every output of the forward direction is wrong. (That is true of an LSTM with biases,
-# and by default it has them. A reverse direction meets the data first. With one layer, its outputs at real steps are
-# right.)
+# Then let us not pack. Is left padding not the better kind? Every text ends in the last column, so `output[:, -1]` is
+# a real step in every row. But now the LSTM reads the padding *first*, and begins each shorter text with a state that
+# the padding has left behind. In a, c and d, every output of the forward direction is wrong. (That is true of an LSTM
+# with biases, the default in torch. A reverse direction meets the data first. With one layer, its outputs at real
+# steps are right.)
 #
 # So we move the padding. `pv.align` moves it to the side that you name in `padding_side`, and relies on the lengths.
 # The result can be packed:
@@ -103,15 +103,17 @@ for row, n in enumerate(lengths):
     assert not wrong[:, 1].any()
 
 # %% [markdown]
-# Could we call it twice, to be sure? Lengths say how long a sequence is, and not on which side its padding is *now*. So
-# `align` assumes that it is on the side opposite `padding_side`. After the first call, that is no longer true.
+# Could we call `align` twice, to be sure? Lengths say how long a sequence is, but not on which side its padding is
+# *now*. So `align` assumes that it is on the side opposite `padding_side`. After the first call, that is no longer
+# true.
 #
-# On the CPU, `align` looks at the values first. Here it sees that one value fills the right side, and not the left. So
-# it moves nothing, and warns you. On a GPU it does not look, because the CPU would have to wait. There, a second call
-# takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side in
-# `source_side`. Or, instead of lengths, pass a mask, such as a tokenizer's `attention_mask`. A mask shows the side.
+# On the CPU, `align` looks at the values first. Here it sees that one value fills the right side, but not the left.
+# So it moves nothing, and warns you. On a GPU it does not look, because the CPU would have to wait. There, a second
+# call takes the last cells of each row: row a, 3 1 4 0 0, becomes 4 0 0 0 0, and row c only zeros. So name the side
+# in `source_side`. Or, instead of lengths, pass a mask, such as a tokenizer's `attention_mask`. A mask shows the
+# side.
 #
-# All this needs lengths or a mask. Often, they have not been kept.
+# All this needs lengths or a mask. Often, neither has been kept.
 #
 # ## Can we find the padding without lengths?
 #
@@ -127,8 +129,8 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.draw.Aligned.of(guessed, [4], title="The shifted row, with wrong cells framed", batch_first=True, like=row)
 
 # %% [markdown]
-# A dry day is data, too. Read with its length 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. It rains on the two
-# dry days, and the two wet ones are dry. Not one of four cells is right.
+# A dry day is data, too. Read with its length of 4, the row is now 7, 8, 0, 0 instead of 0, 0, 7, 8. It rains on the
+# two dry days, and the two wet ones are dry. Not one of the four cells is right.
 #
 # Yet such code often works. When is the guess right? In the panel, choose where the padding is, where it should go,
 # and where the data contains zeros.
@@ -148,8 +150,8 @@ for zeros in ("none", "at the start", "at the end"):
 
 # %% [markdown]
 # When the padding goes to the right, the guess fails for sequences that begin with a zero. When it goes to the left,
-# the guess fails for those that end with a zero. All others go well, so you may not notice for a long time. The numbers
-# alone do not show which zeros are data. Keep the lengths, or a mask.
+# the guess fails for those that end with a zero. All others come out right, so you may not notice for a long time.
+# The numbers alone do not show which zeros are data. Keep the lengths, or a mask.
 #
 # With lengths, every cell is in its place. That was one batch. A model that translates has two, the sources and the
 # targets, and a state passes from one to the other. No length says whose state it is.
@@ -186,7 +188,7 @@ for row, i in enumerate(by_target):
 
 # %% [markdown]
 # For pairs b and c, the results differ, and not by rounding. Which of the two versions is wrong? Follow the ribbons.
-# Each one leads from a source's state to the source's own target:
+# Each one leads from a source's state to the target that starts from it:
 
 # %% jupyter={"source_hidden": true}
 states = [(f"h {'abcd'[i]}", i) for i in by_source]
@@ -197,13 +199,13 @@ methods = {
 pv.draw.Ribbons("Sorted by hand, two targets start from another pair's state", states, methods, by_target)
 
 # %% [markdown]
-# Sorted by hand, the decoder writes the translation of b from what the encoder has read in c, and the other way round.
-# Half of the batch belongs to strangers, and every shape is right.
+# When we sort by hand, the decoder writes the translation of b from what the encoder read in c, and the other way
+# round. Half of the targets start from a stranger's state, and every shape is right.
 #
 # If you must sort by hand, put the states `(h, c)` into the decoder's order before you pass them on. Compute `rows =
 # [by_source.index(i) for i in by_target]` and start the decoder from `(h[:, rows], c[:, rows])`. `rows[k]` is the row
-# of the encoder's state that belongs to row k of the decoder's batch. (A bidirectional encoder returns two states, one
-# per direction. A decoder with one direction needs one, so join or add the two, usually through a linear layer.)
+# of the encoder's state for row k of the decoder's batch. (A bidirectional encoder returns two states, one per
+# direction. A decoder with one direction needs one, so add the two, or join them through a linear layer.)
 #
 # Better: do not sort, and use `enforce_sorted=False`. Then what is left to go wrong? Mostly what people believe.
 
@@ -249,10 +251,10 @@ checks.right_padded(my_right_padded)
 #
 # say, without guessing, where the padding is and whose state is in which row.
 #
-# And the short texts of the opening? The new tokenizer pads on the left, as is usual for text generation. Packing then
-# cuts most from the shortest: the longest text of each batch arrives whole, and one that fills at most half of the
-# width arrives as nothing but padding. The ids were right, the lengths were right, and nobody had asked where the ids
-# *are*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
+# And the short texts of the opening? The new tokenizer pads on the left, as is usual for text generation. Packing
+# then cuts most from the shortest: the longest text of each batch arrives whole, and a text that fills at most half
+# of the width arrives as nothing but padding. The ids were right, the lengths were right, and nobody asked where the
+# ids *were*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.
 #
 # Pad, pack, mask, align: all the parts are on the table. Each of them has failed us once, and each time the code ran to
 # its end. If you build a model from them, how will you know that it is right?

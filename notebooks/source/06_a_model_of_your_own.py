@@ -79,9 +79,9 @@ assert lengths.tolist() == [3, 5, 2, 4]
 ask("a token with the id of the padding")
 
 # %% [markdown]
-# It may not. Packing keeps the word, but an embedding with `padding_idx=0` never gives vector 0 a gradient. All other
-# words learn, and this one does not. So number your words from 1, and give the unknown ones an id of their own.
-# (Without `padding_idx`, word 0 learns like any other, because the packed data contain no padding.)
+# No word may have the id 0. Packing keeps the word, but an embedding with `padding_idx=0` never gives vector 0 a
+# gradient. All other words learn, and this one does not. So number your words from 1, and give the unknown ones an id
+# of their own. (Without `padding_idx`, word 0 learns like any other, because the packed data contains no padding.)
 #
 # And do not rely on vector 0 being zero. The constructor `nn.Embedding(…, padding_idx=0)` makes it so, once.
 # `from_pretrained` keeps whatever you load as vector 0, and an initialisation of your own overwrites the zeros.
@@ -155,7 +155,7 @@ pv.draw.Ribbons("Which states does each row get from view, and from cat?", final
 # %% [markdown]
 # In memory, all forward states come first, and then all reverse ones. `view` leaves them there, and merely draws new
 # borders. Only the first and the last row hold a state of their own sequence. With three sequences, that looks almost
-# harmless. With 64, two rows have one. The other 62 are made of strangers.
+# harmless. With 64, only two rows hold a state of their own. The other 62 are made of strangers.
 
 # %% tags=["claims"]
 for size in (2, 3, 4, 64):
@@ -170,8 +170,8 @@ assert torch.equal(h_n[-2:].view(3, -1)[1, :16], h_n[-2, 2])
 # ## Does it learn?
 #
 # The task: is the first token of a sequence larger than the last one? We train both models on the same 256 sequences,
-# in the same batches every time. Then we show them 512 sequences that they have never seen. (Folded: the data and an
-# ordinary training loop.)
+# in the same batches every time. Then we show them 512 new sequences. (Folded: the data and an ordinary training
+# loop.)
 
 
 # %% jupyter={"source_hidden": true}
@@ -232,8 +232,8 @@ with torch.no_grad():
 assert 0.6 < sum(hardly) / len(hardly) < 0.7
 
 # %% [markdown]
-# It learns! Both losses end near zero, and both models know their training data by heart. On new data, one is right
-# about nine times in ten, and the other tosses a coin. Fed with the states of strangers, it has memorised who sits next
+# It learns! Both losses end near zero, and both models know their training data by heart. On new data, `cat` is right
+# about nine times in ten, and `view` tosses a coin. Fed with the states of strangers, it has memorised who sits next
 # to whom. That looks like overfitting, and no dropout cures it.
 #
 # The model could memorise the neighbours because each sequence had the same ones in every epoch. With `shuffle=True`,
@@ -261,15 +261,15 @@ with torch.no_grad():
 assert torch.allclose(together, alone, atol=1e-4)
 
 # %% [markdown]
-# This check needs no labels, and it finds the mistake even in a model that has not been trained. Write it for every
-# model of sequences, and call `model.eval()` first if there is dropout. But it looks at predictions only, and a *loss*
-# can go wrong, too.
+# This check needs no labels, and it finds the mistake even in an untrained model. Write it for every model of
+# sequences, and call `model.eval()` first if there is dropout or BatchNorm. But it looks at predictions only, and a
+# *loss* can go wrong, too.
 #
 # ## What if every word has a label?
 #
 # A tagger needs our last four lines. Its loss should read every real cell and no padding. There are three common ways
-# to do it, and a fourth, which is one too many. The folded cell builds a small tagger. Its targets are −100 in the
-# padding, because torch's `cross_entropy` ignores them by default.
+# to do it, and a fourth, which is one too many. The folded cell builds a small tagger. In the padding, its targets
+# are −100, which torch's `cross_entropy` ignores by default.
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(1)
@@ -314,7 +314,7 @@ assert (len(by_cell), sum(by_cell != torch.arange(20).view(4, 5)[mask])) == (14,
 #
 # ## Which mistakes can you see in a batch?
 #
-# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and each of them would train:
+# Pass `pv.diagnose` the batch that goes into your model. We spoil ours in five ways, and a model would train on each:
 
 # %%
 spoilt = {
@@ -340,7 +340,7 @@ for mistake, (batch, n) in spoilt.items():
 # - **`_, h = lstm(…)`** makes `h` a pair, so `h[-1]` is the cell state.
 # - **`PackedSequence(f(packed.data), packed.batch_sizes)`** loses your order. `packed._replace(data=f(packed.data))`
 #   keeps it.
-# - **A batch of one** hides most of these mistakes. Test with three sequences of different lengths.
+# - **A batch of one** hides mistakes in padding and order. Test with three sequences of different lengths.
 #
 # </details>
 #
@@ -366,7 +366,7 @@ checks.collate(my_collate)
 # %% [markdown]
 # ## You can now
 #
-# write a collate function, give a classifier the states of its own sequences, mask what you count, and find what torch
+# write a collate function, give each row the states of its own sequence, mask what you count, and find what torch
 # lets pass: run each sequence alone, and call `pv.diagnose`.
 #
 # Our models are now correct. Are they fast? A packed LSTM has less to do, so they should be. Let us count.
@@ -421,8 +421,8 @@ for filled in (False, True):
 #
 # <details><summary><b>A step function of your own</b></summary>
 #
-# `nn.LSTM` has no recurrent dropout, for example. `scan` runs any step function in the loop of notebook 02. Here, a
-# mask drops the same units of a sequence's state at every step.
+# `nn.LSTM` has no recurrent dropout, for example. The `scan` below runs any step function in the loop of notebook 02.
+# Here, a mask drops the same units of a sequence's state at every step.
 #
 # </details>
 
@@ -495,7 +495,7 @@ assert torch.allclose(c, wanted_c, atol=1e-6)
 # <details><summary><b>Words made of characters</b></summary>
 #
 # Run an LSTM over the characters of all words, and pass its final states, one vector per word, to a second LSTM over
-# words. `pack_sequence` packs both. (It pads inside, but its result contains no padding.)
+# words. `pack_sequence` packs the input of both. (It pads inside, but its result contains no padding.)
 #
 # </details>
 

@@ -3,11 +3,11 @@
 #
 # **How much work does packing save, and does the clock agree?**
 #
-# "40 % of our batch is padding, so packing will make training 40 % faster." You have read this sentence, or written it.
-# It sounds like arithmetic. But it has two halves, and they are not of the same kind. The first can be counted, to the
-# last multiplication. The second has to be measured. Before we let anybody join them with a *so*, let us do both.
+# "40 % of our batch is padding, so packing will make training 40 % faster." You have read this sentence, or written
+# it. It sounds like arithmetic. But its two halves are not of the same kind. The first can be counted, to the last
+# multiplication. The second has to be measured. Before we let anybody join them with a *so*, let us do both.
 #
-# After this page, you can count an RNN's work from the lengths alone, and say what such a count is worth.
+# After this page, you can count an RNN's work from sizes and lengths alone, and say what such a count is worth.
 #
 # Time: 20 minutes.
 #
@@ -58,8 +58,8 @@ assert lstm_count.elementwise.packed == 32 * 21 * 7
 assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
 
 # %% [markdown]
-# So the first half of the sentence is right, and exactly right. In the forward pass, each cell costs the same, so the
-# share of FLOPs saved is the share of padding: 22 of 54.
+# So the first half of our opening sentence is right, and exactly right. In the forward pass, each cell costs the
+# same, so the share of FLOPs saved is the share of padding: 22 of 54.
 #
 # `pv.flops` has not run the LSTM, because lengths and sizes determine the count. Its name for matrix products is *GEMM*
 # (general matrix multiplication). The solid part of a bar is the work of the packed batch, and the hatched part is what
@@ -68,7 +68,8 @@ assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.pa
 # The last bar counts *element-wise* operations, which work on single numbers: additions, multiplications, sigmoid and
 # tanh. In this tiny LSTM, they are a fifth of the forward FLOPs. In a larger one, their share is much smaller.
 #
-# A single cell costs 560 FLOPs. Take that number apart, and you can count an RNN on paper.
+# The matrix products of a single cell cost 560 FLOPs. Take that number apart, and you can count an RNN's work on
+# paper.
 #
 # ## What does one cell cost?
 #
@@ -88,9 +89,9 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # A second direction doubles the count of a layer. A second layer reads the output of the first. If there are two
 # directions, that output has twice as many features. (`proj_size` adds a product that shortens an LSTM's hidden state.)
 #
-# For which lengths would packing save nothing, and for which almost everything? If you run this notebook yourself, you
-# can type them into the panel. Then change `hidden_size` and the kind of RNN. Which of the savings change, and which
-# stay the same?
+# For which lengths would packing save nothing, and for which almost everything? If you run this notebook yourself,
+# you can type lengths into the panel. Then change `hidden_size` and the kind of RNN. Which of the savings change, and
+# which stay the same?
 
 # %%
 from packviz.panels import CostPanel
@@ -121,14 +122,13 @@ assert lstm_count.backward.packed == 32 * (2 * 560 - 2 * 3 * 28) - 6 * one_produ
 assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 
 # %% [markdown]
-# Change the RNN, and the forward share does not move at all: it is the share of padding. The backward share moves a
-# little. (An initial state of zeros needs no gradient, so six products are left out, one for each sequence. Six are a
-# larger share of 32 cells than of 54.)
+# Change the RNN, and the share saved in the forward pass does not move at all: it is the share of padding. The
+# backward share moves a little. (An initial state of zeros needs no gradient, so six products are left out, one for
+# each sequence. Six are a larger share of 32 cells than of 54.)
 #
 # Change the lengths, and everything moves. With equal lengths, packing saves nothing. With one long sequence among
-# many short ones, it saves almost everything. The 512 sentences of notebook 01 come closer to the second: most of
-# them end early, so the later steps of the packed batch cost little, while each step of the padded one costs the
-# same:
+# many short ones, it saves almost everything. The 512 sentences of notebook 01 come closer to the second case. Most
+# of them end early, so the later steps of the packed batch cost little. In the padded one, all steps cost the same:
 
 # %%
 pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
@@ -154,13 +154,13 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# Zero. The LSTM has run, and the counter has seen nothing. Remember this zero when you read a table of FLOPs that was
-# made with a counter.
+# Zero. The LSTM has run, and the counter has seen nothing. Remember this zero when you read a table of FLOPs from a
+# counter.
 #
 # Where did the work go? The counter has formulas for torch's matrix products. But on most CPUs, torch passes a padded
 # LSTM such as ours to oneDNN, a library that computes each layer in a *fused kernel*. (A *kernel* is a routine that
-# torch runs in one call.) The counter has no formula for this one, nor for the RNNs of cuDNN, NVIDIA's library for
-# GPUs. If we switch oneDNN off, it sees the products:
+# torch runs in one call.) The counter has no formula for this kernel, nor for the RNNs of cuDNN, NVIDIA's library for
+# GPUs. With oneDNN off, the counter sees the products:
 
 
 # %%
@@ -179,8 +179,8 @@ assert counted(lambda: lstm(x)) == lstm_count.padded == 30240
 assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 
 # %% [markdown]
-# The two counts agree to the last FLOP. So we can trust ours, at least on the way forward. But nobody waits for the
-# forward pass alone.
+# Both numbers agree with `pv.flops` to the last FLOP. So we can trust it, at least on the way forward. But in
+# training, nobody waits for the forward pass alone.
 #
 # ## What does the way back cost?
 #
@@ -207,8 +207,8 @@ for needed in (False, True):
 x.requires_grad = False
 
 # %% [markdown]
-# So we can count a whole training step, for any lengths. That was the first half of the sentence, and it holds. Now for
-# the other half.
+# So we can count an RNN's whole training step, for any lengths. That was the first half of our opening sentence, and
+# it holds. Now for the other half.
 #
 # ## Does the clock agree?
 #
@@ -222,18 +222,19 @@ for n in (2, 4, 16, 256):
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 
 # %% [markdown]
-# Each batch has as many real cells as the others, so packing saves half the FLOPs of each. That is our experiment: four
-# batches, and exactly the same work. On each, we timed a packed training step (pack, RNN, pad and the backward pass)
-# and a padded one.
+# Each batch has as many real cells as the others, so packing saves the same in each: half the FLOPs. That is our
+# experiment: four batches, and exactly the same work. On each, we timed a packed training step (pack, RNN, pad and
+# the backward pass) and a padded one.
 
 # %%
 ask("half the flops")
 
 # %% [markdown]
-# **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them. A
-# ratio is computed in each round, and we show the median. Half of the rounds lie between its *quartiles*. A method is
-# *clearly* faster if the rounds leave little doubt. Otherwise, tables show `?` or *no clear difference*. The last line
-# names the conditions: the machine, the number of threads, and how busy other programs kept it, for example.
+# **How to read our timings.** The methods take turns, round after round, so that a busy moment affects all of them.
+# We compute a ratio in each round, and show the median. Half of the ratios lie between the *quartiles*. A method is
+# *clearly* faster if the rounds leave little doubt. Otherwise, tables show *not clear* or *no clear difference*. A
+# caption's last line names the conditions, such as the machine, the number of threads, and the load from other
+# programs.
 
 # %%
 from packviz.studies import savings
@@ -252,20 +253,21 @@ for point in recorded.points:
     assert recorded.ratio(point, many, few).value > 0.9
 
 # %% [markdown]
-# Half the work, and three to nine times the time. <!-- recorded --> Not faster by half. Not even as fast as before. And
-# look once more at the rows: their FLOPs agree to the last one. Their times do not.
+# Half the work, and three to nine times the time. <!-- recorded --> Not faster by half. Not even as fast as without
+# packing. And look once more: the four rows of each RNN agree to the last FLOP. Their times do not.
 #
-# The count is not wrong. It leaves out how *fast* FLOPs run, and everything that is not a FLOP: copies, memory, kernel
-# calls. The products of a packed batch have fewer rows, so they usually run less efficiently. And its backward pass on
-# a CPU copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes, and 09 finds the causes.
+# The count is not wrong. It leaves out how *fast* FLOPs run, and everything that is not a FLOP: copies, memory,
+# kernel calls. The products of a packed batch have fewer rows, so they usually run less efficiently. And on a CPU,
+# the backward pass of a packed batch copies a lot. [Notebook 08](08_benchmark.ipynb) measures the times at many
+# sizes, and 09 finds the causes.
 #
 # But these were two RNNs at one size. Perhaps we were unlucky.
 #
 # ## Is packing ever faster?
 #
-# We timed torch's packed and padded runs on 44 batches on a CPU. A padded batch is as wide as its longest sequence, as
-# it is in practice. The chart has those whose *forward* pass was clearly faster when packed, with their training step for
-# comparison. (64 × 128 means 64 sequences of up to 128 steps.)
+# We timed torch's packed and padded runs on 44 batches on a CPU. As in practice, a padded batch is as wide as its
+# longest sequence. The chart has the batches whose *forward* pass was clearly faster when packed, with their training
+# step for comparison. (64 × 128 means 64 sequences of up to 128 steps.)
 
 # %%
 from packviz.studies import methods
@@ -273,13 +275,13 @@ from packviz.studies import methods
 methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
-# Eight batches of 44, and all of them have a lot of padding. So it does happen: on one, packing takes little more than
-# half the time. <!-- recorded --> Now look at the other row of each batch. What the forward pass gains, training loses
-# again, every time.
+# Eight batches of 44, and all eight have a lot of padding. So it does happen: on one, packing takes little more than
+# half the time. <!-- recorded --> Now look at the other row of each batch. What the forward pass gains, training
+# loses again, every time.
 #
 # And on how many of the 44 was packing clearly faster in *training*? On none. <!-- recorded -->
 #
-# So on these eight, it is the backward pass that spoils packing, with torch's own functions on this CPU. [Notebook
+# So on these eight, the backward pass spoils packing, with torch's own functions on this CPU. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why, and [notebook 11](11_should_you_pack.ipynb) lets you test your own
 # lengths and model.
 
@@ -298,8 +300,8 @@ assert not any(ratio.is_clear and ratio.value < 1 for ratio in clear)
 # ## What people get wrong
 #
 # - **"40 % fewer FLOPs, so 40 % faster."** The first half is arithmetic, the second is a hope.
-# - **"The padded batch takes 54 multiplications, and the packed one 32."** A popular explanation counts them for rows
-#   of numbers and a single column of a matrix. An RNN multiplies the features of each time step by whole matrices.
+# - **"The padded batch takes 54 multiplications, and the packed one 32."** A popular explanation multiplies rows of
+#   numbers by a single column of a matrix. An RNN multiplies the features of each time step by whole matrices.
 
 # %% [markdown]
 # ## Exercise
@@ -323,7 +325,7 @@ checks.gru_flops(my_gru_flops)
 #
 # - count the FLOPs of an RNN: the cost of a cell times the number of cells that are computed,
 # - explain a zero from `FlopCounterMode`,
-# - take a sentence apart in which a *so* leads from FLOPs to time.
+# - take apart a sentence in which a *so* leads from FLOPs to time.
 #
 # The time, then, has to be measured. How does one measure it fairly?
 #

@@ -56,7 +56,7 @@ print(forum.STUDY.without_gpu())
 #
 # A user of PyTorch's forum, discuss.pytorch.org, could not believe a number either. They had trained a small
 # classifier, with and without packing, on two kinds of batches, and asked whether what they saw was normal. They
-# posted their script, so we can repeat it. We keep what they saw for later.
+# posted their script, so we can repeat the experiment. We keep what they saw for later.
 #
 # The script compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1
 # and then start again from the longest. Here is B for 8 sequences of up to 5 steps:
@@ -85,11 +85,11 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Half of the cells. (In the small picture above, it is a third: its countdowns are short, and one is cut off.)
+# Half of the cells. (In the small picture above, padding is a third: the countdowns are short, and one is cut off.)
 #
 # The model returns the same logits for padded and packed batches, because its LSTM has one direction and only real
-# steps count. So packing changes nothing but the work. How does this affect the time? Write down a number before you
-# choose.
+# steps count. So packing changes nothing but the work. How does packing affect the time? Write down a number before
+# you choose an answer.
 
 # %%
 ask("the price of packing")
@@ -105,17 +105,17 @@ cpu = forum.STUDY.load()  # what the text says of times, it says of this one
 forum.ratios(cpu, ["padded", "packed"])
 
 # %% [markdown]
-# Look at B, at the right end. Half the work, and it takes over thirty times as long: about a second for a padded
-# step, and over half a minute for a packed one. <!-- recorded --> Had you written down a smaller number? So had we.
+# Look at B, at the right end. Half the work takes over thirty times as long: about a second for a padded step, and
+# over half a minute for a packed one. <!-- recorded --> Had you written down a smaller number? So had we.
 #
-# Is it the whole step? We timed the forward pass alone, too. There, a packed B takes between 0.5 and 1.3 times as
-# long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So it must be the way back, and
-# that is what the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in
-# backward pass*.
+# Is the whole step slow? We timed the forward pass alone, too. There, a packed B takes between 0.5 and 1.3 times as
+# long as a padded one. <!-- recorded --> Nobody would write to a forum about that. So the way back must be slow, as
+# the user had seen: they called their question *Slow pack_padded_sequence/pad_packed_sequence in backward pass*.
 #
 # And in setup A? Nothing happens. If all lengths are equal, torch 2.13 runs this packed LSTM like the padded one, on
-# oneDNN's fused kernel. Perhaps your colleague's batch was of that kind, and then a shrug is right. For a ragged batch,
-# there is not even *one* number: the factor is three at 32 steps, and it has only begun to grow. <!-- recorded -->
+# oneDNN's fused kernel. Perhaps your colleague's lengths were equal, and then a shrug is right. For a ragged batch,
+# there is not even *one* number: the factor is about three at 32 steps, and it has only begun to
+# grow. <!-- recorded -->
 
 # %% tags=["claims"]
 in_a, in_b = forum.point("A", 512), forum.point("B", 512)
@@ -148,12 +148,13 @@ forum.chart(machines, "time").chart()
 # On this CPU, padded training stays near slope 1. From end to end, packed training in B is steeper than slope 2. But it
 # does not climb evenly.
 #
-# There is a cliff. Look at B between 224 and 256 steps. One seventh more steps, and a packed step takes nearly three
-# times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code, not the kind
-# of lengths. It looks like a slip of the clock. It is not one. [Notebook 09](09_why_training_is_slow.ipynb) finds the
-# causes, and the cliff has one of its own. (A hint is in the caption: the *allocator*, which hands out memory.)
+# There is a cliff. Look at B between 224 and 256 steps. One seventh more time steps, and a packed training step takes
+# nearly three times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code,
+# not the kind of lengths. The cliff looks like a slip of the clock. It is not one. [Notebook
+# 09](09_why_training_is_slow.ipynb) finds out why packed training is slow, and the cliff has its own cause. (A hint
+# is in the caption: the *allocator*, which hands out memory.)
 #
-# In training, packing has done nothing but lose so far.
+# In B, packing has done nothing but lose in training so far.
 #
 # ## What does it gain?
 #
@@ -163,11 +164,11 @@ forum.chart(machines, "time").chart()
 forum.chart(machines, "memory").chart()
 
 # %% [markdown]
-# Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB, and padded training 773. Half of the
-# cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a packed
-# LSTM on a CPU step by step, which keeps less for each cell than the fused kernel. So a batch that is too large when
-# padded may fit when packed. (This counts torch's tensors. How much memory the process holds depends on the allocator,
-# too.)
+# Here, packing wins, and clearly. At 512 steps in B, packed training needs 278 MB, and padded training 773. Half of
+# the cells are gone, and that is only the first reason. The second is the kernel. If lengths differ, torch runs a
+# packed LSTM on a CPU step by step, and keeps less for each cell than the fused kernel. So a batch that is too large
+# when padded may fit when packed. (The chart counts torch's tensors. How much memory the process holds depends on the
+# allocator, too.)
 
 # %% tags=["claims"]
 short, long = (cpu.timing(forum.point("B", steps)) for steps in (128, 512))  # four times the length
@@ -182,9 +183,10 @@ assert long.memory["packed"] / b.n_real < 0.9 * long.memory["padded"] / b.n_cell
 #
 # ## What is a fair clock?
 #
-# The script from the forum is careful. It *warms up* (it runs the model a few times before starting the clock), and it
+# The script from the forum is careful. It *warms up* (it runs the model a few times before starting the clock), and
 # waits for the GPU. But it takes **one mean** over a block of calls, and shows no spread. A single pause moves the
-# result, and nobody sees it. It warms up only the *forward* pass. And it measures one curve after the other.
+# result, and nobody notices. The warm-up covers only the *forward* pass. And the script measures one curve after the
+# other.
 
 # %%
 ask("one curve after the other")
@@ -192,24 +194,24 @@ ask("one curve after the other")
 # %% [markdown]
 # So methods must take turns. In packviz, each method is called once in every round, in random order. A ratio is
 # computed *within* a round, and you see the median, which a single pause hardly moves. If a laptop slows down
-# meanwhile, it slows down for all. Whiskers show quartiles. A *confidence interval* shows how far off the median itself
-# may be. If the interval of a ratio contains 1, the rounds do not show which of the two is faster.
+# meanwhile, it slows down for all methods. Whiskers show quartiles. A *confidence interval* shows how far off the
+# median itself may be. If the interval of a ratio contains 1, the rounds do not show which method is faster.
 #
-# Before that, we compare the results, because a fast wrong answer is worthless. And we look at the load. If it exceeds
-# the number of cores, other programs were probably running, and the times mean little.
+# Before timing, we compare the results, because a fast wrong answer is worthless. And we look at the machine's load.
+# If it exceeds the number of cores, other programs were probably running, and the times mean little.
 #
-# And your server, whose second number was a third smaller? It may have had no pause at all. The second run began where
-# the first had ended, in the same Python process, and found memory that the first one had left. That makes a packed
-# step faster, as notebook 09 shows. So in our recordings, each method has a process of its own, and inherits nothing.
-# Both your numbers were right. They answered different questions.
+# And your server, whose second number was a third smaller? It may have had no pause at all. The second run began
+# where the first had ended, in the same Python process, and found memory that the first one had left. Such memory can
+# make a packed step faster, as notebook 09 shows. So in our recordings, each method has a process of its own, and
+# inherits nothing. Both your numbers were right. They answered different questions.
 #
 # Enough of our machine.
 #
 # ## And on your machine?
 #
-# Now run the benchmark here. *Quick* takes seconds; without it, the benchmark takes many minutes on a CPU. Dashed lines
-# show the recorded results. (To be quick, this cell uses one process for all methods. `packviz bench` starts one for
-# each.)
+# Now run the benchmark here. With `quick = True`, it takes seconds; otherwise, many minutes on a CPU. Dashed lines
+# show the recorded results. (To be quick, this cell uses one process for all methods. `packviz bench` starts a
+# process for each.)
 
 # %% tags=["parameters"]
 device = "cpu"
@@ -230,14 +232,14 @@ forum.chart({"yours": yours, **forum.recordings(names)}, "ratio", methods=names)
 assert not yours.left_out
 
 # %% [markdown]
-# These few sizes end at 128 steps, far before the cliff. Set `quick = False`, or use a terminal, where you can stop and
-# resume the benchmark:
+# These few sizes end at 128 steps, well before the cliff. Set `quick = False`, or use a terminal, where you can stop
+# and resume the benchmark:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json --plot mine.svg
 # ```
 #
-# If you save your results as `notebooks/recorded/benchmark_NAME.json`, the pictures above show them as well.
+# If you save your results as `notebooks/recorded/benchmark_NAME.json`, the charts of time and memory show them, too.
 #
 # <details><summary>No GPU? Borrow one from Colab</summary>
 #
@@ -254,8 +256,8 @@ assert not yours.left_out
 #
 # ## What people get wrong
 #
-# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, when the lengths differ. For other
-#   models, see [notebook 11](11_should_you_pack.ipynb).
+# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, on ragged batches. For other models,
+#   see [notebook 11](11_should_you_pack.ipynb).
 # - **"I measure with `time.time()` on a GPU."** A call may return before the GPU has finished. Wait for it with
 #   `torch.cuda.synchronize()`, or use CUDA events.
 # - **"It took 12.3456 ms."** Look at the spread before you read the digits.
@@ -265,8 +267,8 @@ assert not yours.left_out
 #
 # `a` and `b` are functions, and `clock()` returns the time in seconds. Return the time of `b` divided by that of `a`.
 # Your function is tried on four simulated machines: a quiet one, one whose first calls are slow, one that becomes
-# slower and slower, and a busy one. Start with one timed call of each, and the check tells you which machine misleads
-# you.
+# slower and slower, and a busy one. Start with one timed call of each function, and the check tells you which machine
+# misleads you.
 
 
 # %% tags=["exercise"]

@@ -33,11 +33,11 @@
 #
 # ## How good is a rule of thumb?
 #
-# We begin with the library's rule, from the documentation of transformertf. If all lengths are equal, you pad. If not,
-# either of two reasons is enough to pack: the lengths vary by more than 10 % of the longest, or the batch has at least
-# 8 sequences. Somebody has thought about this. Let us test it. We paired batches with RNNs of three kinds and several
-# sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of cases. (The
-# memory allocator matters, as notebook 09 found, so the captions name ours.)
+# We begin with the library's rule, from the documentation of transformertf. If all lengths are equal, you pad. If
+# not, either of two reasons is enough to pack: the lengths vary by more than 10 % of the longest, or the batch has at
+# least 8 sequences. Somebody has thought about this rule. Let us test it. We paired batches with RNNs of three kinds
+# and several sizes, and timed each pair padded and packed, in the forward pass alone and in training: hundreds of
+# cases. (The memory allocator matters, as notebook 09 found, so the captions name ours.)
 
 # %%
 import torch
@@ -60,9 +60,9 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number in each row is the average time, as a multiple of the time that the better choice takes. The
-# careful rule does no better than a coin, and whoever follows it waits half as long again as they need to. The lazy
-# habit, *never pack*, beats it by far. Was the colleague right, then?
+# The last number in each row is the average time, as a multiple of the better choice's time. The careful rule does no
+# better than a coin, and whoever follows it waits half as long again as they need to. The lazy habit, *never pack*,
+# beats it by far. Was the colleague right, then?
 #
 # Not so fast. Look at our cases. In half of them, the lengths are equal or nearly equal, so packing can save next to
 # nothing. And most of the RNNs are small. We have stacked the deck. Now take only *ragged* batches, whose lengths
@@ -87,19 +87,19 @@ for size in sorted({size for size, _, _ in times}):
     print(f"{size:8,}", *(f"{times[size, *which]:13.2f}" for which in columns))
 
 # %% [markdown]
-# The columns disagree. In each, the larger RNNs do better than the smallest, because they spend more of their time on
-# matrix products, which packing reduces. A GRU gains even in training, unless it is small. An LSTM gains nothing in
-# training, at any of these sizes: the padded one runs on oneDNN's fused kernel, and a packed one of different lengths
-# cannot. <!-- recorded -->
+# The columns disagree. In each, packing does more for the larger RNNs than for the smallest. The larger ones spend
+# more of their time on matrix products, which packing reduces. A GRU gains even in training, unless it is small. An
+# LSTM gains nothing in training, at any of these sizes: the padded one runs on oneDNN's fused kernel, and on a ragged
+# batch, the packed one cannot. <!-- recorded -->
 #
-# So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and the
-# stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel brings its
-# own matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is Intel's
-# MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as
-# oneDNN. <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With a faster BLAS,
-# the packed times should shrink, and those of the padded LSTM should not.
+# So *never* is too strong. But before you copy our table, ask it what you should ask the author, the colleague and
+# the stranger: what have you seen? It has seen one processor, whose name is in the captions. The fused kernel brings
+# its own matrix products. The packed run calls torch's *BLAS*, the library that multiplies matrices. Here, that is
+# Intel's MKL. On this AMD processor, MKL takes a generic path: in large products, it is about half as fast as
+# oneDNN. <!-- recorded --> So "an LSTM gains nothing in training" is a statement about MKL on an AMD processor. With
+# a faster BLAS, the packed times should shrink, and those of the padded LSTM should not.
 #
-# Suppose that a rule knew all this, and always named the faster of the two. Could we simply obey it?
+# Suppose that a rule knew all this, and always named the faster choice. Could we simply obey it?
 
 # %% tags=["claims"]
 thumb_rule, never, always = (rules.judge(packs, cpu) for packs in habits.values())
@@ -117,8 +117,8 @@ assert 1.4 < thumb_rule.slowdown < 1.65
 # %% [markdown]
 # ## Is faster enough?
 #
-# So far we have only watched the clock. Now we put the rule to work. Take a model whose batches are always six steps
-# wide, and let the rule decide whether to pack.
+# So far we have only watched the clock. Now we put the rule of thumb to work. Take a model whose batches are always
+# six steps wide, and let the rule decide whether to pack.
 
 # %%
 ask("equal lengths, wider tensor")
@@ -187,8 +187,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# A disappointment. *Never pack* looks at nothing at all. On sizes that they have not seen, our two rules are right in
-# only a few more cases of a hundred. And on sizes that they have seen?
+# A disappointment. *Never pack* looks at nothing at all. On sizes that our two rules have not seen, they are right in
+# only a few more cases in a hundred. And on sizes that they have seen?
 
 # %%
 for name, fit in fits.items():
@@ -198,8 +198,8 @@ for name, fit in fits.items():
 # %% [markdown]
 # A rule looks better on the cases that it was made from. That is how three people can each be sure, and disagree. We
 # are no better: `pv.run` chooses its method by a rule, and we made this rule from our own measurements. (So notebook
-# 10 tests it on batches that had no part in it, though on the same machine.) Why may `pv.run` follow a rule at all?
-# Because a wrong guess costs time, but never changes the result.
+# 10 tests the rule on batches that had no part in it, though on the same machine.) Why may `pv.run` follow a rule at
+# all? Because a wrong guess costs time, but never changes the result.
 #
 # So whom do you believe? Nobody. You measure, on your own machine.
 
@@ -220,8 +220,8 @@ for fit in fits.values():
 # ## What about your lengths?
 #
 # So far, only torch's two runs have competed. The exact methods of notebook 10 can be faster than both. `pv.advise`
-# times all methods on batches with your lengths. Put yours into the list below, or replace the list with the path of a
-# CSV or JSON file. If the list is empty, we take the 512 sentences of notebook 01.
+# times all methods on batches with your lengths. Put your lengths into the list below, or replace the list with the
+# path of a CSV or JSON file. If the list is empty, we take the 512 sentences of notebook 01.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -250,10 +250,11 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 # If your lengths differ, torch's padded run is in the table only for comparison, because its results are not those of
 # packing. `advise` recommends the fastest of the other methods, and names those that have no clear difference from it.
 #
-# How sure is it? Look at the number of rounds, in the last line below the table. `advise` measures in rounds, until it
-# knows the ratios to about 5 %, or its time is up. On a busy machine, the time may be up after a single round, and one
-# round is an anecdote. The first line then admits that so few rounds cannot show a difference, and some methods may be
-# *left out*. Give it more time in the parameters, such as `budget = 60`, or an idle machine.
+# How sure is this advice? Look at the number of rounds, in the last line below the table. `advise` measures in
+# rounds, until it knows the ratios to about 5 %, or its time is up. On a busy machine, the time may be up after a
+# single round, and one round is an anecdote. The line above the table then admits that so few rounds cannot show a
+# difference, and some methods may be *left out*. Give `advise` more time in the parameters, such as `budget = 60`, or
+# an idle machine.
 #
 # And the advice holds only for what `advise` has measured: this machine, this number of threads, this memory
 # allocator, these lengths and this RNN.
@@ -262,9 +263,9 @@ assert not {advice.recommended, *advice.unclear} & {*advice.inexact}
 #
 # ## What is left of it in your own step?
 #
-# The RNN is only a part of your step. Write the old and the new step as functions, and pass both to `pv.time_calls`,
-# which calls them in turn and checks that they return the same values. (For brevity, our functions hold the forward
-# pass of the RNN alone. Yours should hold the whole step, loss and backward pass included.)
+# The RNN is only a part of your training step. Write the old and the new step as functions, and pass both to
+# `pv.time_calls`, which calls them in turn and checks that they return the same values. (For brevity, our functions
+# hold the forward pass of the RNN alone. Yours should hold the whole step, loss and backward pass included.)
 
 # %%
 n = torch.tensor(sorted(lengths[:batch_size], reverse=True))
@@ -290,7 +291,7 @@ pv.time_calls({"before": before, "after": after}, budget=3)
 #
 # ## What people get wrong
 #
-# - **"Packing is always faster on a GPU."** Even the page with the rule of thumb reports a GPU on which packing was
+# - **"Packing is always faster on a GPU."** Even transformertf's documentation reports a GPU on which packing was
 #   slower. On a GPU, `pv.run` packs every ragged batch, because we have not measured its other methods there.
 #   `pv.advise` measures them on yours.
 # - **"Never pack, then."** If you use final states or two directions, a padded RNN gives wrong results for the shorter
@@ -300,8 +301,8 @@ pv.time_calls({"before": before, "after": after}, budget=3)
 # ## Exercise
 #
 # Choose the fastest method whose results are right. `rounds` is a list with one dictionary per round. Each maps the
-# methods' names to their times in seconds. `exact` is the set of the names whose results are right. One busy round
-# should not change your choice.
+# methods' names to their times in seconds. `exact` is the set of names of the methods whose results are right. One
+# busy round should not change your choice.
 
 
 # %% tags=["exercise"]
@@ -323,7 +324,7 @@ checks.fastest_exact(my_choice)
 # - refuse a rule that changes results, however fast it is,
 # - ask `pv.advise` about your RNN, and `pv.time_calls` about your whole step.
 #
-# All of this ran in one process. What happens to ragged batches when several share the work?
+# Each measurement here ran in a single process. What happens to ragged batches if several processes share the work?
 #
 # Next: [12 Several processes](12_several_workers.ipynb). Back: [10 Making packing pay](10_making_packing_pay.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

@@ -7,8 +7,8 @@
 # *gradient accumulation*. A colleague has two GPUs and gives each of them one half. Both losses fall, so two halves
 # seem to make a whole. Has either of you ever checked?
 #
-# After this page, you can share a batch of different lengths among several steps or several processes, get the gradient
-# that you mean, and say who waits for whom.
+# After this page, you can share a batch of different lengths among several backward passes or several processes, get
+# the gradient that you mean, and say who waits for whom.
 #
 # Time: 15 minutes.
 #
@@ -63,9 +63,9 @@ print("tokens in each half:", *(sum(lengths[half]) for half in halves))
 ask("mean of means")
 
 # %% [markdown]
-# Both halves weigh the same, so each of the 641 tokens counts 3.3 times as much as one of the 2,136. Does it matter?
-# After all, a gradient is always a little off. We accumulate in two ways, and compare both results with the gradient of
-# the whole batch. The *error* is the norm of the difference, divided by the norm of the right gradient.
+# Both halves weigh the same, so each of the 641 tokens counts 3.3 times as much as one of the 2,136. Does that
+# matter? After all, a gradient is always a little off. We accumulate in two ways, and compare both results with the
+# gradient of the whole batch. The *error* is the norm of the difference, divided by the norm of the right gradient.
 
 
 # %%
@@ -97,10 +97,10 @@ for seed in range(5):  # shuffled halves
     assert 0 < (shuffled - right).norm() / right.norm() < errors["mean of means"]
 
 # %% [markdown]
-# The mean of means is off by more than a quarter of the gradient's norm. That is neither noise nor rounding. If your
-# batches are sorted and then cut, as here, the short sequences gain weight in *every* step. (In a shuffled batch, the
-# parts are more alike. The error is usually smaller then, and favours now these sequences, now those.) Cut this batch
-# into four parts, and the error grows further.
+# The *mean of means*, the average over the two halves, is off by more than a quarter of the gradient's norm. That is
+# neither noise nor rounding. If your batches are sorted and then cut, as here, the short sequences gain weight in
+# *every* step. (In a shuffled batch, the parts are more alike. The error is usually smaller then, and favours now
+# these sequences, now those.) Cut this batch into four parts, and the error grows further.
 #
 # Yet the code looks innocent: `(loss / steps).backward()`, in which `loss` is a mean. You have probably written this
 # line. So had the authors of Hugging Face's trainer, according to a
@@ -115,7 +115,7 @@ for seed in range(5):  # shuffled halves
 #
 # ## Which mean did you mean?
 #
-# There are two honest ones. In a mean over *tokens*, all tokens count the same. In a mean over *documents*, all
+# There are two honest means. In a mean over *tokens*, all tokens count the same. In a mean over *documents*, all
 # sequences count the same: each brings the mean over its own tokens. How far apart are the two here?
 
 
@@ -140,16 +140,17 @@ assert (by_document - right).norm() / right.norm() > errors["mean of means"]
 assert lengths[-1] < lengths[0] / 10
 
 # %% [markdown]
-# Far apart, and neither is wrong. A language model is usually trained on the mean over tokens; a classifier of reviews
-# may want each review to count once. So choose, and say which one you chose. The mean of means is a third thing. In it,
-# a token's weight depends on who happens to sit in the same half, and nobody wants that. For a mean over documents, the
-# cure has the same form: each part adds the sum of its documents' losses, divided by the number of *all* documents.
+# Far apart, and neither is wrong. A language model is usually trained on the mean over tokens; for a classifier of
+# reviews, you may want each review to count once. So choose, and say which one you chose. The mean of means is a
+# third thing. In it, a token's weight depends on who happens to sit in the same half, and nobody wants that. For a
+# mean over documents, the cure has the same form: each part adds the sum of its documents' losses, divided by the
+# number of *all* documents.
 #
 # We stay with tokens. Is your colleague with the two GPUs better off than you?
 #
 # ## Who gets which sequences?
 #
-# In torch, `DistributedDataParallel` (DDP) gives each *process* a copy of the model. A process has a number, its
+# In torch's `DistributedDataParallel` (DDP), each *process* has a copy of the model. A process has a number, its
 # *rank*, and computes the gradient of its *shard*, a part of the batch. DDP then averages the gradients. Our 64
 # sequences are sorted by length, and there are several ways to deal them to two processes:
 #
@@ -168,11 +169,11 @@ print(found)
 found.chart()
 
 # %% [markdown]
-# Your colleague is no better off at all. DDP's average is a mean of means, too. This is another model on random data,
-# and in the contiguous deal, the error is more than *half* of the gradient's norm. If the ranks take turns, the shards
-# are nearly equal, and the error shrinks to 2 % or less: better, and harder to notice. A token-weighted loss removes
-# the error, however you deal the sequences. For that, each process needs the number of tokens in all processes
-# together:
+# Your colleague is no better off at all. DDP's average is a mean of means, too. This is a larger model on other
+# random data, and in the contiguous deal, the error is more than *half* of the gradient's norm. If the ranks take
+# turns, the shards are nearly equal, and the error shrinks to 2 % or less: better, and harder to notice. A
+# token-weighted loss removes the error, however you deal the sequences. For that, each process needs the number of
+# tokens in all processes together:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
@@ -199,23 +200,24 @@ assert found.tokens("contiguous") == [2136, 641]
 print(found.times())
 
 # %% [markdown]
-# These are the times of one machine, whose load is in the last line. Do not trust them to the digit. What you can trust
-# is the count of tokens in the table above. In each training step, the processes wait for the slowest one. In the
-# contiguous deal, one of them has 2,136 tokens and the other 641, and 641 tokens are done first. If the ranks take
-# turns, both have about the same number, and nobody waits long.
+# These are the times of one machine, whose load is in the last line. Do not trust them to the last digit. Trust the
+# count of tokens in the table above. In each training step, the processes wait for the slowest one. In the contiguous
+# deal, one has 2,136 tokens and the other 641, and 641 tokens are done first. If the ranks take turns, both have
+# about the same number, and nobody waits long.
 #
-# So two processes need half the time? Not quite. Look at the column *steps*, which counts time steps. If the ranks take
-# turns, each shard gets a long sequence, so each process goes through nearly all the time steps of the whole batch. The
-# time steps follow one another, and each has a fixed cost, which does not shrink with the shard.
+# So two processes need half the time? Not quite. Look at the column *steps* of the first table, which counts time
+# steps. If the ranks take turns, each shard gets a long sequence, so each process goes through nearly all the time
+# steps of the whole batch. The time steps follow one another, and each has a fixed cost, which does not shrink with
+# the shard.
 #
 # So far, we have dealt the same cards in three ways. What if we choose the cards?
 #
 # ## Can a batch be easy to share?
 #
-# If all lengths in a batch were alike, any deal would be fair. So we could sort all the data by length. Then there is
-# little padding, but every epoch has the same batches. The usual compromise is *bucketing*: shuffle the data, sort a
-# few batches' worth of it at a time (a *window*), cut each window into batches, and shuffle these. We take the 512
-# sentences of notebook 01, in batches of 32.
+# If all lengths in a batch were alike, any deal would be fair. So we could sort all the data by length. Then there
+# would be little padding, but every epoch would have the same batches. The usual compromise is *bucketing*: shuffle
+# the data, sort a few batches' worth of it at a time (a *window*), cut each window into batches, and shuffle these.
+# We take the 512 sentences of notebook 01, in batches of 32.
 
 # %%
 sizes, layouts = [len(sentence) for sentence in sentences()], {}
@@ -262,10 +264,10 @@ assert sorted(i for batch in first for i in batch) == list(range(len(sizes)))
 assert first != second
 
 # %% [markdown]
-# With a window of 8, about a quarter of the cells is padding. A window over everything is sorting again, with nearly
+# With a window of 8, about a quarter of the cells are padding. A window over everything is sorting again, with nearly
 # the same batches in every epoch. A window of one batch is shuffling. Yours lies somewhere in between. In training,
-# `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in every epoch. And
-# a batch of similar lengths is easy to share: whoever gets what, the shards are more alike.
+# `DataLoader(…, batch_sampler=pv.BucketSampler(sizes, 32, window=4))` forms such batches, new ones in every epoch.
+# And a batch of similar lengths is easy to share: whoever gets what, the shards are more alike.
 #
 # <details><summary>Three more mistakes with several processes</summary>
 #
@@ -306,8 +308,8 @@ checks.process_loss(my_loss)
 # %% [markdown]
 # ## You can now
 #
-# cut a batch without moving its gradient: divide sums by a total, deal the sequences in turn, and let
-# `pv.BucketSampler` form batches of similar lengths.
+# cut a batch without moving its gradient (divide sums by a total) and without long waits (deal the sequences in turn,
+# and let `pv.BucketSampler` form batches of similar lengths).
 #
 # All this runs in Python. What happens to the lengths if the model is to leave Python?
 #

@@ -4,11 +4,11 @@
 # **How do transformers handle texts of different lengths, and what does each way cost?**
 #
 # You leave RNNs behind and train a transformer. It does not go through a row step by step, so you can throw the
-# padding out in one go. You put all documents into one long row, one after another, and not a single cell is wasted.
+# padding out in one go. You put all documents into one long row, one after another, and not a single place is wasted.
 # Then you change one word of the first document, and the predictions for the *last* one change. Nothing failed, and
 # nothing warned you. How does the last document know?
 #
-# After this page, you can put several documents into one row without mixing them, say what each way costs, and find out
+# After this page, you can put several documents into one row without mixing them, say what that costs, and find out
 # what True means in somebody's mask.
 #
 # Time: 20 minutes. You can start with this page.
@@ -32,16 +32,17 @@
 #
 # ## Where did the padding go?
 #
-# We begin small. Three documents have 5, 3 and 2 tokens. In a padded batch, they fill 15 *cells* (places for a token),
-# of which 5 are padding. Without padding, ten rows remain, one for each token. Two orders of these rows are in use:
+# We begin small. Three documents have 5, 3 and 2 tokens. In a padded batch, they take up 15 *cells* (places for a
+# token), of which 5 are padding. Without padding, ten rows of numbers remain, one for each token. Two orders of these
+# rows are in use:
 #
-# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most *kernels* (computing routines) that do
+# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most *kernels* (low-level routines) that do
 #   without padding take these.
 # - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them, because
 #   it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
 #
-# Either way, you cannot see from ten rows where a document begins. Packed rows come with `batch_sizes` for that. Flat
-# rows usually come with `cu_seqlens`, the *cumulative sequence lengths*:
+# Either way, you cannot see from ten rows where a document begins. So packed rows come with `batch_sizes`, the number
+# of documents at each step. Flat rows usually come with `cu_seqlens`, the *cumulative sequence lengths*:
 
 # %%
 import math
@@ -95,9 +96,9 @@ for name, layer in layers.items():
 pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear layer none", rows)
 
 # %% [markdown]
-# Each number is the distance between a row's output here and its output when its document is alone. Linear layers,
-# LayerNorm and token embeddings treat each row by itself. A convolution is wrong beside the boundaries. An RNN is
-# wrong from the first boundary on. And attention? Ten rows, ten wrong.
+# Each number is the largest difference between a row's output here and its output when its document is alone. Linear
+# layers, LayerNorm and token embeddings treat each row by itself. Our convolution is wrong beside the boundaries. Our
+# RNN is wrong from the first boundary on. And attention? Ten rows, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
 # row. Padding first.
@@ -137,8 +138,8 @@ pv.draw.Attention(2, weights, "A mask of ones draws attention to padding: 80 % i
 
 # %% [markdown]
 # We wanted 0 %, and got 80. That is worse than no mask at all, and nothing complained. torch *adds* a mask of
-# floating-point numbers to the scores. So a 1 at padding multiplies its weight by e ≈ 2.7, before the weights are
-# scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave cells out, such a mask needs −∞ at padding, and 0 elsewhere.)
+# floating-point numbers to the scores. So a 1 multiplies the weight of a padding cell by e ≈ 2.7, before the weights
+# are scaled to 100 %: 3e / (2 + 3e) = 80 %. (To leave padding out, such a mask needs −∞ there, and 0 elsewhere.)
 #
 # True and False are safer, if you know what True means. Don't guess; ask the function. Pass `real` as the mask, and
 # change the padding. Do the outputs at real tokens change? Then the function has read the padding. A function that
@@ -184,17 +185,17 @@ assert torch.equal(*causal)
 # (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
 # In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
-# with or without a mask. Padding at the start does need one. Beware of a row that is masked completely. For it, torch
-# 2.13 on a CPU returns NaN from `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from
+# with or without a padding mask. Padding at the start does need one. Beware of a row that is masked completely. On a
+# CPU, torch 2.13 then returns NaN from `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from
 # `scaled_dot_product_attention`.
 #
 # That was padding. Our one long row has none, and yet its last document knew.
 #
 # ## Who reads whom in one row?
 #
-# Putting several documents into one row is called *sequence packing*. Earlier documents then come before a token, and a
-# causal model reads them. So we number the documents, give each token the number of its own, the *document id*, and let
-# a query read only keys with the same id:
+# Putting several documents into one row is called *sequence packing*. In a causal model, a token then also reads the
+# documents before its own. So we number the documents, give each token the number of its document, the *document id*,
+# and let a query read only keys with the same id:
 
 # %%
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # document ids: which document each token belongs to
@@ -215,15 +216,15 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 
 # %% [markdown]
 # There it is. With the causal mask alone, b and c read what is not theirs, and again nothing complains. With `own` as
-# well, each document gets the results that it has alone. (A mask made from document ids works on packed rows, too. Only
-# kernels that take `cu_seqlens` need flat ones.)
+# well, each document gets the results that it has alone. (A *document mask* such as `own` works on packed rows, too.
+# Only kernels that take `cu_seqlens` need flat ones.)
 #
 # Is a mask enough? Not quite. Three more things have to know the boundaries.
 #
-# **Positions.** If you add a position embedding to each token, the positions must restart in every document. With plain
-# rotary positions (RoPE) and a document mask, only differences between positions count, so a restart changes the
-# rounding and nothing else. (Rounding errors grow with the position. And RoPE that adapts to the row's length does need
-# the restart.)
+# **Positions.** If you add a position embedding to each token, the positions must restart in every document. With
+# plain rotary positions (RoPE), only differences between positions count. So under a document mask, a restart changes
+# the rounding and nothing else. (Rounding errors grow with the position. And RoPE that adapts to the row's length
+# does need the restart.)
 #
 # **Labels.** Each token predicts the next one, and after the last token of a document comes a stranger. So the
 # last token has nothing to predict: its label is −100, which `cross_entropy` ignores. In Hugging Face's models, which
@@ -232,7 +233,7 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 #
 # **The mean.** A mean over tokens and a mean over documents are different losses. In the first, document a counts four
 # times as much as document c, because a has 4 labels, and c has 1. In the second, they count the same. Choose one, and
-# keep it when you pack. [Notebook 12](12_several_workers.ipynb) shows how you lose it if you split a batch.
+# keep it when you pack. [Notebook 12](12_several_workers.ipynb) shows how easily it gets lost when you split a batch.
 
 # %%
 positions = torch.arange(10) - cu_seqlens[ids]
@@ -279,8 +280,8 @@ assert from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated,
 assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
 
 # %% [markdown]
-# Now each document is on its own again. That was what the padding did for us: it kept strangers apart. We threw it out
-# to save work.
+# Now each document is on its own again. That was what padded rows did for us: they kept strangers apart. We gave them
+# up to save work.
 #
 # ## What did one row save?
 #
@@ -293,7 +294,7 @@ ask("most work")
 pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
-# No padding, and a third more scores. (Linear layers do less work in one row.) B padded rows of T tokens have B · T²
+# No padding, and a third more scores. (Linear layers do less work in one row.) B padded rows of T cells have B · T²
 # scores, and one row of N tokens has N². So one row has fewer scores only if N < T · √B. With three documents,
 # nobody would notice. And with the 512 sentences of notebook 01, all in one row?
 
@@ -305,8 +306,8 @@ padded, one_row = pv.draw.Scores(sizes, strategy="padded"), pv.draw.Scores(sizes
 print(f"padded {padded.computed:12,} scores\none row{one_row.computed:12,}\nneeded {one_row.needed:12,}")
 
 # %% [markdown]
-# We took out all the padding, and attention now has 31 times as much to do as with it. Look at the last line, too. Of
-# about 380 scores, *one* is needed. The other 379 are between sentences that have nothing to say to each other.
+# We took out all the padding, and attention now has 31 times as much to do as before. Look at the last line, too.
+# Only about *one* score in 380 is needed. The other 379 are between sentences that have nothing to say to each other.
 #
 # But we have a mask, which hides those 379 scores. Does it not save us the work of computing them?
 
@@ -318,8 +319,8 @@ assert (pv.draw.Scores([5, 3, 2], strategy="padded").computed, small.computed, s
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
-# We time 2,048 tokens on this machine: without a mask, with a causal mask as a tensor, and with `is_causal=True`, from
-# which the kernel knows the structure of the mask.
+# We time 2,048 tokens on this machine: without a mask, with a causal mask as a tensor, and with `is_causal=True`,
+# which tells the kernel the structure of the mask.
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.measure import measure
@@ -332,16 +333,16 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
                for name, options in kernels.items()}))  # fmt: skip
 
 # %% [markdown]
-# It does not. The tensor hides half of the scores, but all of them are computed, and on our CPU the call takes a third
-# *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True` knows nothing of
-# documents. Kernels that do are in the next fold.)
+# As a tensor, the mask saves nothing. It hides half of the scores, but all of them are computed, and on our CPU the
+# call takes a third *longer*. Only the kernel that knows the structure is faster. <!-- recorded --> (`is_causal=True`
+# knows nothing of documents. Kernels that do are in the next fold.)
 #
 # <details><summary>What people use in 2026: kernels, collators, and other models</summary>
 #
-# FlexAttention ran here, on a CPU. We have also tested our statements about CPUs and nested tensors. The rest needs a
+# We have run FlexAttention on a CPU, and tested our statements about CPUs and nested tensors. The rest needs a
 # GPU, or libraries that we do not install, and comes from the documentation.
 #
-# - **FlexAttention** builds the mask from a function that compares the ids of two documents, and skips the blocks of
+# - **FlexAttention** builds the mask from a function that compares document ids, and skips the blocks of
 #   scores that the mask hides completely:
 #
 #   ```python
@@ -354,13 +355,14 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #   output = flex_attention(q, k, v, block_mask=blocks)  # (batch, heads, tokens, features): 16 features or more
 #   ```
 #
-#   It skips them only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask depends on `ids`,
-#   so call `create_block_mask` for every batch, and compile it too. Keep the row's size fixed. With `dynamic=False`,
-#   each new size cost us 7 to 8 seconds of compiling on a CPU. Without it, the second size did not compile at all.
+#   It skips blocks only under `torch.compile`. In torch 2.13, it has no backward pass on a CPU. The mask depends on
+#   `ids`, so call `create_block_mask` for every batch, and compile that call, too. Keep the row's size fixed. With
+#   `dynamic=False`, each new size cost us 7 to 8 seconds of compiling on a CPU. Without it, the second size did not
+#   compile at all.
 # - **torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html)** takes flat rows and no
 #   mask: `varlen_attn(q, k, v, cu_seq_q, cu_seq_k, max_q, max_k)`, with `q` of shape (tokens, heads, features). In
 #   torch 2.13, `window_size=(-1, 0)` makes it causal. On a CPU, `varlen_attn` raises an error.
-# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one flat row of each batch,
+# - **Hugging Face**: `DataCollatorWithFlattening(return_flash_attn_kwargs=True)` makes one long row of each batch,
 #   and passes `cu_seqlens` explicitly. Positions that restart are a fragile sign of where a document begins.
 # - **TRL**: `packing_strategy="bfd"` (best-fit decreasing) keeps a document whole if it fits into a row. It keeps
 #   the boundaries, too, for a variable-length kernel. `"wrapped"` cuts wherever a row ends and drops the boundaries,
@@ -369,7 +371,7 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 #   document ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at
 #   each first token.
 # - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but torch 2.13's `nn.LSTM` does not take them,
-#   and their development has stopped.
+#   and they are no longer actively developed.
 #
 # </details>
 #
@@ -397,8 +399,8 @@ assert torch.allclose(flex_attention(wide, wide, wide, block_mask=blocks), torch
 #
 # In practice, each row has room for a fixed number of tokens and is filled with several documents. *Next-fit* looks
 # only at the row it is filling. *First-fit* puts each document into the first row with room for it, and *first-fit
-# decreasing* takes the longest documents first. Or you fill each row to the brim, *cut* the document there, and put its
-# rest into the next row. Which strategy fills the rows best? Try other row sizes, too. Then choose *sentences* as
+# decreasing* takes the longest documents first. Or you fill each row to the brim, *cut* the document there, and put
+# the rest into the next row. Which strategy fills the rows best? Try other row sizes, too. Then choose *sentences* as
 # lengths, and compare again.
 
 # %%
@@ -447,7 +449,7 @@ assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit"
 # enough](https://github.com/huggingface/trl/issues/805); a last token that [predicts another
 # document](https://github.com/pytorch/torchtitan/pull/4075); a mask the wrong way round, [even in a
 # book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). The test is always the same: change what must not be
-# read, and look. Two more mistakes follow, and torch accepts both without a word.
+# read, and look. Two mistakes follow, and torch accepts both without a word.
 #
 # ### 1. cu_seqlens without its 0
 #

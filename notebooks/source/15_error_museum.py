@@ -4,9 +4,9 @@
 # **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
 #
 # It is late, the training run has died, and the last line of the traceback is about `lengths`. Or worse: nothing has
-# died, the loss goes down, and something is still wrong. You are not the first. Some of these mistakes have been
-# made, asked about, and made again since 2017. Every mistake here comes with its cause and its fix, with its message
-# if it has one, and mostly with a thread in which somebody asked about it.
+# died, the loss goes down, and something is still wrong. You are not the first. Some of the mistakes on this page
+# have been made, asked about, and made again since 2017. Every mistake comes with its cause and its fix, with
+# its message if it has one, and mostly with a thread in which somebody asked about it.
 #
 # After this page, you can name a mistake by its message or its symptom, repair it, and check a batch for mistakes that
 # have no message.
@@ -26,7 +26,7 @@
 #   mask = torch.arange(5) &lt; lengths[:, None]                                  # (4, 5)     True at the 14 real cells
 #   loss = cross_entropy(scores[mask], tags[mask])                             # ()         then loss.backward()
 # </pre>
-# Most of the mistakes on this page are made in these four lines.
+# Most of the mistakes on this page are made in the four lines with an arrow.
 # </details>
 #
 # ## What does the error say?
@@ -44,8 +44,8 @@ search
 
 # %% [markdown]
 # In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message. Take three
-# texts: a complaint in somebody's own words, a famous message, and a message that names the culprit. Of which can it be
-# sure?
+# texts: a complaint in somebody's own words, a famous message, and a message that names the culprit. Which can it be
+# sure of?
 
 # %%
 import packviz as pv
@@ -69,8 +69,8 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 assert [pv.explain(text).sure for text in seen] == [False, False, True]
 
 # %% [markdown]
-# Only of the last. The famous one comes from packing if there are too many lengths. On a CPU, it also comes from any
-# embedding that gets an id beyond its vocabulary. One message, two mistakes: that is why the search asks for the
+# Only of the last. The famous one can come from packing, if there are too many lengths. On a CPU, it also comes from
+# any embedding that gets an id beyond its vocabulary. One message, two mistakes: that is why the search asks for the
 # traceback.
 #
 # ## Or browse
@@ -95,8 +95,8 @@ assert [pv.explain(text).sure for text in seen] == [False, False, True]
 # ## And if there is no error?
 #
 # Then we ask the data. `pv.diagnose` checks a batch *before* you trust it. In most batches on this page, sequence a
-# holds 10, 11, 12, …, and sequence b holds 20, 21, 22, … In this first one, a length is too large, and torch packs
-# it all the same:
+# holds 10, 11, 12, …, and sequence b holds 20, 21, 22, … In this first batch, a length is too large, and torch packs
+# the batch all the same:
 
 # %%
 import torch
@@ -115,7 +115,7 @@ def make(lengths):
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
-# (A batch can also be *undecided*, which is neither yes nor no. Its data then fit more than one explanation, or show
+# (The verdict can also be *undecided*. The data then fit more than one explanation, or show
 # too little, and only you know more.)
 #
 # And if packing does raise an error that the museum knows, `pv.explain_errors` adds the cause and the fix:
@@ -139,10 +139,10 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # Nothing stops you, the loss goes down, and a week later you wonder why the results are a little worse than they should
 # be.
 #
-# Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake. Below it are
-# torch's message, the cause, the fix, and often a thread in which people have asked about it. *Also met* lists other
-# messages that the same mistake can cause. (An entry with several calls uses `attempt(f, x)`, which calls `f(x)` and
-# shows what torch says.) In the pictures, a red frame marks a cell that is misplaced, left out or missing.
+# Run the cells above once, and then any entry. The code inside `with museum.entry(…)` makes the mistake. Below are
+# torch's message, the cause, the fix, and often a thread in which people have asked about the mistake. *Also met*
+# lists other messages that the same mistake can cause. (An entry with several calls uses `attempt(f, x)`, which calls
+# `f(x)` and shows what torch says.) In the pictures, a red frame marks a cell that is misplaced, left out or missing.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
@@ -185,7 +185,7 @@ assert torch.equal(pad_packed_sequence(packed, batch_first=True)[0], x)
 # %% [markdown]
 # ### 3. Lengths too short
 #
-# The lengths were limited with `clamp(max=4)`, but x still has six steps. Somebody may even have meant it, so
+# The lengths were limited with `clamp(max=4)`, but x still has six steps. Somebody may even have meant that, so
 # `pv.diagnose` calls this case *undecided*.
 
 # %%
@@ -330,7 +330,7 @@ assert torch.equal(torch.stack([h, c]), h_n)
 #
 # ### 10. Lengths greater than T
 #
-# x has three steps, but one length is five. Packing accepts this. The RNN fails, and so does unpacking.
+# x has three steps, but one length is five. Packing accepts this. The RNN fails, and so does `pad_packed_sequence`.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
@@ -587,7 +587,7 @@ assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules 
 # ### 23. Padding changes bidirectional outputs
 #
 # A bidirectional GRU reads a batch whose padding is filled with 99. In the picture, each number is the difference
-# between a padded and a packed run.
+# between a padded and a packed run, in %.
 
 # %%
 torch.manual_seed(0)
@@ -611,7 +611,7 @@ assert not pv.compare(deep, other, lengths, gradients=False).agrees.outputs_forw
 # %% [markdown]
 # ### 24. One-directional outputs do not need packing
 #
-# This is the same comparison for a GRU with one direction.
+# We compare a padded and a packed run again, now for a GRU with one direction.
 
 # %%
 torch.manual_seed(0)
@@ -674,7 +674,7 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 #   batch with `pv.show(x, lengths)`, which shows lengths that do not fit x, as in entries 1 and 3. It cannot show what you
 #   do with the batch later, as in 2 and in 6 to 9.
 # - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only by the data, and tries to report what they
-#   cannot show. Give it the batch as it was padded, before any layer changes the padding. Here are two batches that do
+#   cannot show. Give it the padded batch, before any layer changes the padding. Here are two batches that do
 #   not show enough. The first fits its lengths both batch first and time first. The second is *undecided*, because
 #   dropout has changed its padding:
 
@@ -696,7 +696,7 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # ## Exercise
 #
 # Here are three batches of the same six sequences, which have 6, 2, 4, 1, 5 and 3 steps. torch packs each of them
-# without an error, but not as you meant it. This time, find the mistakes without a tool: look at where the numbers and
+# without an error, but not as you meant. This time, find the mistakes without a tool: look at where the numbers and
 # the zeros are. Then give the repaired `(x, lengths, batch_first)` for each batch.
 
 # %%

@@ -120,7 +120,9 @@ def _tensors(inputs: Sequence[Any]) -> tuple[Tensor, ...]:
 
 def _trace(flat: nn.Module, tensors: tuple[Tensor, ...]) -> Capture:
     if sys.version_info >= (3, 14):
-        raise ImportError("torch.jit.trace does not support Python 3.14; choose another backend")
+        raise ImportError(
+            "torch.jit.trace does not support Python 3.14 or later; choose another backend"
+        )
     trace: Callable[..., Capture] = torch.jit.trace
     return trace(flat, tensors, check_trace=False, strict=False)
 

@@ -410,12 +410,12 @@ def compare(
     """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
     Given a whole model instead of an RNN, it runs the model with zeros in the padding and with
-    other values there, and reports which outputs depend on them. A correct model does not read the
-    padding, whatever it contains. The model takes the batch alone; to pass it the lengths or a
-    mask, too, write `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and
-    call `model.eval()` first. An output whose first two dimensions are those of the batch is
-    compared at real cells. One with exactly one dimension of the batch's size is compared by
-    sequence. All others are compared entry by entry.
+    other values there, and reports which outputs depend on them. In a correct model, none
+    does. The model takes the batch alone; to pass it the lengths or a mask, too, write
+    `pv.compare(lambda x: model(x, lengths), x, lengths, batch_first=True)`, and call `model.eval()`
+    first. An output whose first two dimensions are those of the batch is compared at real cells.
+    One with exactly one dimension of the batch's size is compared by sequence. All others are
+    compared entry by entry.
 
     `compare` disables dropout, because it would draw different numbers in the two runs, so their
     results would differ. Apart from that, `compare` uses the module as it is. Afterwards, the
@@ -458,7 +458,7 @@ def compare(
     require_values("x", x)
     if callable(rnn) and not isinstance(rnn, nn.RNNBase):
         if hx is not None:
-            raise TypeError("hx is the state of an RNN; a whole model takes the batch alone")
+            raise TypeError("hx is for an RNN, and a whole model takes the batch alone: omit hx")
         from packviz.check.whole_model import compare_padding  # noqa: PLC0415 - rarely needed
 
         return compare_padding(rnn, x, lengths, batch_first, tolerance)

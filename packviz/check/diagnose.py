@@ -124,8 +124,8 @@ def _lengths_alone(batch: Batch, lengths: object) -> Iterator[Finding]:
     fix = "count the steps again; a length is NaN or infinite after a division by 0"
     yield from _entries(batch, ~finite, "not finite", f". {message}", fix)
     message = (
-        "torch silently drops the fraction, so 3.9 becomes 3, and a share of T that rounding makes"
-        " a little too small loses a step."
+        "torch silently drops the fraction, so 3.9 becomes 3. A share of T that rounding makes a"
+        " little too small loses a step in this way."
     )
     fix = (
         "count as your layer does, such as (n + 1) // 2 for every second step; if you have shares"
@@ -159,8 +159,8 @@ def _counts(batch: Batch) -> Iterator[Finding]:
         message = f"lengths has {count(len(n), 'entry', 'entries')}, but {shape}"
         missing = batch.size - len(n)
         effect = (
-            "With enforce_sorted=False, torch raises an error about an index, or later a shape,"
-            " and does not name the cause."
+            "With enforce_sorted=False, torch raises an error about an index, or later about a"
+            " shape, and does not name the cause."
         )
         if missing > 0 and (n <= batch.steps).all():
             effect = (
@@ -238,8 +238,8 @@ def _width(batch: Batch) -> Iterator[Finding]:
     if 0 < longest < batch.steps:
         message = (
             f"The longest sequence has {longest} steps, but x has {batch.steps}."
-            f" pad_packed_sequence returns {longest} steps or, in several processes, as many as"
-            " each one's longest sequence has."
+            f" pad_packed_sequence returns {longest} steps. If several processes share the batch,"
+            " each gets as many steps as its own longest sequence has."
         )
         total = f"total_length=x.shape[{int(batch.batch_first)}]"
         fix = f"pad_packed_sequence(packed, batch_first={batch.batch_first}, {total})"
@@ -264,8 +264,8 @@ def _order(batch: Batch, packed: PackedSequence) -> Iterator[Finding]:
             " different sequences."
         )
         fix = (
-            "use packed._replace(data=data), which keeps both; if you build one by hand, pass only"
-            " sorted_indices"
+            "use packed._replace(data=data), which keeps both; if you build a PackedSequence by"
+            " hand, pass only sorted_indices"
         )
         yield Finding("error", "contradicting indices", message, fix=fix)
     elif sorted(layout.lengths) != sorted(batch.n):

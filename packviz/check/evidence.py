@@ -311,7 +311,7 @@ def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
         why = f"data; {others} cannot rule this out"
         if marks:
             why = "end marks, because every sequence ends like this"
-        message = f"{finding.message} They may also be {why}."
+        message = f"{finding.message} These steps may also be {why}."
         return replace(finding, level="info", message=message)
     return None
 

@@ -149,7 +149,8 @@ def check_static(
         of time steps, and for other batch sizes? The result is shown as a table.
 
     Raises:
-        TypeError: `model` is not a module, or `inputs` is not a tuple or a list.
+        TypeError: `model` is not a module, `inputs` is not a tuple or a list, or an input is a
+            `PackedSequence`.
         ValueError: a backend does not exist.
         Exception: any error that the model raises on the example.
 
@@ -167,7 +168,7 @@ def check_static(
     for name in names:
         one_of("backends", name, captures.BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
-        raise TypeError("an input is a PackedSequence; check a module that packs, with its lengths")
+        raise TypeError("an input is a PackedSequence; check a module that packs x and its lengths")
     title = type(model).__name__
     with _evaluating(model):
         record = _Sizes(model, inputs)

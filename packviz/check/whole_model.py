@@ -158,8 +158,8 @@ def _poisoned(clean: Tensor, mask: Tensor) -> Tensor:
     others = real[real.reshape(len(real), -1).any(1)]
     if not len(others):
         raise ValueError(
-            "x contains only the id 0, so its padding cannot be changed to another one; give at"
-            " least two different ids"
+            "the real cells of x contain only the id 0, so no other id can replace the padding;"
+            " give at least two different ids"
         )
     rows = torch.randint(len(others), (padding,), generator=generator)
     poisoned[~mask] = others[rows.to(others.device)]

@@ -48,8 +48,8 @@ room, and `FIRST_FIT_DECREASING` does so from the longest sequence to the shorte
 row after another, and cuts a sequence where its row ends."""
 
 WINDOW = 50
-"""The number of batches sorted together. A larger window leaves less padding, a smaller one keeps
-an epoch random."""
+"""The number of batches sorted together. A larger window leaves less padding, and a smaller one
+makes an epoch more random."""
 
 
 def batches(

@@ -85,7 +85,7 @@ class Layout:
                 device; a length is not a whole number of at least 0, or exceeds `max_len` or
                 `MOST_STEPS`; `max_len` is not a whole number, or exceeds `MOST_STEPS`; or
                 `sorted_indices` is not a permutation that puts longer sequences first.
-            TypeError: the lengths are a nested or sparse tensor, or a masked array of NumPy.
+            TypeError: the lengths are a nested, sparse or quantised tensor, or a masked array.
         """
         if isinstance(lengths, Layout):
             max_len = lengths.max_len if max_len is None else max_len
@@ -128,7 +128,7 @@ class Layout:
             if not hasattr(packed, name):
                 raise TypeError(
                     f"packed has no {name!r}: give a torch PackedSequence, not"
-                    f" {type(packed).__name__} (for plain lengths call Layout(lengths))"
+                    f" {type(packed).__name__} (for plain lengths, call Layout(lengths))"
                 )
         name = "packed.batch_sizes"
         sizes = _whole_numbers(packed.batch_sizes, name, "give one size per time step")
@@ -372,12 +372,12 @@ def read_lengths(lengths: object, empty: bool = False) -> IntArray:
     Raises:
         ValueError: the lengths are not whole numbers, not one-dimensional, on the meta device, or
             empty although `empty` is False; or a mask is not one that `Layout.from_mask` accepts.
-        TypeError: the lengths are a nested or sparse tensor, or a masked array of NumPy.
+        TypeError: the lengths are a nested, sparse or quantised tensor, or a masked array.
     """
     if is_mask(lengths):
         counts: IntArray = _mask_array(lengths, "lengths").sum(axis=1)
         return counts
-    advice = "list the number of real time steps of each sequence"
+    advice = "list the number of real time steps of each sequence, as in [5, 3, 2]"
     return _whole_numbers(lengths, "lengths", advice, empty)
 
 
@@ -411,15 +411,15 @@ def _mask_array(mask: object, name: str = "mask") -> BoolArray:
     real = mask_cells(mask, name)
     lengths = real.sum(axis=1)
     if not lengths.any():
-        raise ValueError("the mask has no real cell; if it is True at padding, pass ~mask")
+        raise ValueError("the mask has no real cell; if it is True at padding, pass mask == 0")
     gaps = ~real & (np.arange(real.shape[1]) < lengths[:, None])
     if gaps.any():
         b, t = np.argwhere(gaps)[0]
         problem = f"row {b} of the mask has padding at time step {t} before real cells"
         if real[b, -lengths[b] :].all():
             raise ValueError(
-                f"{problem}; if the mask is True at padding, pass ~mask; otherwise move the padding"
-                " to the right first: pv.align(x, mask, padding_side='right', batch_first=…)"
+                f"{problem}; if the mask is True at padding, pass mask == 0; otherwise move"
+                " the padding to the right: pv.align(x, mask, padding_side='right', batch_first=…)"
             )
         raise ValueError(f"{problem}; real cells must follow one another from time step 0")
     return real
@@ -436,7 +436,7 @@ def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) 
         shown = repr(values)
         if len(shown) >= 30:
             shown = kind_of(values)
-        raise ValueError(f"{name} is {shown}; {advice}, as in [5, 3, 2]")
+        raise ValueError(f"{name} is {shown}; {advice}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
     if array.size == 0 and not empty:
@@ -446,7 +446,7 @@ def _whole_numbers(values: object, name: str, advice: str, empty: bool = False) 
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must contain whole numbers, got {_excerpt(array)}: {advice}")
     if array.dtype.kind != "i":
-        require_none(array, ~np.isfinite(array), name, "not a number of time steps")
+        require_none(array, ~np.isfinite(array), name, "not a whole number")
         fraction = "not a whole number; torch would silently drop the fraction"
         require_none(array, array != np.round(array), name, fraction)
         is_huge = abs(array.astype(float)) >= 2**63

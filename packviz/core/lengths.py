@@ -57,7 +57,7 @@ def read(source: str | os.PathLike[str], column: str | None = None) -> list[floa
     except OSError as error:
         raise ValueError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        advice = "give text or .npy; for Parquet, pass pandas.read_parquet(…)['column']"
+        advice = "give UTF-8 text or .npy; for Parquet, pass pandas.read_parquet(…)['column']"
         raise ValueError(f"cannot read {name}: {advice}") from None
     except (ValueError, EOFError) as error:
         reason = str(error)
@@ -100,7 +100,7 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
         raise ValueError(f"no column is named {column!r}; choose one of the columns {names}")
     entries = columns[column]
     if not isinstance(entries, list) or not entries:
-        raise ValueError("the column contains no lengths; give a list, as in [5, 3, 2]")
+        raise ValueError("no list of lengths found; give one, as in [5, 3, 2]")
     numbers = []
     for i, entry in enumerate(map(str, entries)):
         number = _number(entry)
@@ -245,6 +245,6 @@ def even_steps(distinct: int, size: int) -> list[int]:
             divide `size - 1`.
     """
     if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
-        why = f"choose n so that n divides {size} and n - 1 divides {size - 1}"
+        why = f"it must be at least 2 and divide {size}, and distinct - 1 must divide {size - 1}"
         raise ValueError(f"distinct is {distinct}; {why}")
     return spread(distinct, size, size)

@@ -76,8 +76,8 @@ def require_dense(name: str, value: object) -> None:
     """
     if getattr(value, "is_nested", False):
         raise TypeError(
-            f"{name} is a nested tensor; give torch.nested.to_padded_tensor(nested, 0.0), which is"
-            " batch first, and as lengths [len(row) for row in nested.unbind()]"
+            f"{name} is a nested tensor; as x, give torch.nested.to_padded_tensor(nested, 0.0),"
+            " which is batch first, and as lengths, [len(row) for row in nested.unbind()]"
         )
     if str(getattr(value, "layout", "")).startswith("torch.sparse"):
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")

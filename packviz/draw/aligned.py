@@ -148,7 +148,7 @@ def _real(
         if padding_side != "right":
             raise ValueError(
                 f"padding_side is {padding_side!r}, but a mask shows where the padding is:"
-                " leave it out"
+                " leave padding_side out"
             )
         batch_is_first(batch_first, shape)
         return mask

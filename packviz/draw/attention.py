@@ -49,7 +49,7 @@ class Attention(Drawing):
         shapes = sorted({weights.shape for weights in self.maps.values()})
         steps = shapes[0][0] if maps else 0
         if shapes != [(steps, steps)] or not 1 <= length <= steps <= FEW:
-            kinds = ", ".join(map(str, shapes))
+            kinds = ", ".join(map(str, shapes)) or "none"
             raise ValueError(
                 f"maps must be (T, T) weights of one size up to {FEW}, with a length from 1"
                 f" to T; got shapes {kinds} and length {length}"

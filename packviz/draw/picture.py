@@ -188,7 +188,7 @@ def _read(what: Any, lengths: object, batch_first: bool | None) -> tuple[Layout,
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(
                 f"show() cannot tell whether {what!r} are lengths; give lengths as numbers,"
-                " words as lists"
+                " or words as lists"
             )
         sizes = [len(item) for item in what]
         return Layout(sizes), "", lambda: _sequences(what)
@@ -216,7 +216,9 @@ def _padded(x: Any, lengths: object, batch_first: bool | None) -> tuple[Layout, 
             x = np.asarray(x)
         except ValueError:  # NumPy raises this for rows of unequal length
             fix = "to draw sequences as they are, call show(x)"
-            raise ValueError(f"x must be a padded batch {named}; {fix}") from None
+            raise ValueError(
+                f"x must be a padded batch {named}, got rows of unequal length; {fix}"
+            ) from None
         if not x.shape:
             raise TypeError(f"show() cannot draw {kind_of(x.item())} with lengths: {_GIVE}")
     require_plain("x", x)

@@ -127,8 +127,8 @@ def log_log(
     counts = [len(curves) for curves in panels.values()] or [0]
     if min(counts) < 1 or max(counts) > _CURVES:
         raise ValueError(
-            f"panels has panels with {counts} curves; give each panel 1 to {_CURVES} curves, so"
-            " that they can be told apart"
+            f"the panels have {counts} curves; give at least one panel, and 1 to {_CURVES} curves"
+            " in each, so that they can be told apart"
         )
     sizes = ", ".join(map(plain, x))
     lines = [f"{title}. time steps T: {sizes}"]

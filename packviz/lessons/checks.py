@@ -9,8 +9,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.picture import Picture, show
 from packviz.draw.stairs import Stairs
 from packviz.draw.text import size
-from packviz.lessons.exercise import Comparison, Verdict, answering, exercise, hint_for
+from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -276,7 +276,7 @@ def _flops_hint(count: FlopCount, yours: float) -> str:
     an_lstms = "That is an LSTM's count, with four products for each cell. A GRU has three."
     mistakes = {
         "That is the padded count. In a packed batch, only real cells are computed.": count.padded,
-        "Each entry of a product takes a multiplication and an addition.": right / 2,
+        "Each weight takes a multiplication and an addition for each cell.": right / 2,
         "At each step, a GRU multiplies three times, each time by different weights.": right / 3,
         an_lstms: right * 4 / 3,
         "There are two products: this is the one with the input.": n * from_input,
@@ -486,8 +486,8 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], str]) -> 
     """Checks a function that chooses the fastest of the methods that give the right results."""
     quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
     busy = [*quiet[:4], {"padded": 1.0, "packed": 3.0, "run": 90.0}]
-    wrong_results = "The results of the fastest method of all are not right."
-    mean = "The machine was busy in one round, and a mean follows it. Take the median."
+    wrong_results = "The fastest method of all gives wrong results."
+    mean = "The machine was busy in one round, which spoils a mean. Take the median."
     cases = [
         (quiet, {"padded", "packed", "run"}, "padded", "All three are exact here."),
         (quiet, {"packed", "run"}, "run", wrong_results),
@@ -582,59 +582,36 @@ def _weight_hint(weights: list[str], tokens: Sequence[int]) -> str:
 
 
 @exercise
-def repaired_network(answer: Callable[[], Any]) -> Verdict:
-    """Checks that a model returns its packed output as a padded tensor over all time steps."""
-    import torch  # noqa: PLC0415 - torch loads slowly
+def separate_tests(tests: Mapping[str, tuple[int, Lengths]]) -> Verdict:
+    """Checks three test batches. Each must expose one of three wrong graphs, and no other.
 
-    from packviz.check.static import check_static  # noqa: PLC0415 - torch loads slowly
-    from packviz.ops.running import run  # noqa: PLC0415 - torch loads slowly
+    The graphs come from an example with four sequences of five steps. One ignores the lengths, one
+    is right for five steps only, and one is right for four sequences only.
+    """
+    layouts = {
+        name: require_steps(Layout(tests[name][1], tests[name][0])) for name in _AS_IN_THE_EXAMPLE
+    }
+    exposed = []
+    for layout in layouts.values():
+        wrong = (layout.n_padding > 0, layout.max_len != 5, layout.batch_size != 4)
+        exposed.append([*itertools.compress(layouts, wrong)])
+    said = [" + ".join(names) or "none" for names in exposed]
+    rows = Comparison("wrong graphs that each test exposes", said, layouts)
+    for name, names in zip(layouts, exposed, strict=True):
+        if name not in names:
+            hint = f"It misses the graph that it is for. {_AS_IN_THE_EXAMPLE[name]}"
+            return _not_yet(f"the test {name!r}", hint, rows)
+        if names != [name]:
+            hint = "Another graph fails it, too, so a failure does not tell which one is wrong."
+            return _not_yet(f"the test {name!r}", hint, rows)
+    return Verdict(True, "Whichever test fails, you know what the graph has fixed.", [rows])
 
-    cases = [(5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1])]
-    steps = []
-    expected_steps = [n_steps for n_steps, _ in cases]
-    failures = []
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        model = answer()
-        for n_steps, lengths in cases:
-            x = torch.randn(n_steps, 2, 3)
-            n = torch.tensor(lengths)
-            yours = answering(model)(x, n)
-            if not isinstance(yours, torch.Tensor):
-                return Verdict(False, f"Return the padded output alone; yours is {kind_of(yours)}.")
-            if yours.dim() != 3:
-                problem = _shape_problem(yours, (n_steps, 2, 7))
-                return Verdict(False, f"{problem} Which function pads the output again?")
-            target, _ = run(model.lstm, x, n, total_length=n_steps)
-            steps.append(len(yours))
-            if len(yours) != n_steps:
-                if yours.shape[1] == n_steps:
-                    failures.append(
-                        "Batch and time have changed places: this model is time first, (T, B, …)."
-                    )
-            elif yours.shape != target.shape or not yours.allclose(target):
-                failures.append(
-                    f"The output for lengths {lengths} is not the LSTM's output, then zeros."
-                )
-        example = torch.randn(5, 2, 3)
-        static = check_static(model, (example, torch.tensor([5, 3])))
-    titles = ", ".join(str(lengths) for _, lengths in cases)
-    rows = Comparison(f"time steps of the output, lengths {titles}", steps, expected_steps)
-    if steps[:3] != expected_steps[:3]:
-        failures.append(
-            "Its size depends on the lengths. What tells "
-            "pad_packed_sequence how many steps there are?"
-        )
-    if not rows.agree:
-        failures.append("The last x has 6 time steps. Take their number from x.")
-    traced = static.answers["trace"]["lengths"]
-    if static.size:
-        failures.append(f"A compiler with fixed shapes refuses this: {static.size}")
-    if traced.mark != "✓":
-        failures.append(f"A trace of your model is not right: {traced.reason}")
-    if failures:
-        return Verdict(False, f"Not yet. {failures[0]}", [rows])
-    return Verdict(True, "Every size is fixed, and no number has changed.", [rows])
+
+_AS_IN_THE_EXAMPLE = {
+    "lengths": "All of its lengths are T, as in the example.",
+    "T": "It has five steps, as the example has.",
+    "B": "It has four sequences, as the example has.",
+}
 
 
 @exercise

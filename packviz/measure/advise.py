@@ -152,7 +152,7 @@ class Advice(HasNumbers):
         rows = [["", "ms", f"times as long as {PACKED} (quartiles)"]]
         for name, milliseconds, ratio in self.timing.against(PACKED):
             if name in self.inexact:
-                ratio += "; its results differ from packing"
+                ratio += "; its results differ from those of packing"
             rows.append([name, milliseconds, ratio])
         for name, why in self.timing.missing.items():
             rows.append([name, why])
@@ -229,7 +229,7 @@ def advise(
         fastest = min(seconds for name, seconds in looks.items() if name != PADDED)
         for name, seconds in looks.items():
             if name not in (PADDED, PACKED) and seconds > SLOW * fastest:
-                missing[name] = f"on one batch, over {SLOW:g} times as slow as the fastest"
+                missing[name] = f"on one batch, it took over {SLOW:g} times as long as the fastest"
         kept = [name for name in looks if name not in missing]
         left = end - time.monotonic()
         rounds = left / sum(looks[name] for name in kept)  # with one batch
@@ -326,7 +326,7 @@ def _look(
             expected = results
         _, agree = relative_error(results, expected, partial(of_states, device=device.type))
         if not agree and name != PADDED:
-            missing[name] = "its results differ from packing"
+            missing[name] = "its results differ from those of packing"
             continue
         if time.monotonic() + len(ALL) * took < end:  # a first call also imports and allocates
             took = seconds(run)

@@ -60,7 +60,7 @@ class Child:
             code = self._process.exitcode
             raise ChildError(
                 f"the process of {self._name!r} ended with exit status {code} before it answered."
-                " If it is -9, the machine may have run out of memory"
+                " A status of -9 may mean that the machine ran out of memory"
             ) from None
         if isinstance(answer, str):
             raise ChildError(f"in the process of {self._name!r}: {answer}")

@@ -38,7 +38,7 @@ def find(name: PathLike) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise ValueError(
-        f"there is no result file {os.fspath(name)!r}, here or in the folder recorded/ of a parent"
+        f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ here or above"
     )
 
 

@@ -78,5 +78,5 @@ def choose(
             "split", uncut, "torch's packed backward pass goes through all cells at each step"
         )
     if mode.startswith("RNN") and sum(lengths) > FEW_CELLS:
-        return Plan("split", uncut, "in an RNN's forward pass, it takes less time than packing")
+        return Plan("split", uncut, "in an nn.RNN's forward pass, split is faster than packing")
     return Plan("packed", uncut, "in this forward pass, no other method is faster")

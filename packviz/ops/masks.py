@@ -72,7 +72,8 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
 
     Raises:
         ValueError: a length is not a whole number of at least 0, or is over `max_len` or
-            10,000,000; a mask has padding before real cells; or `max_len` is required but missing.
+            10,000,000; a mask has padding before real cells; or `max_len` is not valid, or is
+            required but missing.
 
     Examples:
         >>> import packviz as pv
@@ -93,9 +94,9 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 f"for lengths on {n.device}, because finding the longest would wait for the device"
             )
             if n.device.type == "cpu":
-                when = "for lengths that cannot be read, as while compiling or tracing"
+                when = "if lengths cannot be read, for example while compiling or tracing"
             raise ValueError(f"max_len is required {when}; pass max_len=x.shape[…]")
-        _check(n, MOST_STEPS, "the most time steps of a mask")
+        _check(n, MOST_STEPS, "the largest number of time steps in a mask")
         max_len = max([0, *n.tolist()])
     steps = time_steps(max_len, "max_len")
     _check(n, steps, "max_len")
@@ -377,10 +378,10 @@ def align(
             effect.
 
     Returns:
-        `x` with its padding moved, and with `max_len` time steps. A sequence whose length is over
-        `max_len`, but could
-        not be checked, loses steps: the last ones if `padding_side` is `"right"`, and the first
-        ones if it is `"left"`. In a mask that could not be checked, anything but 0 counts as 1.
+        `x` with its padding moved, and with `max_len` time steps. If a length is over `max_len`
+        but could not be checked, its sequence loses steps: the last ones if `padding_side` is
+        `"right"`, and the first ones if it is `"left"`. In a mask that could not be checked,
+        anything but 0 counts as 1.
 
     Raises:
         TypeError: `x` is not a dense tensor.
@@ -408,7 +409,8 @@ def align(
         lengths = mask.sum(1)
         if source_side is not None:
             raise ValueError(
-                f"source_side is {source_side!r}, but a mask shows where the padding is; omit it"
+                f"source_side is {source_side!r}, but a mask shows where the padding is;"
+                " omit source_side"
             )
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
     require_fitting("padding_value", padding_value, x.dtype)
@@ -424,7 +426,7 @@ def align(
             source_side = padding_side
             warn(
                 f"x already has its padding on the {padding_side}, so nothing is moved; pass"
-                f" source_side={padding_side!r} if this is right, or else the other side"
+                f" source_side={padding_side!r} if this is correct, or the other side if it is not"
             )
     if mask is not None:
         _refuse_inverted(cells, mask)
@@ -471,8 +473,8 @@ def last_output(
             the last real step, and the reverse half at step 0, where that direction ends.
 
     Returns:
-        `(B, D·P)`: what a classifier takes. For an RNN of one layer without a projection, this is
-        `h_n`, with its directions side by side. An empty sequence gives zeros.
+        `(B, D·P)`: what a classifier takes. For an RNN of one layer, this is `h_n`, with its
+        directions side by side. An empty sequence gives zeros.
 
     Raises:
         TypeError: `output` is not a dense tensor.
@@ -509,7 +511,7 @@ def _refuse_inverted(cells: Tensor, mask: Tensor) -> None:
     if varies and is_constant(cells[mask]):
         raise ValueError(
             "x has the same value wherever the mask is True, and different ones elsewhere, so the"
-            " mask seems to be True at padding: pass ~mask"
+            " mask seems to be True at padding: pass mask == 0"
         )
 
 
@@ -553,7 +555,7 @@ def _fitted(
     if mask is not None and mask.shape[1] != batch.steps:
         raise ValueError(
             f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)}, has"
-            f" T = {batch.steps}; a mask is (B, T) for any x"
+            f" T = {batch.steps}; a mask is always (B, T)"
         )
     moved = to_device(n, x.device)
     limit = f"the time steps of {name}"

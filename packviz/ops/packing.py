@@ -149,8 +149,8 @@ def unpack_to_length(
 
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `total_length` is not a whole number of at least 0, or it is less than the
-            longest length and `truncate` is False; or the dtype cannot hold `padding_value`.
+        ValueError: `total_length` is not a whole number from 0 to 10,000,000, or it is less than
+            the longest length and `truncate` is False; or the dtype cannot hold `padding_value`.
 
     Examples:
         >>> import packviz as pv, torch
@@ -162,8 +162,8 @@ def unpack_to_length(
     """
     if not isinstance(packed, PackedSequence):
         raise TypeError(
-            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the"
-            " RNN"
+            f"packed must be a PackedSequence, got {type(packed).__name__}: pass the packed"
+            " output of an RNN"
         )
     width = time_steps(total_length, "total_length")
     longest = len(packed.batch_sizes)

@@ -45,7 +45,10 @@ class WithLengths(nn.RNNBase):
         """Turns torch's RNN of this kind into one that takes lengths (see `Ragged`)."""
         kind = type(rnn)
         if "forward" in vars(rnn) or kind.forward is not cls._torch.forward:
-            raise TypeError(f"rnn is {kind_of(rnn)} with its own forward, which takes no lengths")
+            raise TypeError(
+                f"rnn is {kind_of(rnn)} with its own forward, which takes no lengths: call"
+                " pv.run(rnn, x, lengths)"
+            )
         if kind is cls._torch:
             rnn.__class__ = cls
             return rnn
@@ -164,7 +167,7 @@ class LSTM(WithLengths):
     """torch's `nn.LSTM`, with a forward pass that takes lengths.
 
     It has torch's arguments, parameters, names and checkpoints. With `lengths`, it returns what
-    pack → LSTM → pad returns, and the output always has `T` time steps::
+    pack → LSTM → pad returns, but the output has `T` time steps unless you pass `total_length`::
 
         rnn = pv.LSTM(32, 64, num_layers=2, bidirectional=True)
         output, (h_n, c_n) = rnn(x, lengths=lengths)

@@ -128,8 +128,9 @@ def run(
             the padding, including NaN, have no effect, and their gradient is 0. `x` can also be a
             `PackedSequence`. In that case, pass only `hx` and `method` with it.
         lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a
-            CPU tensor. Unlike torch, `run` accepts empty sequences. The output of an empty sequence
-            is padding, and its final state is its initial state.
+            CPU tensor; or a mask, `(B, T)`, True at real cells. Unlike torch, `run` accepts empty
+            sequences. The output of an empty sequence is padding, and its final state is its
+            initial state.
         hx: the initial state in the format that the module expects, with the sequences in the same
             order as in `x`. The second dimension of a state is the batch, whatever `batch_first`
             is. Defaults to zeros.
@@ -424,14 +425,14 @@ def _planned(
         return Plan("packed", uncut, f"packviz has not been tested on torch {torch.__version__}")
     if not weights:
         return Plan(
-            "packed", uncut, "only this method calls the module itself, as this RNN requires"
+            "packed", uncut, "only this method calls the module itself, as is necessary here"
         )
     device = device or ("cpu" if like.is_cpu else "cuda")
     fused = device == "cpu" and is_fused(rnn.mode, like, bool(rnn.proj_size))
     plan = choose(rnn.mode, n, training, device, fused, bool(rnn.proj_size))
     freezes = fused and plan.method in ("frozen", "staircase") and max(n) > min(n)
     if freezes and not can_freeze(weights):
-        return Plan("packed", uncut, "some weights are too large, or not finite, to freeze a state")
+        return Plan("packed", uncut, "some weights are too large to freeze a state, or not finite")
     return plan
 
 

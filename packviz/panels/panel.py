@@ -117,7 +117,7 @@ class Panel(widgets.VBox):
     def __setattr__(self, name: str, value: object) -> None:
         if name == "lengths" and not isinstance(value, widgets.Widget):
             kind = type(self).__name__
-            raise AttributeError(f"lengths of a {kind} cannot be set; make a new one: {kind}(…)")
+            raise AttributeError(f"{kind}.lengths cannot be set; make a new panel: {kind}(…)")
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

@@ -110,7 +110,7 @@ class LengthsPicker(widgets.VBox):
             return Layout(draw(self.sequences.value, self.longest.value, self.seed.value))
         layout = read(self.typed.value)
         if layout.batch_size > MOST:
-            limit = f"the panel takes at most {MOST:,}. For more, call packviz.batches"
+            limit = f"the panel takes at most {MOST:,}, so shorten the list"
             raise ValueError(f"there are {layout.batch_size:,} lengths; {limit}")
         return layout
 

@@ -68,7 +68,7 @@ class StatePanel(BatchPanel):
         if max(lengths) > self.longest:
             raise LengthsError(f"a length is {max(lengths)}; give at most {self.longest}")
         if self.x and len(lengths) != len(self.x):
-            raise LengthsError(f"these are {len(lengths)} lengths; give {len(self.x)}")
+            raise LengthsError(f"there are {len(lengths)} lengths; give {len(self.x)}")
         return lengths
 
     @property

@@ -25,7 +25,7 @@ import torch
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.spans import Spans
-from packviz.draw.text import count
+from packviz.draw.text import count, table
 from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS, Method
 from packviz.measure.machine import Data
@@ -176,6 +176,25 @@ def chart(results: TimedPoints, most: int = 12) -> Spans:
         arrows=[f"{gains[point].value:.1f}×" for point in shown],
         words="\n".join([title, "times as long as torch padded", *lines, *notes]),
     )
+
+
+def verdicts(results: TimedPoints) -> str:
+    """Returns a table of how many training steps `auto` makes clearly faster or slower.
+
+    Each column is a kind of RNN.
+    """
+    modes = [point.mode for point in results.points]
+    kinds = list(dict.fromkeys(modes))
+    rows = [["", *kinds], ["batches", *(str(modes.count(kind)) for kind in kinds)]]
+    for rival in (PACKED, PADDED):
+        gains = [results.ratio(point, rival, AUTO) for point in results.points]
+        faster = [
+            (mode, gain.value > 1) for mode, gain in zip(modes, gains, strict=True) if gain.is_clear
+        ]
+        for verdict, is_faster in {"faster": True, "slower": False}.items():
+            counts = [str(faster.count((kind, is_faster))) for kind in kinds]
+            rows.append([f"auto clearly {verdict} than {rival}", *counts])
+    return "\n".join(table(rows))
 
 
 def calls_of(

@@ -158,7 +158,7 @@ def test_whole_floats_count(lengths, kind, verb):
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "diagnose"])
 @pytest.mark.parametrize(
-    ("wrong", "why"), [(2.5, "not a whole number"), (float("nan"), "not a number of time")]
+    ("wrong", "why"), [(2.5, "not a whole number"), (float("nan"), "not a whole number")]
 )
 def test_others_are_refused(verb, wrong, why):
     for make in KINDS.values():

@@ -113,7 +113,8 @@ def test_end_marks_may_be_all_there_is_of_a_sequence(lengths, marks, extra, kind
         len(said) == 1 or min(lengths) <= marks
     )  # with zeros alone in a sequence, they may be common
     assert all(
-        "They may also be end marks, because every sequence ends like this." in one for one in said
+        "These steps may also be end marks, because every sequence ends like this." in one
+        for one in said
     )
 
 
@@ -324,7 +325,7 @@ def test_a_width_that_unpacking_does_not_keep():
     (found,) = pv.diagnose(x, [5, 3, 2], True)
     assert (found.level, found.rule) == ("info", "narrower when unpacked")
     output, _ = pad_packed_sequence(pack_padded_sequence(x, [5, 3, 2], True), True)
-    assert f"returns {output.shape[1]} steps or, in" in found.message
+    assert f"returns {output.shape[1]} steps. If" in found.message
 
 
 # A packed sequence, and the order in which it comes back.

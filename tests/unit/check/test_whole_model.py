@@ -116,7 +116,7 @@ def test_zeros_everywhere_hide_nothing():
     assert last.agrees is False
     ids = torch.zeros(2, 5, dtype=torch.long)
     assert pv.compare(lambda x: x.float(), ids, [5, 5], batch_first=True).agrees is None
-    with pytest.raises(ValueError, match="x contains only the id 0"):
+    with pytest.raises(ValueError, match="contain only the id 0"):
         pv.compare(
             lambda x: x.float(), torch.zeros(2, 5, dtype=torch.long), [5, 2], batch_first=True
         )

@@ -64,8 +64,8 @@ def test_parse(text, values):
         ("[5, [3]]", "entry 1 is '[3]'"),
         ("[5, 3", "not valid JSON: "),
         ("[" * 100_000, "not valid JSON: "),
-        ("[]", "the column contains no lengths"),
-        ('{"lengths": 5}', "the column contains no lengths"),
+        ("[]", "no list of lengths found"),
+        ('{"lengths": 5}', "no list of lengths found"),
         (
             '{"id": [1], "size": [2]}',
             "no column is named 'length'; choose one of the columns id, size",
@@ -108,13 +108,13 @@ FILES = {
     "plain.txt": (b"5 3", [5, 3]),
     "lengths.npy": (np.array([5, 3]), [5, 3]),
     "mask.npy": (np.array([[1, 1], [1, 0]]), [2, 1]),
-    "nan.npy": (np.array([1, np.nan]), "{}: lengths[1] is nan: not a number of time steps"),
+    "nan.npy": (np.array([1, np.nan]), "{}: lengths[1] is nan: not a whole number"),
     "broken.npy": (b"PAR1", "{}: it is not a NumPy file of numbers"),
     "data.parquet": (
         b"PAR1\xff\x81",
-        "cannot read {}: give text or .npy; for Parquet, pass pandas",
+        "cannot read {}: give UTF-8 text or .npy; for Parquet, pass pandas",
     ),
-    "heading.csv": (b"length\n", "{}: the column contains no lengths"),
+    "heading.csv": (b"length\n", "{}: no list of lengths found"),
     "none.csv": (b"1,5\n2,3\n", "{}: a table with several columns needs a first line"),
     "missing.tsv": (None, "cannot read {}: No such file or directory"),
 }
@@ -187,5 +187,5 @@ def test_even_steps_differ_only_in_how_many_are_distinct(distinct, size):
     n = lengths.even_steps(distinct, size)
     assert (len(n), max(n), sum(n)) == (size, size, size * (size + 1) // 2)
     assert set(np.bincount(n)) == {0, size // distinct}
-    with pytest.raises(ValueError, match="distinct is 5; choose n so that n divides 16 and"):
+    with pytest.raises(ValueError, match="distinct is 5; it must be at least 2 and divide 16"):
         lengths.even_steps(5, 16)

@@ -123,7 +123,7 @@ def test_jagged_tensors_and_packed_sequences_show_each_value_in_its_place(length
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_strided_nested_tensor_is_drawn_as_advised():
     strided = torch.nested.nested_tensor([torch.zeros(n) for n in LENGTHS])
-    with pytest.raises(TypeError, match=r"^x is a nested tensor; give torch"):
+    with pytest.raises(TypeError, match=r"^x is a nested tensor; as x, give torch"):
         show(strided)
     padded = torch.nested.to_padded_tensor(strided, 0.0), [len(one) for one in strided.unbind()]
     assert show(*padded, batch_first=True).layout == pv.Layout(LENGTHS)
@@ -185,7 +185,7 @@ def test_what_cannot_be_drawn_is_refused(thing):
 
 @pytest.mark.parametrize("words", [["5", "3", "2"], ["5"], ("5", " 3 ")])
 def test_numbers_as_text_are_neither_lengths_nor_sequences(words):
-    with pytest.raises(TypeError, match="are lengths; give lengths as numbers, words as lists"):
+    with pytest.raises(TypeError, match="are lengths; give lengths as numbers, or words as lists"):
         show(words)
     assert show([list(word) for word in words]).layout == pv.Layout([len(word) for word in words])
     assert show([*words, "abc"]).layout.batch_size == len(words) + 1

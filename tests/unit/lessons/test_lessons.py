@@ -1,7 +1,6 @@
 """Tests of quizzes, which must not reveal their answer, and of the checks of exercises."""
 
 import inspect
-import re
 import tomllib
 from functools import partial
 from importlib import resources
@@ -14,7 +13,6 @@ from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
-from torch.nn.utils.rnn import pad_packed_sequence as pad
 
 from packviz.draw import palette
 from packviz.draw.picture import show
@@ -212,22 +210,7 @@ def real_mean(choose):
     return mean
 
 
-def a_network(use):
-    """Returns a class whose forward calls `use` with the packed output of its LSTM."""
-
-    def forward(self, x, lengths):
-        return use(self.lstm(pack_padded_sequence(x, lengths))[0], x, lengths)
-
-    def init(self):
-        torch.nn.Module.__init__(self)
-        self.lstm = torch.nn.LSTM(3, 7)
-
-    return type("MyNetwork", (torch.nn.Module,), {"__init__": init, "forward": forward})
-
-
-def padded_network(**options):
-    """Returns a class that pads the output of its LSTM with these options of torch's function."""
-    return a_network(lambda packed, x, n: pad(packed, **{"total_length": len(x), **options})[0])
+TESTS = {"lengths": (5, [5, 3, 2, 4]), "T": (9, [9] * 4), "B": (5, [5] * 3)}
 
 
 def chosen(rounds, exact, of=median):
@@ -368,18 +351,17 @@ CHECKS = {
         },
         [bytes_per_length, lambda n, f: torch.tensor(bytes_per_length(n, f))],
     ),
-    checks.repaired_network: (
+    checks.separate_tests: (
         {
-            "Which function pads the output": a_network(lambda packed, x, n: packed.data),
-            "Return the padded output alone; yours is a t": a_network(
-                lambda packed, x, n: pad(packed)
-            ),
-            "Its size depends on the lengths.": a_network(lambda packed, x, n: pad(packed)[0]),
-            "Batch and time have changed": padded_network(batch_first=True),
-            "The last x has 6 time steps.": padded_network(total_length=5),
-            "The output for lengths [5, 3] is not": padded_network(padding_value=1),
+            "the test 'lengths'. It misses the graph that it i": {**TESTS, "lengths": (5, [5] * 4)},
+            "the test 'T'. It misses the graph that it is": {**TESTS, "T": (5, [5, 4])},
+            "the test 'B'. It misses the graph that it is": {**TESTS, "B": (9, [9] * 4)},
+            "the test 'lengths'. Another": {**TESTS, "lengths": (6, [5] * 4)},
+            "the test 'T'. Another": {**TESTS, "T": (7, [7, 7, 7, 6])},
+            "the test 'B'. Another": {**TESTS, "B": (4, [4] * 3)},
+            "does not fit: lengths[0] is 5 (and 2 more)": {**TESTS, "B": (4, [5] * 3)},
         },
-        [padded_network()],
+        [TESTS, {**TESTS, "T": (1, torch.ones(4, dtype=int)), "B": (5, (5,))}],
     ),
     checks.document_ids: (
         {
@@ -429,7 +411,7 @@ CHECKS = {
     checks.fastest_exact: (
         {
             "Exact: packed, padded, run.": lambda rounds, exact: "packed",
-            "The results of the fastest": lambda rounds, exact: min(rounds[0], key=rounds[0].get),
+            "The fastest method of all": lambda rounds, exact: min(rounds[0], key=rounds[0].get),
             "Take the median": partial(chosen, of=mean),
         },
         [chosen],
@@ -439,15 +421,8 @@ WRONG = [
     (check, answers[words], words) for check, (answers, _) in CHECKS.items() for words in answers
 ]
 RIGHT = [(check, answer) for check, (_, answers) in CHECKS.items() for answer in answers]
-OF_A_VALUE = {checks.half_padding, staircase, checks.repaired_batches}
-OF_A_CLASS = {checks.repaired_network}
-STUBS = [
-    (check, f)
-    for check in CHECKS
-    if check not in OF_A_VALUE | OF_A_CLASS
-    for f in (no_answer, stub)
-]
-STUBS += [(checks.repaired_network, a_network(stub))]
+OF_A_VALUE = {checks.half_padding, staircase, checks.repaired_batches, checks.separate_tests}
+STUBS = [(check, f) for check in CHECKS if check not in OF_A_VALUE for f in (no_answer, stub)]
 EXERCISES = [
     *(check for check in CHECKS if check not in (same_scores, staircase)),
     checks.same_scores,
@@ -499,9 +474,8 @@ def test_what_is_no_answer_at_all(check):
     if check in OF_A_VALUE:
         assert can_be_shown(check(None))[2:].startswith("Your answer does not fit: ")
     else:
-        verdict = check(a_network(raises) if check in OF_A_CLASS else raises)
-        line = "\\d+" if check in OF_A_CLASS else LINE_OF_RAISE  # the line of the method's call
-        assert re.fullmatch(f"Your answer raised KeyError in line {line}: 'lost'", verdict.message)
+        expected = f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"
+        assert check(raises).message == expected
 
 
 @pytest.mark.parametrize(("check", "answer"), RIGHT)

@@ -55,7 +55,7 @@ def test_the_text_says_what_it_could_not_tell():
     clear = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 3.0, STAIRCASE: 2.0})
     assert clear.verdict.startswith(f"Use {STAIRCASE}. It takes 0.50")
     assert "No clear difference" not in clear.verdict
-    assert "its results differ from packing" in clear.to_text()
+    assert "its results differ from those of packing" in clear.to_text()
     numbers = clear.to_dict()
     assert json.loads(json.dumps(numbers)) == numbers
     assert [row["exact"] for row in numbers["rows"]] == [False, True, True, True]
@@ -172,7 +172,7 @@ def test_a_method_with_other_results_is_left_out(monkeypatch):
     monkeypatch.setattr(advise, "ALL", right | {AUTO: wrong, STAIRCASE: unable})
     advice = pv.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=100.0)
     assert advice.recommended == SPLIT
-    assert advice.timing.missing[AUTO] == "its results differ from packing"
+    assert advice.timing.missing[AUTO] == "its results differ from those of packing"
     assert advice.timing.missing[STAIRCASE] == "cannot run this: not for a GRU"
     assert race.calls
 

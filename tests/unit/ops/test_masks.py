@@ -348,7 +348,7 @@ REFUSED = {
     "sequence has 5 time steps: give at least 5, or truncate=True": wrong(
         pv.unpack_to_length, packed_pair(), 3
     ),
-    r"lengths\[0\] is 4611686018427387904: more than the most time steps": wrong(
+    r"lengths\[0\] is 4611686018427387904: more than the largest number": wrong(
         pv.real_mask, [2**62]
     ),
     "max_len is 4611686018427387904; give at most 10,000,000": wrong(pv.real_mask, [1], 2**62),
@@ -361,7 +361,7 @@ REFUSED = {
     "padding_value is 0.5, which torch.int64 cannot hold": wrong(
         pv.unpack_to_length, packed_pair().to(torch.int64), 9, padding_value=0.5
     ),
-    "the mask seems to be True at padding: pass ~mask": wrong(
+    "the mask seems to be True at padding: pass mask == 0": wrong(
         pv.align, cells(2, 3).tril(), ~torch.ones(2, 3).tril().bool(), batch_first=True
     ),
     "total_length is -3; give a whole": wrong(

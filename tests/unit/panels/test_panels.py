@@ -287,7 +287,7 @@ def test_a_program_that_takes_no_input_gets_only_the_picture(make, monkeypatch):
 def test_the_lengths_of_a_panel_cannot_be_set():
     for make in (AlignPanel, BatchingPanel, CostPanel, RowPanel):
         panel = make([4, 2])
-        with pytest.raises(AttributeError, match=f"lengths of a {make.__name__} cannot be set"):
+        with pytest.raises(AttributeError, match=f"{make.__name__}.lengths cannot be set"):
             panel.lengths = [3, 2]
 
 

@@ -108,6 +108,18 @@ def test_typical_rows_include_the_largest_and_the_smallest_gain():
     assert all(f"\n{point}: " in chart.to_text() for point in values)
 
 
+def test_verdicts_count_what_is_clear():
+    values = {**made_up(auto=5).values, **made_up(OTHER, auto=20, torch_packed=20).values}
+    assert methods.verdicts(Results(PLACE, values)).splitlines() == [
+        "                                       GRU  LSTM",
+        "batches                                  1     1",
+        "auto clearly faster than torch packed    1     0",
+        "auto clearly slower than torch packed    0     0",
+        "auto clearly faster than torch padded    1     0",
+        "auto clearly slower than torch padded    0     1",
+    ]
+
+
 def test_where_packed_is_faster():
     """Only what is clear is drawn, with the FLOPs of these lengths."""
     none = methods.packed_faster(made_up())
