@@ -33,9 +33,8 @@
 #
 # We repeat her experiment with our own four, a, b, c and d, and two random features at each step. An LSTM returns
 # three tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state, for a
-# classifier. `c_n` has the final *cell state*, the LSTM's second state. In notebook 01 we looked at one of the
-# three. For c, which has two words in a batch of five steps, that makes seven vectors: five outputs, `h_n` and `c_n`.
-# Where would *you* expect the damage?
+# classifier. `c_n` has the final *cell state*, the LSTM's second state. For c, which has two words in a batch of five
+# steps, that makes seven vectors: five outputs, `h_n` and `c_n`. Where would *you* expect the damage?
 
 # %%
 import torch
@@ -66,8 +65,9 @@ panel
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So the classifier is wrong. But this is one number of one tensor, and her tagger reads another. And a popular
-# answer on the web says: "Padding does not lead to inaccurate representations." Who is right?
+# So the classifier is wrong. What it says about c depends on b, and *right* is only what c gets alone. But this is
+# one number of one tensor, and her tagger reads another. And a popular answer on the web says: "Padding does not lead
+# to inaccurate representations." Who is right?
 #
 # ## Which results are wrong?
 #
@@ -179,7 +179,8 @@ assert not example.agrees.h_n
 
 # %% [markdown]
 # That was training. For results, the rule has held so far, NaN or not. Her tagger may stay in use, your colleague
-# says, and puts the phone down. Then she looks up its LSTM, to be sure. It is *bidirectional*.
+# says, and puts the phone down. Then she looks up both LSTMs, to be sure. The classifier's has one direction. The
+# tagger's is *bidirectional*.
 #
 # ## What if the RNN also reads backwards?
 #
@@ -269,9 +270,9 @@ assert not bare[2, "padded"]["outputs, reverse"]
 # %% [markdown]
 # ## Can we have the right state without packing?
 #
-# Many people never touch `h_n`. They take the final state from `output`, and look for it in one of three places: at
-# each sequence's own last step (`len-1`), at the batch's last step (`output[:, -1]`), or at step 0. Which of them
-# hold it if the batch is padded? And which if it is packed?
+# Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
+# (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
+# classifier is padded, and has one direction. Which place holds its final state?
 
 # %%
 truth_table("LSTM", PLACES)

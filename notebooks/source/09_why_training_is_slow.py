@@ -66,7 +66,7 @@ parts.chart(parts.STUDY.recordings())
 # faster at 128 steps. At 64 and at 256, the rounds disagree. <!-- recorded --> So about pad, we have a suspicion, and
 # no proof. A clock is too coarse a witness.
 #
-# For a while, then, we stop timing, and **count**. What autograd records in the forward pass are *nodes*. In the
+# For a while, we stop timing, and **count**. What autograd records in the forward pass are *nodes*. In the
 # backward pass, each node writes tensors. We count the nodes, and the bytes of what they write. A count is the same
 # in every round. And we begin with pad, because it computes nothing, so that whatever it does wrong lies open.
 
@@ -133,8 +133,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # may have one. Then your numbers are smaller than ours, and right.)
 #
 # But why so much? A node has to hand back a gradient as large as its *input*. And the input of a slice is not the
-# slice. It is the whole tensor that the slice was cut from. Take the second row of the picture, which hands back 12
-# gradients. What does it write for them?
+# slice. It is the whole tensor that the slice was cut from. (Pad also writes each slice *into* a whole tensor, and that
+# is an input, too.) Take the second row of the picture, which hands back 12 gradients. What does it write for them?
 #
 # | what is written | cells |
 # |---|---|
@@ -142,8 +142,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # | a *zero-fill*: a **whole** packed tensor of zeros, which gets the slice | 26 |
 # | an addition: the **whole** sum of this tensor and that of the row above | 26 |
 #
-# A hundred cells, for 12 numbers. Small copies of the slice bring it to 136. (In autograd, the first of these nodes is
-# called `CopySlices`, and the second `SliceBackward`.)
+# A hundred cells, for 12 numbers. (Three copies of the slice bring it to 136, and the first row has nothing to add
+# to. In autograd, the first of these nodes is called `CopySlices`, and the second `SliceBackward`.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
 # 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
@@ -152,11 +152,11 @@ if profile.count([5, 4], features=1).pad.formula is None:
 #
 # ## What does the packed LSTM write?
 #
-# On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps in
-# one call. (We see what this kernel returns, and not what it writes inside.) A *packed* RNN usually goes through the
-# steps one by one. At each step, it takes its rows out of a large
-# tensor with `narrow`, which returns a slice without copying it. A slice. You can guess the rest. This is the backward
-# pass for 64 sequences of 64, 63, …, 1 steps:
+# On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps
+# in one call. A *packed* RNN usually goes through the steps one by one. First, torch multiplies all real cells by the
+# input weights at once. Then, at each step, it takes that step's rows out of the large result with `narrow`, which
+# returns a slice without copying it. A slice. You can guess the rest. This is the backward pass for 64 sequences of
+# 64, 63, …, 1 steps:
 
 # %% tags=["claims"]
 small = profile.count([5, 4, 2, 2], features=8)
@@ -205,7 +205,8 @@ for d in (2, 4, 64):
 # real cell. So its bytes are in proportion to **time steps × real cells**, and we have changed neither.
 #
 # Few, then, is not enough. But the lengths in a bucket are nearly *equal*, too. How near is near enough? We start
-# with 64 sequences of 65 steps, perfectly equal, and shorten *one* of them by *one* step.
+# with 64 sequences of 65 steps, perfectly equal (so with twice the real cells), and shorten *one* of them by *one*
+# step.
 
 # %%
 ask("one step shorter")
@@ -230,11 +231,11 @@ assert 900 * equal < nearly < 1000 * equal
 assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
-# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. (It is
-# also twice the 147 MB above, because the batch has twice the real cells.) Nothing is gradual here. If all lengths
-# are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the LSTM goes step by step. That
-# is why bucketing cannot rescue the LSTM: a bucket would have to be perfectly even. (A bucket of short sequences
-# still helps in another way, because it has fewer steps.)
+# One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
+# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. (What that kernel
+# writes inside, we cannot see. We count what it returns.) If one differs, the LSTM goes step by step. That is why
+# bucketing cannot rescue the LSTM: a bucket would have to be perfectly even. (A bucket of short sequences still helps
+# in another way, because it has fewer steps.)
 #
 # Now we have a law for each culprit. Pad writes in proportion to distinct lengths × cells, and the LSTM to time steps ×
 # real cells. If that is the whole story, we can predict a time.
@@ -306,6 +307,7 @@ faults = {t: recording.timing(forum.point("B", t)).faults["packed"] for t in (19
 assert faults[192] > faults[224]
 assert faults[256] > 10 * faults[224]
 assert 500 < faults[512] * 4096 / size[512] < 512
+assert round(faults[512] * 4096 / 1e9) == 34
 assert size[256] / 4096 == 8224
 assert 5e5 < faults[256] - 256 * 8224 < 6e5
 took = {t: recording.timing(forum.point("B", t)).median("packed") for t in size}
@@ -316,10 +318,10 @@ assert f"{recorded_parts.timing(recorded_parts.points[-1]).faults[parts.TORCH] /
 
 # %% [markdown]
 # At 512 steps, over **eight million** page faults, in *one* training step. At 4 kB each, the system has cleaned and
-# handed out more than 30 GB, page by page. <!-- recorded -->
+# handed out 34 GB, page by page. <!-- recorded -->
 #
 # Look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
-# gates of 32 numbers for every real cell. Divide the 30 GB by this size, and you get about 500. And how many time steps
+# gates of 32 numbers for every real cell. Divide the 34 GB by this size, and you get about 500. And how many time steps
 # are there? 512. At *every* step, it seems, the whole tensor gets fresh pages.
 #
 # But then why does it not happen at 224? Because glibc keeps small blocks, and gives only large ones straight back to
@@ -330,11 +332,11 @@ assert f"{recorded_parts.timing(recorded_parts.points[-1]).faults[parts.TORCH] /
 # So 32.1 MiB are handed back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
-# <details><summary>Four smaller questions that you may have about this table</summary>
+# And the 3.2? Something else causes another half million faults at 256 steps, and we have not found out what. They
+# make that step slower still, so the next ratio starts from too high. From 256 steps to 512, time and faults grow
+# alike: about threefold. <!-- recorded -->
 #
-# *And the 3.2?* At 256 steps, there are half a million faults more than these 2.1 million. From where, we have not
-# found out. They make the step at 256 slow, so the ratio that starts from there is small. From 256 steps to 512, time
-# and faults grow alike. <!-- recorded -->
+# <details><summary>Three smaller questions that you may have about this table</summary>
 #
 # *Why 9.9 seconds at 256 steps, if the chart at the top says 7.9?* They are two recordings of the same step. The one at
 # the top has fewer page faults, too: 2.16 million. <!-- recorded -->
@@ -350,17 +352,16 @@ assert f"{recorded_parts.timing(recorded_parts.points[-1]).faults[parts.TORCH] /
 #
 # ## Guilty, or only nearby?
 #
-# From 256 steps to 512, the faults grow about threefold, and so does the time. <!-- recorded --> That proves nothing
-# yet. But faults can be taken away. Two environment variables
+# Time and faults grow alike. That proves nothing yet. But faults can be taken away. Two environment variables
 # tell glibc to keep all of its memory, if they are set before Python starts:
 #
 # ```sh
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# With the first, blocks no longer go straight back to the system. The second stops glibc from returning memory when
-# much of it is free. Set **both**. The second alone is a trap, because it stops glibc from learning, and leaves the
-# limit at 128 kB. Then *every* larger tensor gets fresh pages, each time.
+# The first keeps blocks from going straight back to the system, and the second keeps glibc from returning memory when
+# much of it is free. Set **both**. (The second alone is a trap: glibc stops learning, and *every* tensor over 128 kB
+# gets fresh pages, each time.)
 #
 # Here is the packed step again, for a small batch and a large one, without the variables and with them:
 
@@ -436,7 +437,8 @@ if platform.libc_ver()[0] == "glibc":
 #
 # From the least effort to the most:
 #
-# - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes.
+# - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes. Watch the
+#   memory.
 # - **Do not pad again** if you only need `h_n`. In bytes, pad is as guilty as the LSTM. In seconds, it is the smaller
 #   culprit, and our clock could hardly tell the difference.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's

@@ -129,7 +129,8 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does.
 # To find out which sizes depend on T, it takes the LSTM apart into its time steps, one after the other, and counts
-# five. So the answer was to be had on Friday. The ONNX exporter wrote the 5 into the file without a word.
+# five. So the answer was to be had on Friday. (The ONNX exporter calls `torch.export` with other settings, under
+# which this error did not come. It wrote the 5 into the file without a word.)
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -157,8 +158,9 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # differ. If all are equal, why pay for packing? (The documentation of transformertf, a library for forecasting,
 # recommends it.)
 #
-# We try it on the classifier of notebook 01, which scores a whole review by its final state. There, the third review
-# was neutral when it was alone, and positive among longer ones, until we packed.
+# The tagger cannot show whether this is safe, because all that it reads comes before the padding. A model that reads a
+# final state can. So we take the classifier of notebook 01, which scores a whole review. There, the third review was
+# neutral when it was alone, and positive among longer ones, until we packed.
 
 
 
@@ -206,14 +208,13 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # ## What do other tools make of an `if`?
 #
 # `pv.check_static` knows five tools. They differ in what they do if the graph depends on something that the example
-# cannot show.
+# cannot show:
 #
-# - *trace* takes one run for the whole program: quick, and trusting. So does *onnx_legacy*, the older exporter for
-#   ONNX.
-# - *export* sees shapes but no values. If the program depends on a value, it refuses. *onnx*, Friday's exporter, is
-#   built on it.
-# - *compile* is `torch.compile`. By default, it leaves to Python what it cannot compile. With `fullgraph=True`, it
-#   refuses instead, and that is how `pv.check_static` calls it.
+# | tool | what it sees | if in doubt |
+# |---|---|---|
+# | *trace*, and *onnx_legacy*, the older exporter for ONNX | one run | takes this run for the whole program |
+# | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses |
+# | *compile*, which is `torch.compile` | one run | leaves the rest to Python (`check_static` makes it refuse) |
 #
 # All five get the classifier with its `if`, and the example of equal lengths.
 
@@ -260,16 +261,14 @@ packing = pv.check_static(PackedTagger(), equal, tools)
 replace(packing.table, notes=())
 
 # %% [markdown]
-# Two marks have changed: with other lengths, *trace* and *onnx_legacy* are right now. (That takes `total_length`.
-# Without it, *onnx_legacy* would be wrong.) Nothing is wrong any more. So pack, and trace? Today, that works. But
-# `torch.jit.trace` is deprecated, and when a trace is wrong, the only sign is one warning among many.
+# Two marks have changed: with other lengths, *trace* and *onnx_legacy* are right now. So pack, and trace? Today, that
+# works. But `torch.jit.trace` is deprecated, and when a trace is wrong, the only sign is one warning among many. Even
+# here, it takes care. Leave out `total_length`, and *onnx_legacy* returns outputs of another size than the model,
+# without an error.
 #
-# The three newer tools refuse the very lines that this course is about. You get no graph at all. `torch.export`
-# complains about a call of `zeros()`. There is no `zeros()` in your model, either. It is in `nn.LSTM`, which makes
-# its initial states with it, as many as the lengths demand.
-#
-# One of the three has a way out. Without `fullgraph=True`, `torch.compile` may leave packing
-# to Python, and its results are right. But what does it compile, then?
+# The three newer tools refuse the very lines that this course is about. From them, you get no graph at all. But one of
+# the three has a way out. Without `fullgraph=True`, `torch.compile` may leave packing to Python, and its results are
+# right. What does it compile, then?
 
 # %% tags=["claims"]
 for tool, answers in packing.answers.items():
@@ -323,24 +322,9 @@ class IslandTagger(Tagger):
 compiled_operators(IslandTagger())
 
 # %% [markdown]
-# Now it steps around the island, and compiles the far side, too. Does that make it faster? We timed a training step
-# on a CPU: of an encoder–decoder with two LSTMs, and layers before and after them that a compiler can fuse. In each
-# of 21 rounds, every version ran once, and we divided its time by that of the one that is not compiled. Here are the
-# medians of these ratios, with their quartiles.
-
-# %%
-from packviz.studies import compiled
-
-recorded = compiled.STUDY.load()
-recorded.only("packed", "compiled, disabled island")
-
-# %% [markdown]
-# It gained nothing that we could measure. The island may look quicker, but from round to round, the ratio goes both
-# ways. The LSTMs take most of the time, and `torch.compile` leaves them as they are. (Larger layers around the LSTMs,
-# or a GPU, may change this: run `packviz study compiled --device cuda --out mine.json`.)
-#
-# And we came for a file that works on Monday. What is left to Python does not get into a file. What if the tools saw
-# pack, LSTM and pad as a single operator, and had nothing to refuse?
+# Now it steps around the island, and compiles the far side, too. But the island itself is not compiled, and we came
+# for a file that works on Monday. What is left to Python does not get into a file. What if the tools saw pack, LSTM
+# and pad as a single operator, and had nothing to refuse?
 
 # %% tags=["claims"]
 for partly in (PackedTagger(), IslandTagger()):
@@ -371,16 +355,25 @@ free = pv.check_static(model, (x, lengths), ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. Three lines of the ten have become one, with no size fixed and no gap in the graph. And the
-# training step that we timed? *Ragged* is the same encoder–decoder, with a `pv.LSTM` in place of each LSTM, and nothing
-# compiled:
+# Six questions, six ticks. Three lines of the ten have become one, with no size fixed and no gap in the graph.
+#
+# Is it fast, too? We timed a training step on a CPU, of an encoder–decoder with two LSTMs. In each of 21 rounds, every
+# version ran once, and we divided its time by that of *packed*. Here are the medians of these ratios, with their
+# quartiles. (*Ragged* has a `pv.LSTM` in place of each LSTM.)
 
 # %%
+from packviz.studies import compiled
+
+recorded = compiled.STUDY.load()
 recorded.only("packed", "compiled, disabled island", "Ragged", "compiled, Ragged")
 
 # %% [markdown]
-# Less than a third of the time. Compiling it as well adds nothing. But speed is not what we came for. That leaves the
-# tool that began it all.
+# The island may look quicker, but from round to round, the ratio goes both ways. The LSTMs take most of the time, and
+# `torch.compile` leaves them as they are. `pv.LSTM` takes less than a third of the time, without compiling, because
+# it runs them by the methods of notebook 10. (Larger layers around the LSTMs, or a GPU, may change this: run
+# `packviz study compiled --device cuda --out mine.json`.)
+#
+# But we did not come for speed. That leaves the tool that began it all.
 
 # %% tags=["claims"]
 assert all(answer.mark == "✓" for row in free.answers.values() for answer in row.values())
@@ -448,11 +441,26 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # `(5, [5, 5, 5, 5])`.
 
 # %% tags=["exercise"]
-my_tests = (
-    # solution
-    {"lengths": (5, [5, 3, 2, 4]), "T": (9, [9, 9, 9, 9]), "B": (5, [5, 5, 5])}
-    # end solution
-)  # {"lengths": (…, […]), "T": (…, […]), "B": (…, […])}
+my_tests = {
+    "lengths": (
+        # solution
+        5,
+        [5, 3, 2, 4],
+        # end solution
+    ),
+    "T": (
+        # solution
+        9,
+        [9, 9, 9, 9],
+        # end solution
+    ),
+    "B": (
+        # solution
+        5,
+        [5, 5, 5],
+        # end solution
+    ),
+}
 checks.separate_tests(my_tests)
 
 # %% [markdown]

@@ -304,7 +304,7 @@ def _clue(batch: Batch, reading: _Reading, chance: float) -> Finding | None:
         if chance < CERTAIN and finding.rule != TOO_LONG:
             sure = "almost certain"
             level = "error"
-        why = f"{inside} of {others} could be padding"
+        why = f"{inside or 'none'} of the {others} could be padding"
         message = f"{finding.message} This is {sure}, because {why}."
         return replace(finding, level=level, message=message)
     if finding.rule == TOO_LONG and (chance < SURE or not inside):

@@ -189,4 +189,6 @@ def _describe(error: Exception) -> str:
 
 def _is_stub(answer: object) -> bool:
     """Returns whether an answer still contains a `…`."""
+    if isinstance(answer, dict):
+        answer = list(answer.values())
     return answer is ... or (isinstance(answer, (list, tuple)) and any(map(_is_stub, answer)))
