@@ -80,7 +80,7 @@ torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=2, hidden_size=3, batch_first=True)
 lengths = [3, 5, 2, 4]
 mask = pv.real_mask(lengths)
-x = torch.randn(4, 8, 2)[:, :5] * mask[..., None]  # (B, T, features); the padding is 0
+x = torch.randn(4, 8, 2)[:, :5] * mask[..., None]  # (B, T, features), the panel's data; the padding is 0
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
 # %%
@@ -88,8 +88,8 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# First the outputs. Only hatched cells show a number. At the 14 real steps, there is nothing but `=`. This is what a
-# tagger reads, and it is untouched.
+# First the outputs. Only hatched cells show a number. (There, packing leaves zeros, so never mind its size.) At the
+# 14 real steps, there is nothing but `=`. This is what a tagger reads, and it is untouched.
 #
 # Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
 # shows, by 194 %. The error is nearly twice as large as anything in the right state. So of c's seven vectors, two

@@ -58,17 +58,15 @@ ask("the slow part")
 parts.chart(parts.STUDY.recordings())
 
 # %% [markdown]
-# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most
-# of that is the LSTM, which at least computes something. But pad? It only copies numbers from one place to another,
-# and yet the chart gives it up to a third of the step. <!-- recorded -->
+# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most of
+# that is the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and
+# yet the chart gives it up to 36 % of the step. <!-- recorded --> Let us look into pad first. It computes nothing, so
+# whatever it does wrong should be easy to see.
 #
-# Can we believe the chart? About the LSTM, yes. About pad, not yet. With pad alone replaced, the step was clearly
-# faster at 128 steps. At 64 and at 256, the rounds disagree. <!-- recorded --> So about pad, we have a suspicion, and
-# no proof. A clock is too coarse a witness.
-#
-# For a while, we stop timing, and **count**. What autograd records in the forward pass are *nodes*. In the
-# backward pass, each node writes tensors. We count the nodes, and the bytes of what they write. A count is the same
-# in every round. And we begin with pad, because it computes nothing, so that whatever it does wrong lies open.
+# Not with a clock, though. With pad alone replaced, the step is clearly faster at 128 steps only. At 64 and at 256,
+# the rounds disagree. <!-- recorded --> So for a while, we stop timing, and **count**. What autograd records in the
+# forward pass are *nodes*. In the backward pass, each node writes tensors. We count the nodes, and the bytes of what
+# they write. A count is the same in every round.
 
 # %% tags=["claims"]
 recorded_parts = parts.STUDY.load()
@@ -79,6 +77,7 @@ for point in recorded_parts.points:
     assert 0.165 < shares["pad"] < 0.365
     assert shares["packed LSTM"] > shares["pad"]
     sums.append(shares["packed LSTM"] + shares["pad"])
+assert f"{max(parts.shares(recorded_parts, point)['pad'] for point in recorded_parts.points):.0%}" == "36%"
 assert sums[0] < sums[-1]
 assert sums[-1] > 0.8  # at the longest
 replaced = [recorded_parts.ratio(point, "pad replaced", parts.TORCH) for point in recorded_parts.points]
@@ -136,14 +135,13 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # slice. It is the whole tensor that the slice was cut from. (Pad also writes each slice *into* a whole tensor, and that
 # is an input, too.) Take the second row of the picture, which hands back 12 gradients. What does it write for them?
 #
-# | what is written | cells |
-# |---|---|
-# | a copy of the **whole** padded gradient | 48 |
-# | a *zero-fill*: a **whole** packed tensor of zeros, which gets the slice | 26 |
-# | an addition: the **whole** sum of this tensor and that of the row above | 26 |
+# | autograd's node | writes | cells |
+# |---|---|---|
+# | `CopySlices` | a copy of the **whole** padded gradient | 48 |
+# | `SliceBackward` | a *zero-fill*: a **whole** packed tensor of zeros, into which the slice goes | 26 |
+# | (an addition) | the **whole** sum of this tensor and that of the row above | 26 |
 #
-# A hundred cells, for 12 numbers. (Three copies of the slice bring it to 136, and the first row has nothing to add
-# to. In autograd, the first of these nodes is called `CopySlices`, and the second `SliceBackward`.)
+# A hundred cells, for 12 numbers. (The rest are small copies of the slice.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
 # 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
@@ -178,7 +176,8 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 
 # %% [markdown]
 # Zero-fills (`slice_backward`) and additions (`add`), as in pad. They write 96 % of all bytes. The matrix products
-# (`mm`), for which all of this happens, write 1 %.
+# (`mm`), for which all of this happens, write 1 %. (Nearly three slices for each of the 64 steps: of the inputs, and of
+# the two states, which shrink whenever a sequence ends.)
 #
 # Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people
 # put sequences of similar length into one batch, a *bucket*, to save padding. In a bucket, there are also fewer
@@ -200,13 +199,18 @@ for d in (2, 4, 64):
     print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. The LSTM, which writes the most in every
-# row, gains nothing. Its number does not even move. At each time step, it fills a tensor that has a row for every
-# real cell. So its bytes are in proportion to **time steps × real cells**, and we have changed neither.
+# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. So its bytes are nearly in proportion to
+# **distinct lengths**, and to the cells that each of them costs.
 #
-# Few, then, is not enough. But the lengths in a bucket are nearly *equal*, too. How near is near enough? We start
-# with 64 sequences of 65 steps, perfectly equal (so with twice the real cells), and shorten *one* of them by *one*
-# step.
+# The LSTM, which writes the most in every row, gains nothing. Its number does not even move. At each time step, it
+# fills a tensor that has a row for every real cell. So its bytes are in proportion to **time steps × real cells**,
+# and we have changed neither.
+#
+# ## How equal must the lengths be?
+#
+# Few lengths are not enough, then. But the lengths in a bucket are also nearly *equal*. How near is near enough? We
+# start with 64 sequences of 65 steps, perfectly equal (so with twice the real cells), and shorten *one* of them by
+# *one* step.
 
 # %%
 ask("one step shorter")
@@ -234,17 +238,15 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
 # gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. (What that kernel
 # writes inside, we cannot see. We count what it returns.) If one differs, the LSTM goes step by step. That is why
-# bucketing cannot rescue the LSTM: a bucket would have to be perfectly even. (A bucket of short sequences still helps
-# in another way, because it has fewer steps.)
+# bucketing cannot rescue the LSTM: a bucket would have to be perfectly even.
 #
-# Now we have a law for each culprit. Pad writes in proportion to distinct lengths × cells, and the LSTM to time steps ×
-# real cells. If that is the whole story, we can predict a time.
+# Now we have a law for each culprit. If that is the whole story, we can predict a time.
 #
 # ## What if the sequences are twice as long?
 #
-# In setup B, when T doubles, all of these double: the steps, the distinct lengths and the cells. So both culprits
-# write 2 × 2 = 4 times as much. If time follows bytes, twice the length should take four times as long. It only
-# remains to see the clock agree:
+# In setup B, when T doubles, so do the time steps, the distinct lengths and the cells. Pad writes in proportion to
+# lengths × cells, and the LSTM to steps × cells. So both write 2 × 2 = 4 times as much. If time follows bytes, twice
+# the length should take four times as long. It only remains to see the clock agree:
 
 # %%
 recording = forum.STUDY.load()
@@ -332,9 +334,9 @@ assert f"{recorded_parts.timing(recorded_parts.points[-1]).faults[parts.TORCH] /
 # So 32.1 MiB are handed back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
-# And the 3.2? Something else causes another half million faults at 256 steps, and we have not found out what. They
-# make that step slower still, so the next ratio starts from too high. From 256 steps to 512, time and faults grow
-# alike: about threefold. <!-- recorded -->
+# That explains the 7.8, from 128 steps to 256. The 3.2, from 256 to 512, has a duller reason. At 256 steps, the table
+# has 2.65 million faults, and our sum gives 2.1. So that step is slower than it need be, and the next one looks fast
+# beside it. What causes the other half million, we have not found out. <!-- recorded -->
 #
 # <details><summary>Three smaller questions that you may have about this table</summary>
 #
@@ -435,24 +437,14 @@ if platform.libc_ver()[0] == "glibc":
 #
 # ## What can you do?
 #
-# From the least effort to the most:
-#
-# - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes. Watch the
-#   memory.
-# - **Do not pad again** if you only need `h_n`. In bytes, pad is as guilty as the LSTM. In seconds, it is the smaller
-#   culprit, and our clock could hardly tell the difference.
-# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's
-#   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
-# - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which has neither of the first two causes.
-#
-# How far does each get us? Once more, the half minute at 512 steps:
+# Once more, the half minute at 512 steps:
 
 # %%
 tuned = forum.STUDY.load("allocator_tuned_cpu.json")
 ways = {
     "packed": (recording, "packed"),
     "packed, two variables": (tuned, "packed"),
-    "padded (h_n is wrong)": (recording, "padded"),
+    "padded (not for h_n)": (recording, "padded"),
     "pv.run": (recording, "run"),
 }
 for way, (results, method) in ways.items():
@@ -460,8 +452,20 @@ for way, (results, method) in ways.items():
     print(f"{way:22} {timing.median(method):5.1f} s {timing.faults[method]:10,} page faults")
 
 # %% [markdown]
-# From half a minute to less than half a second, with the results of packing. How can that be? [Notebook
-# 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
+# From the least effort to the most:
+#
+# - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes. Watch the
+#   memory.
+# - **Do not pad again** if you only need `h_n`. In bytes, pad is as guilty as the LSTM. In seconds, it is the smaller
+#   culprit, and our clock could hardly tell the difference.
+# - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
+#   fewer steps.
+# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's
+#   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
+# - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which has neither of the first two causes.
+#
+# The last line of the table is the last in this list: less than half a second, with the results of packing. How can
+# that be? [Notebook 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
 #
 # <details><summary>What it is not: three more suspects, each with an alibi</summary>
 #

@@ -156,7 +156,8 @@ pv.draw.Stairs(ten, [0, 4, 9, 16])
 # How far should we go? A call has its price. Say it costs as much as 200 cells, which is about right on our CPU. (A
 # slider lets you doubt it.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle.
 #
-# Take a larger batch, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at
+# These three rectangles would cost 103 + 600 = 703, and a single one 160 + 200 = 360. Cutting so small a batch does not
+# pay. Take a larger one, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at
 # all.
 
 # %%
@@ -173,6 +174,7 @@ panel
 
 # %% tags=["claims"]
 assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding
+assert (sum(ten) + pv.draw.Stairs(ten, [0, 4, 9, 16]).wasted, pv.Layout(ten).n_cells) == (103, 160)
 assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0
 assert 1 < min(panel.costs, key=panel.costs.get) < panel.rectangles.options[-1]
 costs = {pieces: cost / panel.costs[1] for pieces, cost in panel.costs.items()}
@@ -252,7 +254,8 @@ for weight in (10, 100):
 # ```
 #
 # An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
-# And it is behind one call:
+# In a rectangle, then, a sequence that ends runs on to the right edge with its `c` frozen, and is not in the next
+# rectangle. And it is all behind one call:
 #
 # ```python
 # output, final = pv.run(rnn, x, lengths)
@@ -327,8 +330,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # ## How fast is it?
 #
 # Here is notebook 08's model again, in training. *run* is `pv.run`. *drop-in* keeps torch's RNN, and takes only pack
-# and pad from packviz. (If you cannot change a program, call `pv.patch_torch()` before it runs, and it gets the
-# drop-in.)
+# and pad from packviz.
 
 # %%
 print(forum.STUDY.without_gpu())
@@ -338,10 +340,9 @@ forum.ratios(full)
 # %% [markdown]
 # In setup A, where all lengths are equal, there is nothing to gain, and little is lost.
 #
-# In setup B, look at the drop-in first. It has all our work on pad in it, which writes 65 times less. At 512 steps, it
-# takes 35 times as long as the padded step, where torch's packed step takes 37 times as long. <!-- recorded --> So much
-# work, and hardly a difference! Notebook 09 had warned us: most of the time was the LSTM's. We began with the easier
-# culprit, and it was the cheaper one, too.
+# In setup B, look at the drop-in first, with all our work on pad. At 512 steps, it takes 35 times as long as the padded
+# step. Torch's packed step takes 37 times as long. <!-- recorded --> So much work, and hardly a difference! Notebook 09
+# had warned us: most of the time was the LSTM's. We began with the easier culprit, and it was the cheaper one, too.
 #
 # Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
 # steps on, it takes about half as long as padded, here. <!-- recorded --> Half the work, half the time. It sounds so
@@ -349,7 +350,8 @@ forum.ratios(full)
 # missing was a way to feed it a ragged batch.
 #
 # A ratio does not tell how long you wait, or what you pay. So here are seconds, and the memory at the peak, for setup
-# B at 512 steps. (*Tuned* means with the two variables of notebook 09, which spare torch the page faults.)
+# B at 512 steps. *Tuned* means with notebook 09's two variables. They take the page faults away, and leave the
+# slices.
 
 # %%
 longest = forum.point("B", 512)
@@ -384,10 +386,9 @@ print(methods.verdicts(untuned))
 # Torch's packed step is beaten nearly always, and never clearly faster. (The three cases without a winner are batches
 # of a single sequence, where there is nothing to gain.) <!-- recorded -->
 #
-# The padded step is the harder rival. A GRU or a plain RNN usually beats it. An LSTM seldom does, and once, it
-# clearly loses. Where has our factor of two gone? A call has a fixed price, and these batches are small: the forum's
-# had 262,144 cells, and those of the twelve LSTMs that do not win have at most 9,600. (The three that win are wide,
-# with 100 numbers in each of two directions, so that a cell costs more.) <!-- recorded -->
+# The padded step is the harder rival. A GRU or a plain RNN usually beats it. An LSTM seldom does, and once, it clearly
+# loses. Where has our factor of two gone? With `auto`, an LSTM wins only if there is enough work for each call. The
+# forum's batch had 262,144 cells. Those of the twelve LSTMs that do not win here have at most 9,600. <!-- recorded -->
 #
 # How large are the gains and the losses? Here is a selection. Each arrow leads from torch's packed step to `auto`, and
 # torch's padded step is at 1.
@@ -478,6 +479,8 @@ for mode in ("GRU", "RNN"):
 # - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
+#
+# If you cannot change a program, call `pv.patch_torch()` before it runs. It gets the drop-in, which gains less.
 #
 # On another machine, a call has a different price. `pv.advise` measures the methods on yours, and `pv.run` takes
 # its answer as `method=`.
