@@ -7,7 +7,7 @@
 # together with three longer ones. Now it is *positive*. The weights have not changed, dropout is off, and nothing
 # warned you. Which of the two answers is wrong, and what have the other reviews to do with it?
 #
-# After this page, you can settle this case, and point to the line of a training step that prevents it.
+# After this page, you can settle this case, and point to the line of a training step that prevents the next one.
 #
 # Time: 18 minutes.
 #
@@ -31,8 +31,8 @@ panel
 
 # %% [markdown]
 # If all lengths are equal, there is no padding, and nothing to pack. But pull one row past all the others, and every
-# row grows with it. The longest decides for everybody. A *packed* batch keeps only the real cells, which are 14 of
-# our 20. (Notebook 02 takes it apart.)
+# row grows with it. The longest decides for everybody. A *packed* batch keeps only the *real* cells, those that hold
+# data: 14 of our 20. (Notebook 02 takes one apart.)
 #
 # So nearly a third of our batch is padding. But we made up the lengths. Real text may be kinder.
 
@@ -100,9 +100,9 @@ assert sum(b.max_len >= 2 * 11 for b in as_they_come) >= 15
 # much of the state to keep, and how much of the word to take in.
 #
 # Before the LSTM, an embedding gives each word a vector. After it, a linear layer turns states into scores. Which
-# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Our suspect
-# is a classifier. First come its layers. Their weights are random, so what they say about a review means nothing. But
-# they had better say the same twice.
+# states? A *classifier* scores each review's final state, and a *tagger* scores the state at every word. Ours is a
+# classifier. First come its layers. Their weights are random, so what the model says about a review means nothing.
+# But it had better say the same thing twice.
 
 # %%
 import torch
@@ -117,8 +117,8 @@ tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
 # And here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the
-# shape of its line's result. For our case, look at the first six, down to `h_n`. The other four make a tagger of it,
-# which later pages need.
+# shape of its line's result. For our case, look at the first six, down to `h_n`. The other four make a tagger, which
+# later pages need.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -138,9 +138,9 @@ for name, tensor in made.items():
     print(f"{name:12} {tuple(tensor.shape)}")
 
 # %% [markdown]
-# Follow the padding. `pad_sequence` makes the rectangle, of 20 cells. `pack_padded_sequence` takes the padding out,
-# so the LSTM reads 14 cells. Then `pad_packed_sequence` puts it back, `linear` scores every cell, and the mask keeps
-# the padding out of the loss.
+# Follow the padding. `pad_sequence` makes a rectangle of 20 cells. `pack_padded_sequence` takes the padding out, so
+# the LSTM reads 14 cells. Then `pad_packed_sequence` pads again, `linear` scores every cell, and the mask keeps the
+# padding out of the loss.
 #
 # The LSTM returns two things that matter here. `packed_output` holds the state after every step, for a tagger. `h_n`
 # holds each sequence's *final state*, a summary of all that was read. A classifier needs nothing else: its scores are
@@ -205,18 +205,18 @@ for name, state in states.items():
     print(f"{name:26} moved by {(state - alone).norm() / alone.norm():4.0%}")
 
 # %% [markdown]
-# Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. (Sizes are
-# Euclidean norms.) Beside b, there are three such steps, and it moves by 69 %: more than two thirds of its own size,
-# and not one word was added.
+# Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
+# there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
+# (Sizes are Euclidean norms.)
 #
 # How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. So
 # it adds its biases, forgets some of what it knew, and waits for the next word.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
-# What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For
-# c, that is three columns too far, and `h_n` is the state that it has *then*. So the longest review decides, and the
-# others do nothing: *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its
-# final state is that of c alone.
+# What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,
+# that is three columns too far, and `h_n` is the state *there*. So the longest review decides, and the others do
+# nothing: *padded, beside b* and *padded, beside all* agree. In the packed batch, row c simply ends. Its final state
+# is that of c alone.
 #
 # A state has moved. But has an answer changed? We give these states to `linear`, and call its three scores
 # *negative*, *neutral* and *positive*.
@@ -228,13 +228,13 @@ for name, state in states.items():
 
 # %% [markdown]
 # Case settled. *Neutral* is what the model says about these two words. *Positive* is what it says about the two words
-# and some steps of nothing. It was b, the longest review, that added them, and d alone would have been enough. The
-# line that prevents it is the fifth of the ten, `pack_padded_sequence`.
+# and some steps of nothing. It was b, the longest review, that added those steps, and even d would have been enough.
+# The line that prevents the next case is the fifth of the ten, `pack_padded_sequence`.
 #
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
-# sequence, and on no other. Training may make the effect smaller. Packing removes it.
+# sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# One conclusion now lies close at hand, and there is an old rumour. Both go too far.
+# One conclusion is tempting now, and there is an old rumour. Both go too far.
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}
@@ -251,14 +251,14 @@ assert torch.allclose(lstm(embedded)[0][2, :2], alone_output[0], atol=1e-6)
 # ## What people get wrong
 #
 # - **"Padding makes every result wrong."** It leaves some alone. [Notebook 03](03_hidden_states.ipynb) finds out which.
-# - **"Packing is for speed."** It saves computations, and fewer computations do not always take less time. On a CPU,
+# - **"Packing is for speed."** It saves computations, but fewer computations do not always take less time. On a CPU,
 #   torch often takes *longer* to train on a packed batch. Notebooks 07 to 10 find out why, and what to do about it.
 
 # %% [markdown]
 # ## Exercise
 #
-# Mend the classifier of our case. For a list of reviews, it returns three scores for each, and they must be the scores
-# that the review gets alone, in whatever company it comes. (`embedding`, `lstm` and `linear` are those from above.)
+# Mend the classifier of our case. Given a list of reviews, it returns three scores for each. These must be the scores
+# that the review gets alone, whatever company it keeps. (`embedding`, `lstm` and `linear` are those from above.)
 
 # %% tags=["exercise"]
 def my_scores(reviews):

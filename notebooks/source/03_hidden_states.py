@@ -3,10 +3,10 @@
 #
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
-# Your colleague has padded her batches for years. One of her models says whether a review is positive, and another
-# tags its words. Both are in use. Then she reads notebook 01, packs four old reviews, and runs the classifier again.
-# Two of them change sides. Two of *four*. She reaches for the phone, to have both models switched off. Both? The
-# tagger has read the same padding. But is it wrong?
+# Your colleague has padded her batches for years. One of her models says whether a review is positive, and the
+# other tags its words. Both are in use. Then she reads notebook 01, packs four old reviews, and runs the classifier
+# again. Two reviews change sides. Two of *four*. She reaches for the phone, to have both models switched off. Both?
+# The tagger has read the same padding. But is it wrong?
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -31,10 +31,10 @@
 #
 # ## Where does the padding get in?
 #
-# We repeat her experiment with our own four, a, b, c and d, and two random features at each step. An LSTM returns
-# three tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state, for a
-# classifier. `c_n` has the final *cell state*, the LSTM's second state. For c, which has two words in a batch of five
-# steps, that makes seven vectors: five outputs, `h_n` and `c_n`. Where would *you* expect the damage?
+# We repeat her experiment with our own four reviews, a, b, c and d. Each step now has two random features. An LSTM
+# returns three tensors. `output` has the hidden state at every step, for a tagger. `h_n` has the final hidden state,
+# for a classifier. `c_n` has the final *cell state*, the LSTM's second state. For c, which has two words in a batch
+# of five steps, that makes seven vectors: five outputs, `h_n` and `c_n`. Where would *you* expect the damage?
 
 # %%
 import torch
@@ -55,25 +55,25 @@ panel = StatePanel([3, 5, 2, 4])
 panel
 
 # %% [markdown]
-# For two steps, the two lines of c are one. Then its data ends, and the thin line stays level. The thick one does not.
-# The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the batch
-# ends. Whatever value a line has at that moment is called `h_n`. (The thin line only carries on the last state, for the
-# eye. In `output`, packing leaves zeros there.)
+# For two steps, the two lines of c are one. Then c's data ends, and the thin line stays level. The thick one does
+# not. The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the
+# batch ends. Whatever value a line has at that moment is called `h_n`. (The thin line only extends the last state,
+# for the eye. In `output`, a packed run has zeros there.)
 #
 # Look where that leaves us. For c, the number has more than doubled, from 0.09 to 0.20. For a and d, it has changed
 # its *sign*. A classifier that says *positive* above zero would change its mind about both. Two of four, again.
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So the classifier is wrong. What it says about c depends on b, and *right* is only what c gets alone. But this is
-# one number of one tensor, and her tagger reads another. And a popular answer on the web says: "Padding does not lead
-# to inaccurate representations." Who is right?
+# So the classifier is wrong. What it says about c depends on b, and only what c gets alone is *right*. But we watched
+# one number of one tensor, and her tagger reads another tensor. And a popular answer on the web says: "Padding does
+# not lead to inaccurate representations." Who is right?
 #
 # ## Which results are wrong?
 #
 # Here is the same LSTM in torch, with the same data. `pv.compare` runs it padded and packed, and shows where the
-# results differ. `=` means equal up to rounding, and hatched cells are padding. Errors are given in per cent of the
-# largest correct value in the row.
+# results differ. `=` means equal up to rounding, and hatched cells are padding. Errors are percentages of the largest
+# correct value in the row.
 
 # %%
 torch.manual_seed(0)
@@ -88,17 +88,17 @@ comparison = pv.compare(lstm, x, lengths, gradients=False)
 comparison
 
 # %% [markdown]
-# First the outputs. Only hatched cells show a number. (There, packing leaves zeros, so never mind its size.) At the
-# 14 real steps, there is nothing but `=`. This is what a tagger reads, and it is untouched.
+# First the outputs. Only hatched cells show a number. (Never mind its size: packing leaves zeros there.) At the 14
+# real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
 #
 # Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
-# shows, by 194 %. The error is nearly twice as large as anything in the right state. So of c's seven vectors, two
-# survive: its two real outputs.
+# shows, by 194 %. The second error is nearly twice as large as anything in the right state. So of c's seven vectors,
+# two survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
 # from the first step to the last, and each row has its padding at the end. So at a real step, it has read no padding
-# yet. Stack a second layer on it, and nothing changes: up to a real step, it has read clean outputs only.
+# yet. Stack a second layer on it, and nothing changes: up to a real step, that layer has read only clean outputs.
 #
 # "So it makes no difference what the padding holds?" she asks. "Not even if it were NaN?"
 
@@ -127,8 +127,8 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # %% [markdown]
 # ## Does it matter what the padding holds?
 #
-# For her tags, it cannot matter. Zeros, ones, noise or NaN: an output at a real step was finished before the padding
-# began. But before a model tags anything, it has to be trained. So let us fill the padding with NaN, and take a loss
+# For her tags, it cannot matter. Zeros, ones, noise or NaN: an output at a real step is finished before the padding
+# begins. But before a model tags anything, it has to be trained. So let us fill the padding with NaN, and take a loss
 # over real steps only. By the rule, this loss is finite. And its gradients?
 
 # %%
@@ -149,11 +149,11 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # We have asked our rule about the forward pass, and forgotten the other one. The backward pass starts at the batch's
 # last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
 # has read and computed, and zero times NaN is NaN. From there, the NaN goes back through every earlier step, and no
-# weight or bias is spared. With finite padding, zero times anything is zero, and these
-# gradients are right. Only NaN and infinity are stronger than a zero.
+# weight or bias is spared. With finite padding, zero times anything is zero, and the gradients are right. Only NaN
+# and infinity are stronger than a zero.
 #
-# A mask on the output comes too late: it makes the gradient zero, and the NaN is still there to be multiplied. So fill
-# the *input*, before the first layer. Or pack, before any layer reads the NaN.
+# A mask on the output comes too late: it makes the gradient zero, but the NaN is still there to be multiplied. So
+# fill the padding of the *input* with zeros, before the first layer. Or pack, before any layer reads the NaN.
 
 # %% tags=["claims"]
 assert loss.isfinite()
@@ -198,9 +198,9 @@ comparison
 
 # %% [markdown]
 # The forward half is untouched. Now follow the reverse half of d from right to left, as the RNN reads it: 19 %, 14 %,
-# 8.9 %, 7.6 %. It fades. It does not go away. One step of nothing, and we can still measure it at the other end of
-# the row. In c, which has three such steps, the first real step that this direction reads is off by 64 %. These
-# outputs look like any others, and they become her tags.
+# 8.9 %, 7.6 %. The error fades. It does not go away. One step of nothing, and we can still measure it at the other
+# end of the row. In c, which has three such steps, the first real step that this direction reads is off by 64 %.
+# These outputs look like any others, and they become her tags.
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
 # the other end, so it meets the padding **first**, and carries its state from there into the real steps. (It ends at
@@ -225,8 +225,8 @@ assert [row for row, n in enumerate(lengths) if comparison.panels()[1].differs[r
 # It is time for all cases at once: one direction or two, one layer or two, padded or packed. The table compares each
 # result with that of the sequence alone, which is right by definition.
 #
-# One bet before you unfold it. Stack two bidirectional layers. The second one reads both halves of the first. Is its
-# *forward* half still right?
+# One bet before you unfold the table. Stack two bidirectional layers. The second reads both halves of the first. Is
+# its *forward* half still right?
 
 # %%
 from packviz.check.truth import PLACES, RESULTS, truth_table
@@ -234,8 +234,8 @@ from packviz.check.truth import PLACES, RESULTS, truth_table
 truth_table("LSTM", RESULTS)
 
 # %% [markdown]
-# How did your bet go? The forward half is lost, too, because its second layer has read the wrong half of the first. One
-# bad half is enough.
+# How did your bet go? The forward half is lost, too, because the second layer reads the reverse half of the first.
+# One bad half is enough.
 #
 # Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
 # layers there are. So the popular answer is right about RNNs with one direction, and only about their outputs.
@@ -272,7 +272,7 @@ assert not bare[2, "padded"]["outputs, reverse"]
 #
 # Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
 # (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
-# classifier is padded, and has one direction. Which place holds its final state?
+# classifier runs padded, and has one direction. Which place holds its final state?
 
 # %%
 truth_table("LSTM", PLACES)
@@ -287,20 +287,20 @@ gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
 print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1e-6))
 
 # %% [markdown]
-# One line, and the classifier need not pack. But this is no way out for everybody. `output` contains neither `c_n`
+# One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n`
 # nor the final states of lower layers. And in the reverse direction of a padded row, there is nothing to gather,
 # because every state has read padding. For these, you pack.
 #
-# Even then, take care where you look. Two places hold no final state although the batch is packed. One is
-# `output[:, -1]`, which is padding for all but the longest sequences. The other is the reverse half at `len-1`,
-# because there this direction has read only one step.
+# Even in a packed batch, take care where you look. Two places hold no final state. One is `output[:, -1]`, which is
+# padding for all but the longest sequences. The other is the reverse half at `len-1`, because there this direction
+# has read only one step.
 #
 # So she makes the call after all, and both models are switched off for a night. The tagger will pack, and the
 # classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>
 #
-# Without biases, a state of zeros that reads zeros stays zero. So with one layer, no biases, and zeros as initial
+# Without biases, a zero state stays zero while the RNN reads zeros. So with one layer, and with zeros as initial
 # state and as padding, the reverse direction is right at real steps. But a forward state is rarely zero at the last
 # real step, so the padding still changes it.
 #
@@ -308,7 +308,7 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 #
 # <details><summary>Must padded and packed training agree if the seed is the same?</summary>
 #
-# Not with dropout. Between layers, it draws a number for every *computed* unit, and a packed run computes fewer. So it
+# Not with dropout. Between layers, it draws a number for every *computed* unit. A packed run computes fewer, so it
 # drops different ones. Compare without dropout.
 #
 # </details>
@@ -359,8 +359,8 @@ checks.final_states(my_final_states)
 # %% [markdown]
 # ## You can now
 #
-# - ask of any result, even of a reverse direction or a second layer: *has it read padding yet?*
-# - recognise NaN gradients that come from the padding, and fill the input,
+# - ask of any result, even of a reverse direction or a second layer: *was padding read before it?*
+# - recognise NaN gradients that come from the padding, and prevent them,
 # - gather a final state from `output` in one direction, and pack where there is nothing to gather.
 #
 # But an RNN is only half of a model. Its padded output goes on to other layers and to a loss. Who else reads the

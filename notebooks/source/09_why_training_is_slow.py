@@ -50,23 +50,23 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part that cannot run alone? By its absence. We replaced first pad, then pack as well, and at last
-# the LSTM, too, each by something faster with the same results. What a replacement saves is roughly the time of its
-# part. (The last one is `pv.run`, the subject of notebook 10.)
+# How do you time a part that cannot run alone? By its absence. We replaced first pad, then pack as well, and finally
+# the LSTM, each by something faster with the same results. What each replacement saves is roughly the time of its
+# part. (The last is `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
 
 # %% [markdown]
-# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most of
-# that is the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and
-# yet the chart gives it up to 36 % of the step. <!-- recorded --> Let us look into pad first. It computes nothing, so
-# whatever it does wrong should be easy to see.
+# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most
+# of the eight seconds went to the LSTM, which at least computes something. But pad? It only copies numbers from one
+# place to another, and yet the chart gives it up to 36 % of the step. <!-- recorded --> Let us look into pad first.
+# It computes nothing, so whatever it does wrong should be easy to see.
 #
 # Not with a clock, though. With pad alone replaced, the step is clearly faster at 128 steps only. At 64 and at 256,
 # the rounds disagree. <!-- recorded --> So for a while, we stop timing, and **count**. What autograd records in the
-# forward pass are *nodes*. In the backward pass, each node writes tensors. We count the nodes, and the bytes of what
-# they write. A count is the same in every round.
+# forward pass are *nodes*. In the backward pass, each node writes tensors. We count the nodes, and the bytes they
+# write. A count is the same in every round.
 
 # %% tags=["claims"]
 recorded_parts = parts.STUDY.load()
@@ -100,12 +100,12 @@ for T in (32, 64, 128):
 # %% [markdown]
 # There is the trace. In A, T does not matter. In B, there are three nodes for each distinct length, and one more. The
 # reason is that torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block.
-# Where one ends, the next block begins. So there is a slice for each distinct length: one in A, and as many as there
-# are time steps in B.
+# Where a sequence ends, the next block begins. So there is a slice for each distinct length: one in A, and in B as
+# many as there are time steps.
 #
 # In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48
-# cells if it is padded, and 26 of them real. Each row below is one of the copies, with its slice in colour. The
-# hatched cells get written as well.
+# cells when padded, 26 of them real. Each row below is one of the copies, with its slice in colour. The hatched cells
+# get written as well.
 
 # %%
 panel = BackwardPanel(3)
@@ -139,9 +139,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # |---|---|---|
 # | `CopySlices` | a copy of the **whole** padded gradient | 48 |
 # | `SliceBackward` | a *zero-fill*: a **whole** packed tensor of zeros, into which the slice goes | 26 |
-# | (an addition) | the **whole** sum of this tensor and that of the row above | 26 |
+# | (an addition) | the **whole** sum of this tensor and that of the picture's first row | 26 |
 #
-# A hundred cells, for 12 numbers. (The rest are small copies of the slice.)
+# A hundred cells, for 12 numbers. (The other 36 are three copies of the slice.)
 #
 # Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
 # 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
@@ -152,9 +152,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
 #
 # On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps
 # in one call. A *packed* RNN usually goes through the steps one by one. First, torch multiplies all real cells by the
-# input weights at once. Then, at each step, it takes that step's rows out of the large result with `narrow`, which
-# returns a slice without copying it. A slice. You can guess the rest. This is the backward pass for 64 sequences of
-# 64, 63, …, 1 steps:
+# input weights at once. Then, at each step, it takes that step's rows out of the result with `narrow`, which returns
+# a slice without copying. A slice. You can guess the rest. This is the backward pass for 64 sequences of 64, 63, …, 1
+# steps:
 
 # %% tags=["claims"]
 small = profile.count([5, 4, 2, 2], features=8)
@@ -175,13 +175,13 @@ rnn = profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
 assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")) > 0.8 * rnn.bytes
 
 # %% [markdown]
-# Zero-fills (`slice_backward`) and additions (`add`), as in pad. They write 96 % of all bytes. The matrix products
-# (`mm`), for which all of this happens, write 1 %. (Nearly three slices for each of the 64 steps: of the inputs, and of
-# the two states, which shrink whenever a sequence ends.)
+# Zero-fills (`slice_backward`) and additions (`add`), as in pad, write 96 % of all bytes. The matrix products (`mm`),
+# the actual work, write 1 %. (A step takes nearly three slices: one of the inputs, and two of the states, which
+# shrink whenever a sequence ends.)
 #
 # Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people
-# put sequences of similar length into one batch, a *bucket*, to save padding. In a bucket, there are also fewer
-# *different* lengths.
+# put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer *different*
+# lengths.
 #
 # ## Do fewer lengths help?
 #
@@ -199,8 +199,8 @@ for d in (2, 4, 64):
     print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
 
 # %% [markdown]
-# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. So its bytes are nearly in proportion to
-# **distinct lengths**, and to the cells that each of them costs.
+# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. Each length costs whole tensors, so the
+# bytes are nearly in proportion to **distinct lengths × cells**.
 #
 # The LSTM, which writes the most in every row, gains nothing. Its number does not even move. At each time step, it
 # fills a tensor that has a row for every real cell. So its bytes are in proportion to **time steps × real cells**,
@@ -208,9 +208,8 @@ for d in (2, 4, 64):
 #
 # ## How equal must the lengths be?
 #
-# Few lengths are not enough, then. But the lengths in a bucket are also nearly *equal*. How near is near enough? We
-# start with 64 sequences of 65 steps, perfectly equal (so with twice the real cells), and shorten *one* of them by
-# *one* step.
+# Fewer lengths are not enough, then. But the lengths in a bucket are also nearly *equal*. How near is near enough? We
+# start with 64 sequences of 65 steps, perfectly equal, and shorten *one* of them by *one* step.
 
 # %%
 ask("one step shorter")
@@ -236,9 +235,9 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. (What that kernel
-# writes inside, we cannot see. We count what it returns.) If one differs, the LSTM goes step by step. That is why
-# bucketing cannot rescue the LSTM: a bucket would have to be perfectly even.
+# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
+# LSTM goes step by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even. (What the
+# kernel writes inside, we cannot see. We count what it returns.)
 #
 # Now we have a law for each culprit. If that is the whole story, we can predict a time.
 #
@@ -271,9 +270,9 @@ assert 3 < took[512].median("packed") / took[256].median("packed") < 3.5
 # It does not agree. For a padded step and for *run*, twice the length takes about twice the time, as it should. The
 # packed step should show 4 and 4. It shows 7.8 and 3.2: first too much, then too little. <!-- recorded -->
 #
-# Notebook 08 saw where it happens. Between 224 and 256 steps, the time nearly triples. <!-- recorded --> That is not
-# a curve. It is a cliff. Our two causes cannot explain it, because whenever T doubles, each of them gives a factor
-# of four. Something else begins to cost there, and it does not show in our bytes.
+# Notebook 08 showed the place. Between 224 and 256 steps, the time nearly triples. <!-- recorded --> That is not a
+# curve. It is a cliff. Our two causes cannot explain it, because both grow smoothly. Something else sets in there,
+# and our bytes do not show it.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -290,9 +289,10 @@ assert 7 * 512 - 3 == 3581
 # ## Who pays for the memory?
 #
 # All those tensors of zeros are freed as soon as they have been added. But first, each of them needs a place in
-# memory. On Linux, torch asks glibc for memory, and glibc asks the system, which hands it out in *pages*, usually of
-# 4 kB. When a program first touches a page, the program is interrupted: a *page fault*. The system finds a free page,
-# fills it with zeros, and lets the program continue. Nobody notices one fault. How many are there in a packed step?
+# memory. On Linux, torch gets memory from glibc, the C library, and glibc gets it from the system, in *pages*,
+# usually of 4 kB. When a program first touches a page, it is interrupted: a *page fault*. The system finds a free
+# page, fills it with zeros, and lets the program continue. Nobody notices one fault. How many are there in a packed
+# step?
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
@@ -319,32 +319,32 @@ assert abs(faults[512] / faults[256] - took[512] / took[256]) < 0.2
 assert f"{recorded_parts.timing(recorded_parts.points[-1]).faults[parts.TORCH] / 1e6:.2f}" == "2.16"
 
 # %% [markdown]
-# At 512 steps, over **eight million** page faults, in *one* training step. At 4 kB each, the system has cleaned and
-# handed out 34 GB, page by page. <!-- recorded -->
+# At 512 steps, over **eight million** page faults, in *one* training step. At 4 kB each, that is 34 GB, cleaned and
+# handed out page by page. <!-- recorded -->
 #
-# Look at the last column. It has the size of the tensor that the packed LSTM fills with zeros at each time step: four
-# gates of 32 numbers for every real cell. Divide the 34 GB by this size, and you get about 500. And how many time steps
-# are there? 512. At *every* step, it seems, the whole tensor gets fresh pages.
+# Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step:
+# four gates of 32 numbers for every real cell. Divide the 34 GB by this size, and you get about 500. And how many
+# time steps are there? 512. At *every* step, it seems, the whole tensor gets fresh pages.
 #
-# But then why does it not happen at 224? Because glibc keeps small blocks, and gives only large ones straight back to
-# the system. What is large? At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its
-# limit to the size of that block, but never above 32 MiB. At 224 steps, our tensor has 30.6 MiB. At 256, it has 32.1:
-# too much, by a hair.
+# Then why not at 224? Because glibc keeps small blocks that are freed, and gives only large ones straight back to the
+# system. What is large? At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit
+# to the size of that block, but never above 32 MiB. At 224 steps, our tensor has 30.6 MiB. At 256, it has 32.1: too
+# much, by a hair.
 #
 # So 32.1 MiB are handed back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
 # That explains the 7.8, from 128 steps to 256. The 3.2, from 256 to 512, has a duller reason. At 256 steps, the table
-# has 2.65 million faults, and our sum gives 2.1. So that step is slower than it need be, and the next one looks fast
-# beside it. What causes the other half million, we have not found out. <!-- recorded -->
+# has 2.65 million faults, but our sum gives only 2.1. So the step at 256 is slower than it need be, and the one at
+# 512 looks fast beside it. What causes the other half million, we have not found out. <!-- recorded -->
 #
 # <details><summary>Three smaller questions that you may have about this table</summary>
 #
-# *Why 9.9 seconds at 256 steps, if the chart at the top says 7.9?* They are two recordings of the same step. The one at
-# the top has fewer page faults, too: 2.16 million. <!-- recorded -->
+# *Why 9.9 seconds at 256 steps, if the chart at the top says 7.9?* These are two recordings of the same step. The one
+# at the top has fewer page faults, too: 2.16 million. <!-- recorded -->
 #
-# *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Of 512 sequences, two full
-# countdowns fit from 256. From 224, there are two, and the long end of a third.
+# *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. From 256, exactly two fit
+# into 512 sequences. From 224, two fit, and the long end of a third.
 #
 # *Why are there page faults below 32 MiB at all?* glibc keeps these blocks, but when much of its memory is free, it
 # returns some to the system. How often it does so varies: at 192 steps, we counted more faults than at
@@ -354,8 +354,8 @@ assert f"{recorded_parts.timing(recorded_parts.points[-1]).faults[parts.TORCH] /
 #
 # ## Guilty, or only nearby?
 #
-# Time and faults grow alike. That proves nothing yet. But faults can be taken away. Two environment variables
-# tell glibc to keep all of its memory, if they are set before Python starts:
+# Time and faults grow alike, which proves nothing yet. But faults can be taken away. Set before Python starts, two
+# environment variables tell glibc to keep all of its memory:
 #
 # ```sh
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
@@ -417,18 +417,18 @@ if platform.libc_ver()[0] == "glibc":
 # million become 3. Three! And two thirds of the time is gone. <!-- recorded --> Guilty, then. Here is the third cause,
 # and the only one that you can remove without touching your code.
 #
-# The price is memory. Whatever your step needed at its peak, glibc keeps, and gaps between the blocks may stay unused.
-# Watch it. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
+# The price is memory. Whatever your step needed at its peak, glibc keeps, and gaps between the blocks may stay
+# unused. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
 #
 # <details><summary>Other allocators, and huge pages</summary>
 #
-# torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. If Linux allows this, torch asks
-# for pages of 2 MB (*transparent huge pages*), so that there are fewer to touch. It helps only if single tensors are
-# much larger than that. In our recording, it brings the large packed step from 32 to 15 seconds, and the padded one
-# from 0.8 to 1.8. <!-- recorded --> Measure yours.
+# torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It asks for pages of 2 MB
+# (*transparent huge pages*), if Linux allows them, so there are fewer to touch. It helps only if single tensors are
+# much larger than that. In our recording, it brings the large packed step down from 32 to 15 seconds, but the padded
+# one up from 0.8 to 1.8. <!-- recorded --> Measure yours.
 #
-# Tensors under about 128 kB usually stay with glibc, so very small batches gain nothing. macOS and Windows have other
-# allocators, and other costs.
+# glibc usually keeps tensors under about 128 kB anyway, so very small batches gain nothing. macOS and Windows have
+# other allocators, and other costs.
 #
 # </details>
 #
@@ -456,16 +456,15 @@ for way, (results, method) in ways.items():
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes. Watch the
 #   memory.
-# - **Do not pad again** if you only need `h_n`. In bytes, pad is as guilty as the LSTM. In seconds, it is the smaller
-#   culprit, and our clock could hardly tell the difference.
+# - **Do not pad again** if you only need `h_n`. Pad is the smaller culprit, and our clock could hardly see it go.
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
-# - **Do not pack at all** if your RNN has one direction, and your loss reads real steps only. Then a padded RNN's
-#   outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
-# - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which has neither of the first two causes.
+# - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a
+#   padded RNN's outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
+# - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which avoids the first two causes.
 #
-# The last line of the table is the last in this list: less than half a second, with the results of packing. How can
-# that be? [Notebook 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
+# The last item is also the last line of the table: less than half a second, with the results of packing. How can that
+# be? [Notebook 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
 #
 # <details><summary>What it is not: three more suspects, each with an alibi</summary>
 #
@@ -480,19 +479,20 @@ for way, (results, method) in ways.items():
 #
 # The user on the forum had one, with torch 1.12. There, NVIDIA's cuDNN runs a packed RNN in one call, so the loop
 # over time steps should be absent. What remains is pad, whose slices do not depend on the device: for d distinct
-# lengths, its backward pass has 7d − 3 kernels. So our answer for the LSTM is one for CPUs, and the one for pad holds
-# for both. We have not timed it on a GPU. ([#149194](https://github.com/pytorch/pytorch/issues/149194) has tables of
-# others, for a CPU and a GPU. [#1788](https://github.com/pytorch/pytorch/issues/1788) named `narrow` years ago.)
+# lengths, its backward pass launches 7d − 3 kernels. So our answer for the LSTM is about CPUs only. The one for pad
+# holds for both, but we have not timed it on a GPU. ([#149194](https://github.com/pytorch/pytorch/issues/149194) has
+# other people's tables, for a CPU and a GPU. [#1788](https://github.com/pytorch/pytorch/issues/1788) named `narrow`
+# years ago.)
 #
 # </details>
 #
 # ## Exercise
 #
-# Before you change code, you want to know what it would save. For pad, you need not even run it: the lengths tell.
-# Write the function. `lengths` is a list of whole numbers, longest first, and `features` is the number of features
-# of a cell. Return how many bytes the backward pass of pad writes. A number takes 4 bytes, and an error of up to 10 %
-# is allowed, so only the large parts matter. What does *one* distinct length cost, and how many are there? (A
-# zero-fill writes a tensor once, and an addition writes it again.)
+# Before you change code, you want to know what that would save. For pad, you need not even run it: the lengths tell
+# you. Return how many bytes the backward pass of pad writes. `lengths` is a list of whole numbers, longest first, and
+# `features` is the number of features of a cell. A number takes 4 bytes, and an error of up to 10 % is allowed, so
+# only the large parts matter. What does *one* distinct length cost, and how many are there? (A zero-fill writes a
+# tensor once, and an addition writes it again.)
 
 
 # %% tags=["exercise"]
@@ -513,8 +513,8 @@ checks.backward_bytes(my_bytes)
 # - name the three causes: a whole tensor for each distinct length (pad), a whole tensor for each step (the packed RNN
 #   on a CPU), and fresh pages for each of these tensors,
 # - count what pad and the RNN write, with `profile.count` and `profile.count_rnn`,
-# - say why bucketing helps only one of them,
-# - remove the page faults with two variables, and say what they cost.
+# - say why bucketing cannot rescue the LSTM,
+# - remove the page faults with two variables, and say what that costs.
 #
 # Every slice paid for a whole tensor. What if one index did the work of all slices?
 #

@@ -9,7 +9,7 @@
 # gradient as large as the whole tensor, and nearly all of it is zeros. So let us keep the results, and break the
 # habit.
 #
-# After this page, you can train your own RNN on ragged batches in one line, and say why that line is to be trusted.
+# After this page, you can train an RNN on ragged batches in one line, and say why you can trust that line.
 #
 # Time: 20 minutes.
 #
@@ -32,8 +32,8 @@
 #
 # ## Can one index replace all copies?
 #
-# We begin with pad, the culprit that computes nothing. Pad only moves numbers, so all we need to know is where each
-# number goes. How do we find out? We ask pack itself: number the cells of a padded batch, and pack the numbers.
+# We begin with pad. It only moves numbers, so all we need to know is where each one goes. How do we find out? We ask
+# pack itself: we number the cells of a padded batch, and pack the numbers.
 
 # %%
 import torch
@@ -52,15 +52,15 @@ numbers = torch.arange(4 * 5).view(4, 5)
 pv.show(numbers, lengths, batch_first=True)
 
 # %% [markdown]
-# Look at the packed half. Each number says which cell an entry comes from. Together, they are an
-# **index**, and it holds all there is to know about packing this batch. With it, packing is a *gather*, which reads
-# rows in a given order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap:
-# the gradient of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
+# Look at the packed half. Each number says which cell its entry comes from. Together, they are an **index**, which
+# holds all there is to know about packing this batch. With it, packing is a *gather*, which reads rows in a given
+# order. Padding is a *scatter*, which writes rows to given places. And in the backward pass, they swap: the gradient
+# of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit
-# torch's results. Does that cure what notebook 09 counted? In its setup B, there are 512 sequences, and their lengths
-# count down from T to 1, again and again. When T doubled, torch's pad wrote four times as many bytes. Have we only
-# made each copy cheaper, or have we changed the growth?
+# torch's results. Does that cure what notebook 09 counted? In its setup B, the lengths of 512 sequences count down
+# from T to 1, again and again. When T doubled, torch's pad wrote four times as many bytes. Have we only made each
+# copy cheaper, or have we changed the growth?
 
 # %%
 ask("one gather")
@@ -93,15 +93,13 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 # At T = 64, packviz writes 8.45 MB. For the same gradient, torch writes 65 times as much. And the growth has changed:
 # when T doubles, so does the number of cells, and what packviz writes doubles with it.
 #
-# One culprit is gone. It was the easy one. The RNN has to compute something at every step, and cannot just look things
-# up.
+# One culprit is gone, the easy one. The RNN has to compute something at every step, and cannot just look things up.
 #
 # ## Can the RNN take all its slices at once?
 #
 # The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But why take
 # them one step at a time? `split` takes the rows of all steps in a single call, and its backward pass simply joins
-# their gradients. Here is a plain RNN that uses it. All of it, with the sequences that have ended dropping out at
-# `h[: len(rows)]`:
+# their gradients. Here is a whole plain RNN that uses it. The sequences that have ended drop out at `h[: len(rows)]`:
 
 
 
@@ -132,12 +130,12 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
     assert at_least <= sum(call.bytes >= all_cells for call in calls) <= at_most
 
 # %% [markdown]
-# Equal results, and at T = 64, a nineteenth of the bytes. And when T doubles, they now double. Before, they nearly
-# quadrupled.
+# Equal results, and at T = 64, a nineteenth of the bytes. When T doubles, the bytes now only double. Before, they
+# nearly quadrupled.
 #
 # For a GRU or a plain RNN, we are nearly done. On a CPU, torch 2.13 trains both step by step, padded or not, so our
-# loop has no rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in one
-# call. Next to that, a loop usually looks slow. So we want the kernel. But it knows nothing of lengths.
+# loop has no fast rival. An LSTM has one: oneDNN's fused kernel, which computes all time steps of a *padded* LSTM in
+# one call. Next to that, a loop usually looks slow. So we want the kernel. But it knows nothing of lengths.
 #
 # ## How do you feed a kernel that wants padding?
 #
@@ -149,9 +147,8 @@ ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
-# Hatched cells are padding that is computed all the same. There are 7 of them. In the padded batch there would be 64.
-# Two cuts have saved the other 57. Every further cut saves some of the seven, and costs one more call of the
-# kernel.
+# Hatched cells are padding that is computed all the same: 7 of them, where the padded batch has 64. Two cuts have
+# saved the other 57. Further cuts share those seven, and each costs one more call of the kernel.
 #
 # How far should we go? A call has its price. Say it costs as much as 200 cells, which is about right on our CPU. (A
 # slider lets you doubt it.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle.
@@ -186,22 +183,22 @@ panel.rectangles.value = panel.rectangles.options[-1]
 assert panel.shown.wasted == 0
 
 # %% [markdown]
-# With 8 rectangles, the batch costs 61 % of the padded one, at these prices, and anything from 5 to 12 does about as
-# well. But 54 rectangles cost more than 2. And all 101, without a single wasted cell, cost *more* than padding. The
-# more expensive a call, the fewer cuts pay off.
+# At these prices, 8 rectangles cost 61 % of the padded batch, and anything from 5 to 12 does about as well. But 54
+# rectangles cost more than 2. And all 101, without a single wasted cell, cost *more* than padding. The more expensive
+# a call, the fewer cuts pay off.
 #
-# It looks as if we had won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
-# runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved most of
-# the work, and are back where we began.
+# It looks as if we have won. But look at a hatched cell. Its sequence has ended, and the kernel does not know. It
+# runs on through the padding, and that is exactly what made the padded LSTM's final states wrong. We have saved much
+# of the work, and are back where we began.
 #
 # ## How do you stop an LSTM that cannot stop?
 #
 # The final `h` is easy. It is an output, the one at the last real step, and notebook 03 gathered it there. (We run one
 # layer at a time, so that every layer's outputs are at hand.) For a GRU or a plain RNN, that is all.
 #
-# An LSTM also has a final `c`, and never outputs it. So `c` must survive the padding inside the kernel. There, each
-# step computes c ← f · c + i · g, where g is new content, and the *gates* f and i lie between 0 and 1. To keep c, we
-# need f = 1 and i = 0. Then c is *frozen*.
+# An LSTM also has a final `c`, which its output does not contain. So `c` must survive the padding inside the kernel.
+# There, each step computes c ← f · c + i · g, where g is new content, and the *gates* f and i lie between 0 and 1. To
+# keep c, we need f = 1 and i = 0. Then c is *frozen*.
 #
 # We cannot change the kernel. But we can change what it *reads*. We give the LSTM one more input, which is 1 in the
 # padding and 0 elsewhere. Its weights push i down and f up. How large must they be? A gate is a sigmoid, 1 / (1 + e⁻ˣ),
@@ -234,9 +231,9 @@ for weight in (10, 100):
 # 10 is not safe. After one step, nobody would notice. After 3,000, a state that began between −1 and 1 has moved by
 # 0.2.
 #
-# And 100? Not a small number: zero. On paper, a sigmoid never gets there. In float32, it does. From x = 17 on, 1 +
-# e⁻ˣ is rounded to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ exceeds the largest number, so i is *exactly* 0.
-# And ±100 is past both. We have all cursed rounding. Here, for once, it works for us.
+# And 100? Not a small number: zero. On paper, that cannot be. In float32, it can. From x = 17 on, 1 + e⁻ˣ is rounded
+# to 1, so f is *exactly* 1. From x = −89 down, e⁻ˣ overflows to ∞, so i is *exactly* 0. And ±100 is past both. We
+# have all cursed rounding. Here, for once, it works for us.
 #
 # <details><summary>Which weight does packviz take?</summary>
 #
@@ -247,22 +244,22 @@ for weight in (10, 100):
 # </details>
 #
 # The states survive, then. One enemy is left: the reverse direction, which meets the padding *first*. So we turn each
-# sequence round by itself, with one more index, and its padding comes last again:
+# sequence round on its own, with one more index, and its padding comes last again:
 #
 # ```text
 # c0 c1  ·  ·  ·    →    c1 c0  ·  ·  ·
 # ```
 #
-# An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
-# In a rectangle, then, a sequence that ends runs on to the right edge with its `c` frozen, and is not in the next
-# rectangle. And it is all behind one call:
+# An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it. A
+# sequence that ends in a rectangle runs on to the right edge with its `c` frozen, and is not in the next rectangle.
+# And everything is behind one call:
 #
 # ```python
 # output, final = pv.run(rnn, x, lengths)
 # ```
 #
 # It takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns what
-# pack → RNN → pad returns. (The same as a module is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) You may name a `method`:
+# pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) You may name a `method`:
 #
 # - `split` is the loop,
 # - `staircase` takes rectangles, and `frozen` a single one,
@@ -287,8 +284,8 @@ assert drift(1e38, 3000) == 0
 # not. We can look.
 #
 # We make it hard, with NaN in *every* cell of padding. Even a closed gate does not keep NaN out, because 0 · NaN is
-# NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If it forgot a single cell, NaN
-# would get into the gradients. We try all five methods.
+# NaN. So `run` fills the padding of a rectangle with zeros before the kernel sees it. If `run` forgot a single cell,
+# NaN would get into the gradients. We try all five methods.
 
 
 # %%
@@ -325,7 +322,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
             assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
 
 # %% [markdown]
-# Five ways, one result. They differ by rounding errors, and by nothing else. Now for the clock.
+# Five ways, and one result, up to rounding errors. Now for the clock.
 #
 # ## How fast is it?
 #
@@ -340,18 +337,18 @@ forum.ratios(full)
 # %% [markdown]
 # In setup A, where all lengths are equal, there is nothing to gain, and little is lost.
 #
-# In setup B, look at the drop-in first, with all our work on pad. At 512 steps, it takes 35 times as long as the padded
-# step. Torch's packed step takes 37 times as long. <!-- recorded --> So much work, and hardly a difference! Notebook 09
-# had warned us: most of the time was the LSTM's. We began with the easier culprit, and it was the cheaper one, too.
+# In setup B, look first at the drop-in, which has all our work on pad. At 512 steps, it takes 35 times as long as the
+# padded step. Torch's packed step takes 37 times. <!-- recorded --> So much work, and hardly a difference! Notebook
+# 09 had warned us: most of the time was the LSTM's. We began with the easier culprit, and it was the smaller one,
+# too.
 #
 # Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
-# steps on, it takes about half as long as padded, here. <!-- recorded --> Half the work, half the time. It sounds so
-# plain, and yet no training step that we had timed kept that promise. The kernel was there all the time. What was
-# missing was a way to feed it a ragged batch.
+# steps on, it takes about half as long as padded. <!-- recorded --> Half the work, half the time. It sounds so plain,
+# and yet no training step we had timed kept that promise. The kernel was there all the time. What was missing was a
+# way to feed it a ragged batch.
 #
-# A ratio does not tell how long you wait, or what you pay. So here are seconds, and the memory at the peak, for setup
-# B at 512 steps. *Tuned* means with notebook 09's two variables. They take the page faults away, and leave the
-# slices.
+# A ratio does not tell you how long you wait, or what you pay. So here are the seconds and the peak memory for setup
+# B at 512 steps. *Tuned* means with notebook 09's two variables, which remove the page faults, but not the slices.
 
 # %%
 longest = forum.point("B", 512)
@@ -366,9 +363,9 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 # Over half a minute, or four tenths of a second: over seventy times as fast, for the same results. Tuned, it is still
 # 28 times. <!-- recorded -->
 #
-# The price is small. *run* needs about 45 % more memory than packed, because rectangles are padded, and the fused
-# kernel keeps more for each cell. That is still half as much as padded. <!-- recorded --> If memory is what you lack,
-# `pv.run(…, method="packed")` keeps torch's packed RNN.
+# The price is memory. *run* needs about 45 % more than packed, because rectangles are padded, and the fused kernel
+# keeps more for each cell. That is still half as much as padded. <!-- recorded --> If that is too much, keep torch's
+# packed RNN, with `pv.run(…, method="packed")`.
 #
 # All that was one model. Were we lucky?
 #
@@ -386,9 +383,10 @@ print(methods.verdicts(untuned))
 # Torch's packed step is beaten nearly always, and never clearly faster. (The three cases without a winner are batches
 # of a single sequence, where there is nothing to gain.) <!-- recorded -->
 #
-# The padded step is the harder rival. A GRU or a plain RNN usually beats it. An LSTM seldom does, and once, it clearly
-# loses. Where has our factor of two gone? With `auto`, an LSTM wins only if there is enough work for each call. The
-# forum's batch had 262,144 cells. Those of the twelve LSTMs that do not win here have at most 9,600. <!-- recorded -->
+# The padded step is the harder rival. A GRU or a plain RNN usually beats it. An LSTM seldom does, and once, it
+# clearly loses. Where has our factor of two gone? With `auto`, an LSTM wins only if there is enough work for each
+# call. The forum's batch had 262,144 cells. Here, the twelve LSTM batches without a win have at most
+# 9,600. <!-- recorded -->
 #
 # How large are the gains and the losses? Here is a selection. Each arrow leads from torch's packed step to `auto`, and
 # torch's padded step is at 1.
@@ -480,27 +478,27 @@ for mode in ("GRU", "RNN"):
 #   calls it with packed data.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
 #
-# If you cannot change a program, call `pv.patch_torch()` before it runs. It gets the drop-in, which gains less.
+# If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which gains less.
 #
 # On another machine, a call has a different price. `pv.advise` measures the methods on yours, and `pv.run` takes
 # its answer as `method=`.
 #
 # <details><summary>And on the rule's own batches? And with a second thread?</summary>
 #
-# On its own batches, the rule does look better: there, an LSTM takes 0.87 of the padded time in the median. A GRU
-# and a plain RNN take half to two thirds, as above. <!-- recorded -->
+# On its own batches, the rule does look better: an LSTM takes 0.87 of the padded time in the median. A GRU and a
+# plain RNN take half to two thirds, as above. <!-- recorded -->
 #
-# We timed these batches with two threads, too, and the ratios hardly move. The median training step of an LSTM takes a
-# quarter to a third less time, whether padded or with `auto`. That of a GRU and of a plain RNN stays as it is. Training
+# We timed these batches with two threads, too, and the ratios hardly move. The median training step of an LSTM takes
+# a quarter to a third less time, whether padded or with `auto`. That of a GRU or a plain RNN stays as it is. Training
 # steps of less than 10 ms get longer. <!-- recorded -->
 #
 # </details>
 #
 # <details><summary>How does <code>auto</code> choose?</summary>
 #
-# torch has no fused kernel on a CPU for training a GRU or a plain RNN. A rectangle gains little there, and `auto` takes
-# `split`. For an LSTM, `auto` takes the cheapest staircase. It prices every call at 200 cells, whatever the size of the
-# LSTM. That is a simplification: in a larger LSTM, a cell costs more, so a call should be worth fewer cells.
+# torch has no fused kernel on a CPU for training a GRU or a plain RNN. Rectangles gain little there, so `auto` takes
+# `split`. For an LSTM, `auto` takes the cheapest staircase. It prices every call at 200 cells, whatever the size of
+# the LSTM. That is a simplification: in a larger LSTM, a cell costs more, so a call should be worth fewer cells.
 # `pv.plan(rnn, lengths)` explains the choice.
 #
 # </details>
@@ -522,7 +520,7 @@ checks.cheapest_staircase(twelve, my_cuts, call=10)
 # %% [markdown]
 # ## You can now
 #
-# - replace pack, RNN and pad by `pv.run`, and say what it may do: a gather, a scatter, and rectangles or `split`,
+# - replace pack, RNN and pad by `pv.run`, and say what is inside: a gather, a scatter, and rectangles or `split`,
 # - price a cut: it costs a call and saves cells,
 # - hold the state of an LSTM still through the padding, and thank rounding for it.
 #

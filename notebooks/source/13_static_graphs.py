@@ -3,13 +3,13 @@
 #
 # **What do compilers and exporters make of a model that packs, and are their results right?**
 #
-# On Friday you export a tagger to ONNX. To be on the safe side, it does not pack. You declare the number of time
-# steps as dynamic, the exporter has no objections, and the test batch comes out right. On Monday, the service gets
-# its first sentence of nine words, and answers that a *Reshape* has failed. There is no reshape in your model. You
-# look twice. What did the exporter know on Friday, and keep to itself?
+# On Friday you export a tagger to ONNX. To be on the safe side, you do not pack. You declare the number of time steps
+# as dynamic, the exporter has no objections, and the test batch comes out right. On Monday, the service gets its
+# first sentence of nine words, and answers that a *Reshape* has failed. There is no reshape in your model. You look
+# twice. What did the exporter know on Friday, and keep to itself?
 #
-# After this notebook, you can export or compile a model for sequences of different lengths, and find out for which
-# other batches the result is right.
+# After this page, you can export or compile a model for sequences of different lengths, and find out for which
+# batches the result is right.
 #
 # Time: 20 minutes.
 #
@@ -98,13 +98,12 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 
 # %% [markdown]
 # There is the reshape. The exporter put it in, and it asks for 5. But look at the first line. It comes from the file,
-# so you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, and every test
+# so you could have read it on Friday: in go T steps, and out come *five*. The file contradicts itself, yet every test
 # with five steps passes. (We have switched the exporter's warnings off. None of them is about T.)
 #
 # Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take
-# `torch.jit.trace`, which is older, and deprecated. `pv.check_static` answers our three questions by trying. It asks
-# a tool to leave open whatever it can. Then it runs the graph and the model on other batches, and compares the
-# results.
+# `torch.jit.trace`, which is older, and deprecated. `pv.check_static` answers our three questions by trying. It lets
+# a tool leave open what the tool can, runs the graph and the model on other batches, and compares the results.
 
 # %%
 ask("what an export fixes")
@@ -129,13 +128,13 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does.
 # To find out which sizes depend on T, it takes the LSTM apart into its time steps, one after the other, and counts
-# five. So the answer was to be had on Friday. (The ONNX exporter calls `torch.export` with other settings, under
-# which this error did not come. It wrote the 5 into the file without a word.)
+# five. So you could have had the answer on Friday. (The ONNX exporter called `torch.export` with other settings, got
+# no error, and wrote the 5 into the file without a word.)
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
-# `nn.GRU` and `nn.RNN` are no better. If the tagger is batch first, torch 2.13 writes the same wrong 5 into the file,
-# but ONNX Runtime only warns, and computes all nine steps. And if you export twice in one process, the second file
+# `nn.GRU` and `nn.RNN` are no better. For a batch-first tagger, torch 2.13 writes the same wrong 5 into the file, but
+# ONNX Runtime only warns, and computes all nine steps. And if you export twice in one process, the second file
 # declares a 5 even for x, whatever you asked for. We wrote a [report](../docs/upstream.md). </details>
 #
 # In our table, though, *trace* has nothing but ticks.
@@ -156,11 +155,11 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 #
 # A trace records one run. So what becomes of an `if`? Here is one that saves work: pack, but only if the lengths
 # differ. If all are equal, why pay for packing? (The documentation of transformertf, a library for forecasting,
-# recommends it.)
+# recommends such an `if`.)
 #
-# The tagger cannot show whether this is safe, because all that it reads comes before the padding. So we take the
-# classifier of notebook 01, which scores a whole review by its final state. Padded, it calls the third review positive.
-# Packed, it says neutral, as it does when the review is alone.
+# The tagger cannot show whether this is safe, because no padding reaches the scores of its words. So we take the
+# classifier of notebook 01, which scores a whole review by its final state. Padded, it calls the third review
+# positive. Packed, it says neutral, as it does when the review is alone.
 
 
 # %%
@@ -212,7 +211,7 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # | tool | what it sees | if in doubt |
 # |---|---|---|
 # | *trace*, and *onnx_legacy*, the older exporter for ONNX | one run | takes this run for the whole program |
-# | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses, if the doubt is about a value |
+# | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses if a value decides, and may fix a size |
 # | *compile*, which is `torch.compile` | sizes, but no values | leaves the rest to Python (`check_static` makes it refuse) |
 #
 # All five get the classifier with its `if`, and the example of equal lengths.
@@ -228,10 +227,10 @@ replace(thrifty.table, notes=())  # the marks; thrifty itself adds the reasons
 # Two are fooled, and three refuse. A refusal is the kinder outcome, because you get it at your desk. (`thrifty`
 # itself even names the line of the `if`.)
 #
-# And look how near the two wrong graphs come to passing: right for another T, right for another B. These two batches
-# were of equal lengths, as the example was. Only a test with *different* lengths catches such a graph.
+# And look how near the two wrong graphs come to passing: right for another T, right for another B. Those two test
+# batches had equal lengths, like the example. Only a test with *different* lengths catches such a graph.
 #
-# But the `if` was our own mistake. Surely it all goes well if we always pack?
+# But the `if` was our own mistake. Surely all goes well if we always pack?
 
 # %% tags=["claims"]
 fooled = ["✗ wrong", "✓", "✓"]
@@ -260,16 +259,16 @@ packing = pv.check_static(PackedTagger(), equal, tools)
 replace(packing.table, notes=())
 
 # %% [markdown]
-# Two marks have changed: with other lengths, *trace* and *onnx_legacy* are right now. So pack, and trace? Today, that
+# Two marks have changed: with other lengths, *trace* and *onnx_legacy* are now right. So pack, and trace? Today, that
 # works. But `torch.jit.trace` is deprecated, and when a trace is wrong, the only sign is one warning among many. Even
-# here, it takes care. Leave out `total_length`, and *onnx_legacy* returns outputs of another size than the model,
+# here, take care: leave out `total_length`, and *onnx_legacy* returns outputs of another size than the model's,
 # without an error.
 #
 # The three newer tools refuse the very lines that this course is about. To pack, torch has to know the values of the
 # lengths, because they decide how large its tensors are. These tools know sizes, and no values. So you get no graph.
 #
-# One of the three has a way out, if you can do without a file. Without `fullgraph=True`, `torch.compile` may leave
-# packing to Python, and its results are right. What does it compile, then?
+# One of the three has a way out, if you can do without a file. Without `fullgraph=True`, which `check_static` sets,
+# `torch.compile` may leave packing to Python, and its results are right. What does it compile, then?
 
 # %% tags=["claims"]
 for tool, answers in packing.answers.items():
@@ -304,8 +303,8 @@ compiled_operators(PackedTagger())
 
 # %% [markdown]
 # The linear layer is missing. At the call that packs, `torch.compile` gives up on the rest of this `forward`, and
-# Python runs it. To get the last layer back, we put the three lines on an island, a method that `torch.compile` is
-# told to leave alone:
+# leaves it to Python. To get the last layer back, we put the three lines on an island, a method that `torch.compile`
+# is told to leave alone:
 
 
 # %%
@@ -323,9 +322,9 @@ class IslandTagger(Tagger):
 compiled_operators(IslandTagger())
 
 # %% [markdown]
-# Now it steps around the island, and compiles the far side, too. But the island itself is not compiled, and we came
-# for a file that works on Monday. What is left to Python does not get into a file. What if the tools saw pack, LSTM
-# and pad as a single operator, and had nothing to refuse?
+# Now `torch.compile` steps around the island, and compiles the far side, too. But the island itself is not compiled,
+# and we came for a file that works on Monday. What is left to Python does not get into a file. What if the tools saw
+# pack, LSTM and pad as a single operator, and had nothing to refuse?
 
 # %% tags=["claims"]
 for partly in (PackedTagger(), IslandTagger()):
@@ -360,15 +359,15 @@ free
 #
 # <details><summary>Is it fast, too?</summary>
 #
-# On our CPU, yes. We timed a training step of an encoder–decoder with two LSTMs. With `pv.LSTM` in their place, a
-# step takes 30 % of the time of torch's packing, because `pv.LSTM` runs them by the methods of notebook 10. Compiling
-# around an island makes no clear difference, because the LSTMs take most of the time, and `torch.compile` leaves them
-# as they are. <!-- recorded --> (Larger layers around the LSTMs, or a GPU, may change this: `packviz study compiled`
-# times it on your machine.)
+# On our CPU, yes. We timed a training step of an encoder–decoder with two LSTMs. With `pv.LSTM` in their place, it
+# takes 30 % of the time that it takes with torch's packing, thanks to the methods of notebook 10. Compiling around an
+# island makes no clear difference, because the LSTMs take most of the time, and `torch.compile` leaves them as they
+# are. <!-- recorded --> (Larger layers around the LSTMs, or a GPU, may change this: `packviz study compiled` times it
+# on your machine.)
 #
 # </details>
 #
-# Can it save Friday, too? That leaves the tool that began it all.
+# That leaves the tool that began it all.
 
 # %% tags=["claims"]
 assert all(answer.mark == "✓" for row in free.answers.values() for answer in row.values())
@@ -403,16 +402,16 @@ print(tuple(monday.shape), "→", scores.shape)
 print("the model's scores:", torch.allclose(torch.tensor(scores), model(monday, n), atol=1e-5))
 
 # %% [markdown]
-# Nine steps go in, nine come out, and the scores are those of the model. And the file no longer contradicts itself:
-# T in, T out.
+# Nine steps go in, nine come out, and the scores are those of the model. The file no longer contradicts itself: T in,
+# T out.
 #
 # And there is no custom operator in the file. ONNX has an LSTM, a GRU and an RNN, each with an input for lengths,
 # and packviz tells the exporter to write these instead (with torch 2.8 or newer, and without `proj_size`). So the
 # service does not need packviz. Only a program from `torch.export.save` needs it: `import packviz` before you load
 # one.
 #
-# What did the exporter know on Friday? That its graph was good for five steps. It even wrote that down, where nobody
-# looks. Now you know where to look, and what to ask: other lengths, another T, another B.
+# What did the exporter know on Friday? That its graph was good for five steps only. It even wrote that down, where
+# nobody looks. Now you know where to look, and what to ask: other lengths, another T, another B.
 
 # %% tags=["claims"]
 assert list(out.shape) == ["T", "B", 3]
@@ -427,8 +426,8 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# Friday lacked three tests. Now you write them, for a graph that was taken from an example with four sequences of five
-# steps. It may be wrong in one of three ways:
+# Friday lacked three tests. Now you write them, for a graph taken from an example with four sequences of five steps.
+# It may be wrong in one of three ways:
 #
 # - It ignores the lengths, and reads every sequence to step T.
 # - It is right for five steps only.
@@ -464,13 +463,13 @@ checks.separate_tests(my_tests)
 # %% [markdown]
 # <details><summary>And if your target wants <em>every</em> size fixed?</summary>
 #
-# Compilers for special chips often do. You pad each batch to one T and one B. Packing then saves no work, but it
+# Compilers for special chips often do. Then you pad every batch to the same T and B. Packing saves no work, but it
 # still gives you the right final states. The data of a `PackedSequence` have a row for each real step, so their size
 # follows the lengths. A [guide by
 # AWS](https://awsdocs-neuron.readthedocs-hosted.com/en/v1.12.0/frameworks/torch/torch-neuron/guides/torch-lstm-support.html)
-# therefore lets them go only into an RNN or into `pad_packed_sequence`. It accepts four models and rejects two. They
-# are in `packviz.check.models`, and `pv.check_static` agrees on all six: it marks the line with `!` where a size
-# follows the lengths.
+# therefore lets them go only into an RNN or into `pad_packed_sequence`. It accepts four models and rejects two. All
+# six are in `packviz.check.models`, and `pv.check_static` agrees: it marks the line with `!` where a size follows the
+# lengths.
 #
 # | model | what it does | sizes |
 # |---|---|---|
@@ -484,8 +483,8 @@ checks.separate_tests(my_tests)
 # The ticks of `Sorted` and `Unsorted` hold only for batches whose longest sequence is as long as the example's,
 # because neither passes `total_length`.
 #
-# To mend `UsedByMax`, pad the output before you take the maximum. But then the maximum may be a 0 of the padding. So
-# fill the padding with −∞ first, as `MaxOfPadded` does, with `masked_fill`. (Don't use `padding_value`, which the
+# To mend `UsedByMax`, pad the output before you take the maximum. But then the maximum may be a 0 from the padding.
+# So fill the padding with −∞ first, as `MaxOfPadded` does, with `masked_fill`. (Don't use `padding_value`, which the
 # legacy ONNX exporter ignores: [pytorch#28423](https://github.com/pytorch/pytorch/issues/28423).)
 #
 # </details>
@@ -520,9 +519,9 @@ assert by_len(x[:2]).size(0) == x.size(0)
 # %% [markdown]
 # ## You can now
 #
-# - ask a graph about lengths, T and B, with `pv.check_static`, before a service does it for you,
+# - ask a graph about lengths, T and B, with `pv.check_static`, before a service does,
 # - say which tools fix T, which refuse packing, and which are wrong without an error,
-# - export a model that packs with `pv.LSTM`, and say what loading the file needs.
+# - export a model that packs, with `pv.LSTM`, and say what loading the file needs.
 #
 # An RNN takes one step after another, so it has to know where each sequence stops. A transformer takes all steps at
 # once. Can it do without lengths?

@@ -38,8 +38,8 @@
 #
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … Most *kernels* (low-level routines) that do
 #   without padding take these.
-# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them, because
-#   it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
+# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) takes them,
+#   because it computes one step of all documents at a time. torch's `PackedSequence` uses this order.
 #
 # Either way, you cannot see from ten rows where a document begins. So packed rows come with `batch_sizes`, the number
 # of documents at each step. Flat rows usually come with `cu_seqlens`, the *cumulative sequence lengths*:
@@ -98,7 +98,7 @@ pv.draw.Strips(errors, "On flat rows, attention changes every row, and a Linear 
 # %% [markdown]
 # Each number is the largest difference between a row's output here and its output when its document is alone. Linear
 # layers, LayerNorm and token embeddings treat each row by itself. Our convolution is wrong beside the boundaries. Our
-# RNN is wrong from the first boundary on. And attention? Ten rows, ten wrong.
+# RNN is wrong from the first boundary on. And attention? Ten tokens, ten wrong.
 #
 # So attention is the one to worry about. Without a mask, it reads padding in a padded batch, and neighbours in a long
 # row. Padding first.
@@ -185,7 +185,7 @@ assert torch.equal(*causal)
 # (In Hugging Face's `attention_mask`, 1 means *take part*.) Don't learn this table. Learn the test.
 #
 # In a *causal* model, a token reads only itself and the tokens before it. So no real token reads padding at the end,
-# with or without a padding mask. Padding at the start does need one. Beware of a row that is masked completely. On a
+# with or without a padding mask. Padding at the start does need one. Beware of a query whose keys are all masked. On a
 # CPU, torch 2.13 then returns NaN from `nn.MultiheadAttention` (with its default `need_weights=True`), but 0 from
 # `scaled_dot_product_attention`.
 #
@@ -370,8 +370,8 @@ print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q
 # - **State-space models and linear attention** carry a state, as an RNN does. Mamba-2's kernels take `seq_idx`, the
 #   document ids, and reset the state where the id changes. A minGRU, h ← (1 − z) · h + z · h̃, is reset by z = 1 at
 #   each first token.
-# - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but torch 2.13's `nn.LSTM` does not take them,
-#   and they are no longer actively developed.
+# - **Nested tensors** (`torch.nested`) hold flat rows with their boundaries, but torch 2.13's `nn.LSTM` does not take
+#   them, and they are no longer actively developed.
 #
 # </details>
 #
@@ -479,8 +479,8 @@ assert (attend(flat, is_causal=True) - alone).abs()[5:].max() > 0.1
 # %% [markdown]
 # ## Exercise
 #
-# Turn `lengths`, a list of whole numbers such as `[2, 1]`, into document ids, one for each flat row: `[0, 0, 1]`. Return
-# a list or a tensor.
+# Turn `lengths`, a list of whole numbers such as `[2, 1]`, into document ids, one for each flat row: `[0, 0, 1]`.
+# Return a list or a tensor.
 
 
 # %% tags=["exercise"]
