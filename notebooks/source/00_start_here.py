@@ -123,7 +123,7 @@ checks.half_padding(my_lengths)
 #    must stay the same, up to rounding, in steps 2 and 3. (Do not use eval mode, in which cuDNN's RNN refuses the
 #    backward pass.)
 # 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare the results. If your model
-#    does not pack, its results may change: the final states of its padded rows, for example, [were
+#    has not packed so far, its results may change: the final states of its padded rows, for example, [were
 #    wrong](01_why_pack.ipynb#Who-changed-the-review?).
 # 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It times the methods on your
 #    machine and recommends one. The result's `.code` is the code to use.

@@ -7,7 +7,7 @@
 # together with three longer ones. Now it is *positive*. The weights have not changed, dropout is off, and nothing
 # warned you. Which of the two answers is wrong, and what have the other reviews to do with it?
 #
-# After this page, you can settle this case, and point to the line of a training step that prevents the next one.
+# After this page, you can settle this case, and point to the one line of code that prevents the next one.
 #
 # Time: 18 minutes.
 #
@@ -18,8 +18,8 @@
 # edge. So every row is filled up to the length of the longest. What is filled in is called *padding*, and we hatch it
 # in all our pictures. One time step of one row is a *cell*.
 #
-# Pull the rows by their ends. Can you make a batch without any padding? And one that is nearly all padding? Then press
-# *Pack it*.
+# Pull the rows by their ends. Can you make a batch without any padding? And one that is nearly all padding? Then
+# press *Pack it*, and see how many cells are left. (Their order is a story for notebook 02.)
 
 # %%
 import packviz as pv
@@ -117,8 +117,8 @@ tags = torch.randint(3, (4, 5))  # the right answers
 
 # %% [markdown]
 # And here are the ten lines, in plain PyTorch. The reviews are lists of word ids, and each comment begins with the
-# shape of its line's result. For our case, look at the first six, down to `h_n`. The other four make a tagger, which
-# later pages need.
+# shape of its line's result. They serve both kinds of models. Ours needs the first six, down to `h_n`, and then
+# `linear(h_n[0])`. The other four make a tagger, which later pages need.
 
 # %%
 sequences = [torch.tensor([3, 1, 4]), torch.tensor([1, 5, 9, 2, 6]), torch.tensor([5, 3]), torch.tensor([5, 8, 9, 7])]
@@ -209,8 +209,9 @@ for name, state in states.items():
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
 # (Sizes are Euclidean norms.)
 #
-# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. So
-# it adds its biases, forgets some of what it knew, and waits for the next word.
+# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. The
+# word contributes nothing, but the old state and the biases still go through the gates. So the LSTM forgets some of
+# what it knew, and waits for the next word.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,
@@ -234,7 +235,7 @@ for name, state in states.items():
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.
 #
-# One conclusion is tempting now, and there is an old rumour. Both go too far.
+# So padding spoils everything? And packing makes everything faster? That goes too far.
 
 # %% tags=["claims"]
 moved = {name: float((state - alone).norm() / alone.norm()) for name, state in states.items()}

@@ -91,9 +91,9 @@ comparison
 # First the outputs. Only hatched cells show a number. (Never mind its size: packing leaves zeros there.) At the 14
 # real steps, there is nothing but `=`. A tagger reads only these steps, and they are untouched.
 #
-# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %, and `c_n`, which no output
-# shows, by 194 %. The second error is nearly twice as large as anything in the right state. So of c's seven vectors,
-# two survive: its two real outputs.
+# Then the states. Only b has no padding, and only b is right. In c, `h_n` is off by 174 %. (The panel shows one
+# number of it. Another is worse.) `c_n`, which no output contains, is off by 194 %. The second error is nearly twice
+# as large as anything in the right state. So of c's seven vectors, two survive: its two real outputs.
 #
 # Same LSTM, same padding, and one result is perfect while its neighbour is useless. The damage has a shape: it begins
 # where the data ends. We make that our rule: **a result is right if no padding was read before it.** This LSTM reads
@@ -128,8 +128,9 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # ## Does it matter what the padding holds?
 #
 # For her tags, it cannot matter. Zeros, ones, noise or NaN: an output at a real step is finished before the padding
-# begins. But before a model tags anything, it has to be trained. So let us fill the padding with NaN, and take a loss
-# over real steps only. By the rule, this loss is finite. And its gradients?
+# begins. But before a model tags anything, it has to be trained. And NaN does get into padding: from missing values,
+# or from memory that nobody filled. So let us try NaN, and take a loss over real steps only. By the rule, this loss
+# is finite. And its gradients?
 
 # %%
 ask("NaN in the padding")
@@ -179,8 +180,8 @@ assert not example.agrees.h_n
 
 # %% [markdown]
 # That was training. For results, the rule has held so far, NaN or not. Her tagger may stay in use, your colleague
-# says, and puts the phone down. Then she looks up both LSTMs, to be sure. The classifier's has one direction. The
-# tagger's is *bidirectional*.
+# says, and puts the phone down. Then she checks the code of both LSTMs, to be sure. The classifier's has one
+# direction. The tagger's is *bidirectional*.
 #
 # ## What if the RNN also reads backwards?
 #
@@ -272,7 +273,8 @@ assert not bare[2, "padded"]["outputs, reverse"]
 #
 # Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
 # (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
-# classifier runs padded, and has one direction. Which place holds its final state?
+# classifier runs padded, and has one direction. Which place holds its final state? (Look at the first column, and
+# there at *padded*.)
 
 # %%
 truth_table("LSTM", PLACES)
@@ -284,7 +286,8 @@ truth_table("LSTM", PLACES)
 # %%
 output, _ = lstm(x)  # padded
 gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
-print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1e-6))
+_, (h_n, _) = lstm(packed)
+print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 
 # %% [markdown]
 # One line, and the classifier need not pack. But this way out is not for everybody. `output` contains neither `c_n`
@@ -295,8 +298,8 @@ print("equal to packed:", torch.allclose(gathered, lstm(packed)[1][0][0], atol=1
 # padding for all but the longest sequences. The other is the reverse half at `len-1`, because there this direction
 # has read only one step.
 #
-# So she makes the call after all, and both models are switched off for a night. The tagger will pack, and the
-# classifier will gather. And both are trained again, because their weights have learnt from wrong states.
+# So she makes the call after all. Both models were wrong, for two reasons, and with two cures. The tagger will pack,
+# and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.
 #
 # <details><summary>And without biases?</summary>
 #

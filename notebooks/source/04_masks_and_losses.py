@@ -95,11 +95,11 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 #
 # The cure is the last line of the ten: index with the mask. `F.mse_loss(prediction[mask], target[mask])` sees only
 # the real cells, and `pv.masked_loss` does the same. (Indexing also flattens, which `F.cross_entropy` needs: it looks
-# for the classes in dimension 1, where `(B, T, C)` has the time. Given that shape, torch raises an error, unless T
-# happens to equal C. Then it computes a loss, and the loss is wrong.)
+# for the classes in dimension 1, where `(B, T, C)` has its time steps. Given that shape, torch raises an error,
+# unless T happens to equal C. Then it computes a loss, and the loss is wrong.)
 #
-# But honestly: a factor? A learning rate can absorb a factor, and Adam nearly cancels one by itself. Perhaps there is
-# nothing to worry about.
+# But does a mere factor matter? A learning rate can absorb a factor, and Adam nearly cancels one by itself. Perhaps
+# there is nothing to worry about.
 #
 # ## Whose model would you ship?
 #

@@ -231,8 +231,8 @@ assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
 # ## Exercise
 #
 # Move the padding to the right yourself, in plain torch. `x`, of shape `(B, T)`, is padded on the left, and its
-# padding may hold any values. `lengths` is a list. In your result, the padding is zeros. The data may contain zeros,
-# too.
+# padding may hold any values. `lengths` is a list. Fill the padding of your result with zeros. The data may contain
+# zeros, too.
 
 
 # %% tags=["exercise"]

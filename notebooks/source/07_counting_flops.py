@@ -123,8 +123,7 @@ assert lstm_count.backward.saved / lstm_count.backward.padded > 22 / 54
 
 # %% [markdown]
 # Change the RNN, and the share saved in the forward pass does not move at all: it is the share of padding. The
-# backward share moves a little. (An initial state of zeros needs no gradient, so six products are left out, one for
-# each sequence. Six are a larger share of 32 cells than of 54.)
+# backward share moves a little, for a reason that comes with the backward pass.
 #
 # Change the lengths, and everything moves. With equal lengths, packing saves nothing. With one long sequence among
 # many short ones, it saves almost everything. The 512 sentences of notebook 01 come closer to the second case. Most
@@ -186,7 +185,9 @@ assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 #
 # For each product of the forward pass, the backward pass computes up to two: one for the gradient of the weight and one
 # for the gradient of the input or state. So it takes at most twice the FLOPs of the forward pass. Usually, it takes
-# fewer. An initial state of zeros needs no gradient. Nor does `x`, if nothing before the RNN is trained.
+# fewer. An initial state of zeros needs no gradient, so a product is left out for each sequence. (Six products are a
+# larger share of 32 cells than of 54, and that is why the backward share moved.) Nor does `x` need a gradient, if
+# nothing before the RNN is trained.
 
 # %%
 for needed in (False, True):
@@ -266,8 +267,8 @@ for point in recorded.points:
 # ## Is packing ever faster?
 #
 # We timed torch's packed and padded runs on 44 batches on a CPU. As in practice, a padded batch is as wide as its
-# longest sequence. The chart has the batches whose *forward* pass was clearly faster when packed, with their training
-# step for comparison. (64 × 128 means 64 sequences of up to 128 steps.)
+# longest sequence. The chart shows the batches whose *forward* pass was clearly faster when packed, and their
+# training steps for comparison. (64 × 128 means 64 sequences of up to 128 steps.)
 
 # %%
 from packviz.studies import methods
@@ -276,8 +277,7 @@ methods.packed_faster(methods.STUDY.load())
 
 # %% [markdown]
 # Eight batches of 44, and all eight have a lot of padding. So it does happen: on one, packing takes little more than
-# half the time. <!-- recorded --> Now look at the other row of each batch. What the forward pass gains, training
-# loses again, every time.
+# half the time. <!-- recorded --> Now look at the other row of each batch. In training, nothing of the gain is left.
 #
 # And on how many of the 44 was packing clearly faster in *training*? On none. <!-- recorded -->
 #

@@ -56,7 +56,7 @@ print(forum.STUDY.without_gpu())
 #
 # A user of PyTorch's forum, discuss.pytorch.org, could not believe a number either. They had trained a small
 # classifier, with and without packing, on two kinds of batches, and asked whether what they saw was normal. They
-# posted their script, so we can repeat the experiment. We keep what they saw for later.
+# posted their script, so we can repeat the experiment.
 #
 # The script compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1
 # and then start again from the longest. Here is B for 8 sequences of up to 5 steps:
@@ -85,7 +85,8 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Half of the cells. (In the small picture above, padding is a third: the countdowns are short, and one is cut off.)
+# Half of the cells. (In the small picture above, padding takes up only a third, because the countdowns are short, and
+# one is cut off.)
 #
 # The model returns the same logits for padded and packed batches, because its LSTM has one direction and only real
 # steps count. So packing changes nothing but the work. How does packing affect the time? Write down a number before
@@ -150,7 +151,7 @@ forum.chart(machines, "time").chart()
 #
 # There is a cliff. Look at B between 224 and 256 steps. One seventh more time steps, and a packed training step takes
 # nearly three times as long. <!-- recorded --> Nothing changes there that you could see: not the model, not the code,
-# not the kind of lengths. The cliff looks like a slip of the clock. It is not one. [Notebook
+# not the pattern of the lengths. The cliff looks like a slip of the clock. It is not one. [Notebook
 # 09](09_why_training_is_slow.ipynb) finds out why packed training is slow, and the cliff has its own cause. (A hint
 # is in the caption: the *allocator*, which hands out memory.)
 #

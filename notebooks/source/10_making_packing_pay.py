@@ -58,8 +58,8 @@ pv.show(numbers, lengths, batch_first=True)
 # of a gather is a scatter, and the gradient of a scatter is a gather. No slices, no zeros to add up.
 #
 # `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this, with torch's arguments and bit for bit
-# torch's results. Does that cure what notebook 09 counted? In its setup B, the lengths of 512 sequences count down
-# from T to 1, again and again. When T doubled, torch's pad wrote four times as many bytes. Have we only made each
+# torch's results. Does that cure what notebook 09 counted? There, torch's pad wrote four times as many bytes when T
+# doubled, in setup B: 512 sequences, whose lengths count down from T to 1, again and again. Have we only made each
 # copy cheaper, or have we changed the growth?
 
 # %%
@@ -143,17 +143,17 @@ for output, at_most, at_least in [(split_rnn(rnn, packed), 5, 0), (rnn(packed)[0
 # not ended. Each piece hands its states to the next. The pieces are *rectangles*, and together they form a *staircase*:
 
 # %%
-ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
-pv.draw.Stairs(ten, [0, 4, 9, 16])
+ten = [14, 13, 13, 12, 8, 8, 7, 3, 3, 2]
+pv.draw.Stairs(ten, [0, 3, 8, 14])
 
 # %% [markdown]
-# Hatched cells are padding that is computed all the same: 7 of them, where the padded batch has 64. Two cuts have
-# saved the other 57. Further cuts share those seven, and each costs one more call of the kernel.
+# Hatched cells are padding that is computed all the same: 6 of them, where the padded batch has 57. Two cuts have
+# saved the other 51. Further cuts could save only those six, and each costs one more call of the kernel.
 #
 # How far should we go? A call has its price. Say it costs as much as 200 cells, which is about right on our CPU. (A
 # slider lets you doubt it.) Then the cost of a staircase is the number of its cells, plus 200 for each rectangle.
 #
-# These three rectangles would cost 103 + 600 = 703, and a single one 160 + 200 = 360. Cutting so small a batch does not
+# These three rectangles would cost 89 + 600 = 689, and a single one 140 + 200 = 340. Cutting so small a batch does not
 # pay. Take a larger one, with 128 sequences and 101 distinct lengths. With 101 rectangles, it would have no padding at
 # all.
 
@@ -170,8 +170,9 @@ panel = StaircasePanel(sequences=128, longest=256)
 panel
 
 # %% tags=["claims"]
-assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding
-assert (sum(ten) + pv.draw.Stairs(ten, [0, 4, 9, 16]).wasted, pv.Layout(ten).n_cells) == (103, 160)
+assert pv.draw.Stairs(ten, [0, 14]).wasted == pv.Layout(ten).n_padding == 57
+three = pv.draw.Stairs(ten, [0, 3, 8, 14])
+assert (three.wasted, sum(ten) + three.wasted, pv.Layout(ten).n_cells) == (6, 89, 140)
 assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0
 assert 1 < min(panel.costs, key=panel.costs.get) < panel.rectangles.options[-1]
 costs = {pieces: cost / panel.costs[1] for pieces, cost in panel.costs.items()}
@@ -250,9 +251,9 @@ for weight in (10, 100):
 # c0 c1  ·  ·  ·    →    c1 c0  ·  ·  ·
 # ```
 #
-# An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it. A
-# sequence that ends in a rectangle runs on to the right edge with its `c` frozen, and is not in the next rectangle.
-# And everything is behind one call:
+# An index for pack and pad, rectangles for the kernel, a frozen `c`, and sequences turned round: that is all of it.
+# If a sequence ends inside a rectangle, it runs on to the rectangle's right edge with its `c` frozen, and the next
+# rectangle leaves it out. And everything is behind one call:
 #
 # ```python
 # output, final = pv.run(rnn, x, lengths)
@@ -262,7 +263,7 @@ for weight in (10, 100):
 # pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) You may name a `method`:
 #
 # - `split` is the loop,
-# - `staircase` takes rectangles, and `frozen` a single one,
+# - `staircase` takes rectangles, and `frozen` is a staircase with a single one,
 # - `packed` is torch's own packed RNN, between our pack and pad,
 # - `auto`, the default, chooses among them.
 
@@ -327,7 +328,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # ## How fast is it?
 #
 # Here is notebook 08's model again, in training. *run* is `pv.run`. *drop-in* keeps torch's RNN, and takes only pack
-# and pad from packviz.
+# and pad from packviz. In setup A, all lengths are equal, and in B, they count down.
 
 # %%
 print(forum.STUDY.without_gpu())
@@ -335,12 +336,12 @@ full = forum.STUDY.load()
 forum.ratios(full)
 
 # %% [markdown]
-# In setup A, where all lengths are equal, there is nothing to gain, and little is lost.
+# In A, there is nothing to gain, and little is lost.
 #
 # In setup B, look first at the drop-in, which has all our work on pad. At 512 steps, it takes 35 times as long as the
-# padded step. Torch's packed step takes 37 times. <!-- recorded --> So much work, and hardly a difference! Notebook
-# 09 had warned us: most of the time was the LSTM's. We began with the easier culprit, and it was the smaller one,
-# too.
+# padded step. Torch's packed step takes 37 times as long. <!-- recorded --> So much work, and hardly a difference!
+# Notebook 09 had warned us: most of the time was the LSTM's. We began with the easier culprit, and it was the smaller
+# one, too.
 #
 # Now look at the other end of the chart. There is *run*, and it is *below* 1, the line of the padded step. From 128
 # steps on, it takes about half as long as padded. <!-- recorded --> Half the work, half the time. It sounds so plain,
@@ -380,13 +381,13 @@ untuned = methods.STUDY.load("untuned_cpu.json")
 print(methods.verdicts(untuned))
 
 # %% [markdown]
-# Torch's packed step is beaten nearly always, and never clearly faster. (The three cases without a winner are batches
-# of a single sequence, where there is nothing to gain.) <!-- recorded -->
+# Torch's packed step is nearly always beaten, and it is never clearly faster. (The three cases without a winner are
+# batches of a single sequence, where there is nothing to gain.) <!-- recorded -->
 #
 # The padded step is the harder rival. A GRU or a plain RNN usually beats it. An LSTM seldom does, and once, it
-# clearly loses. Where has our factor of two gone? With `auto`, an LSTM wins only if there is enough work for each
-# call. The forum's batch had 262,144 cells. Here, the twelve LSTM batches without a win have at most
-# 9,600. <!-- recorded -->
+# clearly loses. Where has our factor of two gone? Each call has a fixed price, so it needs enough work to be worth
+# it. Setup B at 512 steps has 262,144 cells if it is padded. These batches have at most 9,600. The three LSTMs that
+# win all the same are the largest, with a hidden size of 100 in each of two directions. <!-- recorded -->
 #
 # How large are the gains and the losses? Here is a selection. Each arrow leads from torch's packed step to `auto`, and
 # torch's padded step is at 1.
@@ -435,7 +436,7 @@ rivals = [untuned.ratio(point, "auto", "torch padded") for point in untuned.poin
 assert f"{max(rival.value for rival in rivals):.2f}" == "1.28"
 assert forum.point("B", 512).layout.n_cells == 262_144
 not_won = [p for p, ratio in zip(untuned.points, rivals) if p.mode == "LSTM" and not (ratio.is_clear and ratio.value < 1)]
-assert (len(not_won), max(p.layout.n_cells for p in not_won)) == (12, 9600)
+assert (len(not_won), max(p.layout.n_cells for p in untuned.points)) == (12, 9600)
 lstms = [p for p in untuned.points if p.mode == "LSTM" and p.layout.n_padding > 0.1 * p.layout.n_cells]
 large, small = (
     [untuned.ratio(p, "auto", "torch padded") for p in lstms if (p.hidden_size == 100) == is_large]
@@ -478,7 +479,8 @@ for mode in ("GRU", "RNN"):
 #   calls it with packed data.
 # - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
 #
-# If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which gains less.
+# If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which gained
+# little here.
 #
 # On another machine, a call has a different price. `pv.advise` measures the methods on yours, and `pv.run` takes
 # its answer as `method=`.

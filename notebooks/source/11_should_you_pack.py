@@ -60,9 +60,9 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# The last number in each row is the average time, as a multiple of the better choice's time. The careful rule does no
-# better than a coin, and whoever follows it waits half as long again as they need to. The lazy habit, *never pack*,
-# beats it by far. Was the colleague right, then?
+# The last number in each row is the average time, as a multiple of the better choice's time. The careful rule does
+# worse than a coin, and whoever follows it waits nearly two thirds longer than they need to. The lazy habit, *never
+# pack*, beats it by far. Was the colleague right, then?
 #
 # Not so fast. Look at our cases. In half of them, the lengths are equal or nearly equal, so packing can save next to
 # nothing. And most of the RNNs are small. We have stacked the deck. Now take only *ragged* batches, whose lengths
@@ -88,7 +88,7 @@ for size in sorted({size for size, _, _ in times}):
 
 # %% [markdown]
 # The columns disagree. In each, packing does more for the larger RNNs than for the smallest. The larger ones spend
-# more of their time on matrix products, which packing reduces. A GRU gains even in training, unless it is small. An
+# more of their time on matrix products, which packing reduces. A GRU gains in training only if it is large. An
 # LSTM gains nothing in training, at any of these sizes: the padded one runs on oneDNN's fused kernel, and on a ragged
 # batch, the packed one cannot. <!-- recorded -->
 #
@@ -111,8 +111,10 @@ for mode, training in columns:
     column = [times[key] for key in sorted(times) if key[1:] == (mode, training)]
     assert max(column[1:]) < column[0]  # the smallest gains the least
     assert mode == "GRU" or not training or min(column) > 1
-assert all(times[size, "GRU", True] < 0.95 for size in (128, 256, 512, 1024))
-assert 1.4 < thumb_rule.slowdown < 1.65
+assert all(times[size, "GRU", True] > 0.95 for size in (32, 128, 256))
+assert all(times[size, "GRU", True] < 0.9 for size in (512, 1024))
+assert thumb_rule.accuracy < 0.45
+assert 1.6 < thumb_rule.slowdown < 1.67
 
 # %% [markdown]
 # ## Is faster enough?
@@ -170,9 +172,9 @@ for machine, results in machines.items():
         display(rules.where_packing_pays(machine, results, "GRU"))
 
 # %% [markdown]
-# Look at the forward pass first. With 16 steps, packing a GRU hardly ever pays. With 64 or 256 steps, it hardly ever
-# hurts. It gains most with a lot of padding *and* enough work in each step. The row below has the same batches in
-# training. With 256 steps, not one of them gains. <!-- recorded -->
+# Look at the forward pass first. With 16 steps, packing a GRU hardly ever pays. With 64 or 256 steps, it pays on half
+# of the ragged batches, and seldom hurts there. It gains most with a lot of padding *and* enough work in each step.
+# The row below has the same batches in training. With 256 steps, not one of them gains. <!-- recorded -->
 #
 # The shaded corners look like a rule that somebody could write down. We tried. We took one number, such as the share of
 # padding, and packed if it was over a *threshold*. Each kind of RNN and each pass got the threshold that suited it
@@ -188,7 +190,7 @@ rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
 # A disappointment. *Never pack* looks at nothing at all. On sizes that our two rules have not seen, they are right in
-# only a few more cases in a hundred. And on sizes that they have seen?
+# at most a few more cases in a hundred. And on sizes that they have seen?
 
 # %%
 for name, fit in fits.items():
@@ -208,9 +210,11 @@ gru = [case for case in cpu if case.point.mode == "GRU" and case.faster == "pack
 assert sum(case.training for case in gru) < len(gru) / 2
 assert not [case for case in gru if case.training and case.point.steps == 256]
 forward = [case for case in cpu if case.point.mode == "GRU" and not case.training]
-short, long = ([c for c in forward if (c.point.steps == 16) is which] for which in (True, False))
+short = [case for case in forward if case.point.steps == 16]
 assert sum(case.faster == "packed" for case in short) < len(short) / 10
-assert sum(case.faster == "padded" for case in long) < len(long) / 10
+long = [case for case in ragged if case.point.mode == "GRU" and not case.training and case.point.steps > 16]
+assert 0.45 < sum(case.faster == "packed" for case in long) / len(long) < 0.55
+assert sum(case.faster == "padded" for case in long) < len(long) / 7
 for fit in fits.values():
     tested = rules.judge(rules.held_out(fit, cpu), cpu).accuracy
     assert never.accuracy - 0.01 < tested < never.accuracy + 0.05

@@ -121,8 +121,8 @@ for seed in range(5):  # shuffled halves
 
 # %%
 def document_losses(part):  # (B,) losses, one per sequence: the mean over its tokens
-    weights = pack_sequence([torch.full((n,), 1 / n) for n in lengths[part]])
-    losses, _ = pad_packed_sequence(weights._replace(data=token_losses(part) * weights.data))
+    shares = pack_sequence([torch.full((n,), 1 / n) for n in lengths[part]])
+    losses, _ = pad_packed_sequence(shares._replace(data=token_losses(part) * shares.data))
     return losses.sum(0)
 
 

@@ -102,11 +102,14 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 # with five steps passes. (We have switched the exporter's warnings off. None of them is about T.)
 #
 # Whose idea was the 5? The new exporter is built on `torch.export`, so we question that. For comparison, we take
-# `torch.jit.trace`, which is older, and deprecated. `pv.check_static` answers our three questions by trying. It lets
-# a tool leave open what the tool can, runs the graph and the model on other batches, and compares the results.
+# `torch.jit.trace`, which is older, and deprecated.
 
 # %%
 ask("what an export fixes")
+
+# %% [markdown]
+# `pv.check_static` answers our three questions by trying. It asks each tool to leave every size open that it can.
+# Then it runs the graph and the model on other batches, and compares the results.
 
 # %%
 padded = pv.check_static(tagger, (x, lengths), ("trace", "export"))
@@ -115,7 +118,8 @@ padded
 # %% [markdown]
 # Look at the middle column. We packed nothing, and set no rare option. This is `nn.LSTM`, perhaps the best-known
 # layer for sequences, and `torch.export`, the tool that torch recommends, cannot leave T open. Only the deprecated
-# tool can.
+# tool can. (*Refused* means an error. Here, the graph exists, and raises one if T is not 5. Further down, tools will
+# refuse to make a graph at all.)
 #
 # Does `torch.export` at least admit it? We ask for the same T and B, by name:
 
@@ -128,8 +132,8 @@ except torch._dynamo.exc.UserError as error:
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does.
 # To find out which sizes depend on T, it takes the LSTM apart into its time steps, one after the other, and counts
-# five. So you could have had the answer on Friday. (The ONNX exporter called `torch.export` with other settings, got
-# no error, and wrote the 5 into the file without a word.)
+# five. The ONNX exporter called it with other settings, got no error, and wrote the 5 into the file without a word.
+# So you could have had the answer on Friday, by asking `torch.export` yourself.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -210,9 +214,9 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 #
 # | tool | what it sees | if in doubt |
 # |---|---|---|
-# | *trace*, and *onnx_legacy*, the older exporter for ONNX | one run | takes this run for the whole program |
+# | *trace*, and *onnx_legacy*, the older exporter for ONNX | one run | takes it for the whole program |
 # | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses if a value decides, and may fix a size |
-# | *compile*, which is `torch.compile` | sizes, but no values | leaves the rest to Python (`check_static` makes it refuse) |
+# | *compile*, which is `torch.compile` | sizes, but no values | leaves the rest to Python |
 #
 # All five get the classifier with its `if`, and the example of equal lengths.
 
@@ -302,9 +306,9 @@ def compiled_operators(model):
 compiled_operators(PackedTagger())
 
 # %% [markdown]
-# The linear layer is missing. At the call that packs, `torch.compile` gives up on the rest of this `forward`, and
-# leaves it to Python. To get the last layer back, we put the three lines on an island, a method that `torch.compile`
-# is told to leave alone:
+# The linear layer is missing. Usually, `torch.compile` goes on behind a call that it cannot compile. But it does not
+# compile an `nn.LSTM` either, packed or not, so it leaves the rest of this `forward` to Python. To get the last layer
+# back, we put the three lines on an island, a method that `torch.compile` is told to leave alone:
 
 
 # %%
@@ -340,7 +344,8 @@ assert pv.check_static(IslandTagger(), equal, "export").verdict == "refused"
 # Padded tensors go in, padded tensors come out, and no tool has to look inside. The modules keep torch's arguments,
 # parameters and checkpoints, and their `forward` takes `lengths`.
 #
-# We give the tagger a `pv.LSTM`, and ask two of the three tools that refused. Friday's exporter has to wait.
+# We give the tagger a `pv.LSTM`, and ask two of the three tools that refused. (Friday's exporter must also write a
+# file, and gets a section of its own.)
 
 
 # %%
@@ -355,7 +360,7 @@ free = pv.check_static(model, (x, lengths), ("export", "compile"))
 free
 
 # %% [markdown]
-# Six questions, six ticks. Three lines of the ten have become one, with no size fixed and no gap in the graph.
+# Six questions, six ticks. Three of the ten lines have become one, with no size fixed and no gap in the graph.
 #
 # <details><summary>Is it fast, too?</summary>
 #
@@ -388,8 +393,8 @@ assert recorded.timing(point).rounds == 21
 # %% [markdown]
 # ## Can Friday be saved?
 #
-# Friday comes once more, with the same exporter, T and B. Only the LSTM has changed: it is ours, and gets the lengths.
-# Then comes Monday, with the same nine words.
+# Let us repeat Friday's export, with the same exporter, and with T and B dynamic again. Only the LSTM has changed: it
+# is ours, and gets the lengths. Then comes Monday, with the same nine words.
 
 # %%
 program = torch.onnx.export(model, (x, lengths), dynamo=True, dynamic_shapes=dynamic, verbose=False)
@@ -468,8 +473,8 @@ checks.separate_tests(my_tests)
 # follows the lengths. A [guide by
 # AWS](https://awsdocs-neuron.readthedocs-hosted.com/en/v1.12.0/frameworks/torch/torch-neuron/guides/torch-lstm-support.html)
 # therefore lets them go only into an RNN or into `pad_packed_sequence`. It accepts four models and rejects two. All
-# six are in `packviz.check.models`, and `pv.check_static` agrees: it marks the line with `!` where a size follows the
-# lengths.
+# six are in `packviz.check.models`, and `pv.check_static` agrees: it puts a `!` on the line where a size depends on
+# the lengths.
 #
 # | model | what it does | sizes |
 # |---|---|---|

@@ -423,7 +423,7 @@ assert [len(row) for row in panel.shown.rows] == [2, 1, 1, 1]
 # %% [markdown]
 # With the sentences, next-fit falls behind, and the others hardly differ. Longer documents are harder to fit. So we
 # draw 512 lengths of up to 256 tokens from a log-normal distribution, and make each row 256 tokens long. No strategy
-# can do with fewer rows than the number of tokens divided by 256:
+# can manage with fewer rows than the number of tokens divided by 256:
 
 # %%
 longer = pv.lengths.log_normal(512, 256).tolist()
@@ -439,8 +439,8 @@ assert len(pv.draw.Scores(longer, 256, "first-fit decreasing").rows) == 166
 assert 0.2 < 1 - sum(longer) / (256 * len(pv.draw.Scores(longer, 256, "next-fit").rows)) < 0.25
 
 # %% [markdown]
-# First-fit decreasing comes within *one row* of the bound. Only cutting saves that row, too, at the price of 162
-# documents of 512, whose ends are then read without their beginnings. And next-fit? It needs 47 rows more than
+# First-fit decreasing comes within *one row* of the bound. Only cutting saves that row, too, but at a price: the ends
+# of 162 of the 512 documents are then read without their beginnings. And next-fit? It needs 47 rows more than
 # first-fit decreasing, and over a fifth of its cells are padding again.
 #
 # ## What people get wrong

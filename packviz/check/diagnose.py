@@ -367,7 +367,8 @@ def _states(batch: Batch, hx: object) -> Iterator[Finding]:
     for name, state in zip(("h_0", "c_0"), states, strict=False):
         if not isinstance(state, Tensor) or state.ndim != 3:
             raise ValueError(
-                f"hx must be a tensor (L·D, B, H) or a pair of such, got {_shape(state)}"
+                "hx must be a tensor of shape (L·D, B, H) or a pair of such tensors, got"
+                f" {_shape(state)}"
             )
         rows = state.shape[1]
         if rows == batch.size:

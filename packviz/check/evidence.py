@@ -327,7 +327,7 @@ def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
             return None
         if batch.filled.sum() == 1:
             why = "the padding is a single cell, which is not zero"
-            return undecided(why, "pass a batch with more padding")
+            return undecided(why, "pass x padded to more time steps")
         return undecided(*_UNEVEN)
     if batch.padding.all() and not full:
         why = "x is the same everywhere, so its padding looks like data"

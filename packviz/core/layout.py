@@ -128,13 +128,13 @@ class Layout:
             if not hasattr(packed, name):
                 raise TypeError(
                     f"packed has no {name!r}: give a torch PackedSequence, not"
-                    f" {type(packed).__name__} (for plain lengths, call Layout(lengths))"
+                    f" {kind_of(packed)} (for plain lengths, call Layout(lengths))"
                 )
         name = "packed.batch_sizes"
         sizes = _whole_numbers(packed.batch_sizes, name, "give one size per time step")
         require_none(sizes, sizes < 1, name, "every time step needs at least one sequence")
         growth = np.diff(sizes, prepend=sizes[0])
-        require_none(sizes, growth > 0, name, "more than at the time step before; no batch grows")
+        require_none(sizes, growth > 0, name, "more than the size before it; sizes never grow")
         rows = len(packed.data)
         if rows != sizes.sum():
             raise ValueError(f"{name} adds up to {sizes.sum()} but packed.data has {rows} rows")
@@ -201,7 +201,8 @@ class Layout:
                 f" {_excerpt(starts)}; from lengths, compute Layout(lengths).starts"
             )
         lengths = np.diff(starts)
-        require_none(starts[1:], lengths < 0, "offsets[1:]", "less than the offset before it")
+        falls = np.diff(starts, prepend=0) < 0
+        require_none(starts, falls, "offsets", "less than the offset before it")
         return cls(lengths)
 
     @property

@@ -113,7 +113,7 @@ def parse(text: str, column: str | None = None, is_table: bool = False) -> list[
 def _columns(text: str, is_table: bool) -> dict[str, object]:
     """Returns the columns by name. Numbers alone are a column without a name."""
     if not text:
-        raise ValueError("no lengths given; type some, as in 5, 3, 2")
+        raise ValueError("no lengths found; give some, as in 5, 3, 2")
     if text[0] in "[{":
         try:
             value = json.loads(text)

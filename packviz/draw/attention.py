@@ -49,10 +49,12 @@ class Attention(Drawing):
         shapes = sorted({weights.shape for weights in self.maps.values()})
         steps = shapes[0][0] if maps else 0
         if shapes != [(steps, steps)] or not 1 <= length <= steps <= FEW:
-            kinds = ", ".join(map(str, shapes)) or "none"
+            kinds = "no maps"
+            if shapes:
+                kinds = f"shapes {', '.join(map(str, shapes))}"
             raise ValueError(
-                f"maps must be (T, T) weights of one size up to {FEW}, with a length from 1"
-                f" to T; got shapes {kinds} and length {length}"
+                "maps must be one or more (T, T) arrays of the same size, with T at most"
+                f" {FEW} and length from 1 to T; got {kinds} and length {length}"
             )
 
     def lost(self, name: str) -> list[float]:

@@ -63,7 +63,8 @@ class Drawing(HasText):
     def _png(self, theme: str) -> bytes:
         if theme == "live":
             raise ValueError(
-                "theme is 'live', but a PNG cannot follow a page: choose light or dark"
+                "theme is 'live', but a PNG cannot follow the theme of a page: choose 'light' or"
+                " 'dark'"
             )
         return _png(self._file(theme))
 
@@ -116,9 +117,8 @@ def _png(svg: str) -> bytes:
     try:
         import cairosvg  # noqa: PLC0415 - optional
     except (ImportError, OSError) as error:  # OSError: the library cairo is missing
-        install = "python -m pip install cairosvg, and the library cairo"
         raise ValueError(
-            f"a PNG needs cairosvg ({install}; on Debian, the libcairo2 package);"
-            " .svg, .html and .txt do not need it"
+            "a PNG needs cairosvg (python -m pip install cairosvg) and the library cairo (on"
+            " Debian, the package libcairo2); .svg, .html and .txt need neither"
         ) from error
     return bytes(cairosvg.svg2png(bytestring=svg.encode(), scale=2))

@@ -150,8 +150,9 @@ def show(
             fix = "give a word for each sequence, as in names=['abc', 'x']"
             raise TypeError(f"names is {names!r}; {fix}")
         if len(names) != layout.batch_size:
-            entries = f"{len(names)} entries for {layout.batch_size} sequences"
-            raise ValueError(f"names has {entries}: give one for each")
+            entries = text.count(len(names), "entry", "entries")
+            sequences = text.count(layout.batch_size, "sequence")
+            raise ValueError(f"names has {entries} for {sequences}: give one for each sequence")
     return Picture(layout, labels, caption, names=names, indices=indices, flat=flat, part=part)
 
 

@@ -58,9 +58,12 @@ class Child:
         except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode
+            reason = ""
+            if code == -signal.SIGKILL:
+                reason = "; the machine may have run out of memory"
             raise ChildError(
-                f"the process of {self._name!r} ended with exit status {code} before it answered."
-                " A status of -9 may mean that the machine ran out of memory"
+                f"the process of {self._name!r} ended with exit status {code} before it"
+                f" answered{reason}"
             ) from None
         if isinstance(answer, str):
             raise ChildError(f"in the process of {self._name!r}: {answer}")

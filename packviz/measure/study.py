@@ -154,7 +154,7 @@ class Results(HasText, Generic[P, V]):
         """
         if point not in self.values:
             measured = "; ".join(map(str, self.values))
-            raise ValueError(f"{point} was not measured; measured: {measured}")
+            raise ValueError(f"{point} was not measured; choose one of {measured}")
         return self.timings(point)[which]
 
     def ratio(self, point: P, name: str, to: str, which: str = "training") -> Ratio:

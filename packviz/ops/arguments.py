@@ -27,12 +27,12 @@ def require_padded(x: object) -> None:
 
     Raises:
         TypeError: `x` is not a dense tensor. If it is a packed batch, the message explains how to
-            unpack it.
+            pad it.
     """
     if isinstance(x, PackedSequence):
         raise TypeError(
-            "x is a PackedSequence: unpack it with pad_packed_sequence,"
-            " and give the tensor and lengths"
+            "x is a PackedSequence: pad it with pad_packed_sequence, and give the padded tensor and"
+            " its lengths"
         )
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")

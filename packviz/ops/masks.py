@@ -593,7 +593,7 @@ def lengths_tensor(lengths: Lengths) -> Tensor:
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
         raise ValueError(
             f"lengths must be B whole numbers or a (B, T) mask, got {lengths.dtype} of shape"
-            f" {tuple(lengths.shape)} on {lengths.device}; give one length per sequence"
+            f" {tuple(lengths.shape)} on {lengths.device}; give one whole number per sequence"
         )
     return lengths.long()
 

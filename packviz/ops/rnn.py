@@ -158,7 +158,8 @@ class WithLengths(nn.RNNBase):
         if name == "qconfig":
             warn(
                 f"pv.{type(self).__name__} stays in floating point: torch.ao.quantization replaces"
-                " only modules whose class is exactly nn.LSTM or nn.GRU"
+                " only modules whose class is exactly nn.LSTM or nn.GRU; to quantise, use these,"
+                " with pack_padded_sequence"
             )
         super().__setattr__(name, value)
 

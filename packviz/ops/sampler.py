@@ -79,7 +79,9 @@ class BucketSampler(Sampler[list[int]]):
         self.drop_last = drop_last
         self.seed = at_least("seed", seed, 0)
         if (num_replicas is None) != (rank is None):
-            raise ValueError("pass num_replicas and rank together, or neither of them")
+            raise ValueError(
+                f"num_replicas is {num_replicas}, but rank is {rank}; pass both or neither"
+            )
         if num_replicas is None or rank is None:
             is_distributed = distributed.is_available() and distributed.is_initialized()
             num_replicas = distributed.get_world_size() if is_distributed else 1

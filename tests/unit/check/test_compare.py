@@ -326,7 +326,7 @@ def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_
             pack_padded_sequence(torch.zeros(5, 1, 3), [5]),
             [5],
             None,
-            "unpack it with pad_packed_sequence",
+            "pad it with pad_packed_sequence",
         ),
         (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be (T, B, I), got shape (5, 3)"),
         (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "x of shape (5, 0, 3) is empty"),

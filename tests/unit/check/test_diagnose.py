@@ -475,7 +475,7 @@ def test_a_state_with_other_rows():
     ("given", "error", "said"),
     [
         (([1, 2], [1, 2]), TypeError, "x must be a tensor, got list"),
-        ((pack_padded_sequence(X, [3, 3]), [3, 3]), TypeError, "x is a PackedSequence: unpack it"),
+        ((pack_padded_sequence(X, [3, 3]), [3, 3]), TypeError, "x is a PackedSequence: pad it"),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
         ((X.to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give a dense one"),
         ((X, "ab"), ValueError, "lengths must hold one number per sequence, got 'ab'"),
@@ -495,7 +495,8 @@ def test_what_is_no_batch(given, error, said):
     ):
         pv.diagnose(X, [3, 2], last=X)
     with pytest.raises(
-        ValueError, match=r"hx must be a tensor \(L·D, B, H\) or a pair of such, got shape \(3, 2\)"
+        ValueError,
+        match=r"hx must be a tensor of shape \(L·D, B, H\) or .*, got shape \(3, 2\)",
     ):
         pv.diagnose(X, [3, 2], hx=X)
 

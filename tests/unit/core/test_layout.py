@@ -166,7 +166,7 @@ def test_flat_rows_are_those_of_a_jagged_tensor(lengths):
             "[5, 8, 10]; from lengths, compute",
         ),
         ([0], "offsets must begin with 0 and end with the number of rows, got [0]"),
-        ([0, 8, 5, 10], "offsets[1:][1] is 5: less than the offset before it"),
+        ([0, 8, 5, 10], "offsets[2] is 5: less than the offset before it"),
         ([0, 2.5], "offsets[1] is 2.5: not a whole number"),
         ([], "offsets is empty: give the row at which each sequence begins"),
         ([[0, 5]], "offsets must be one-dimensional, got shape (1, 2)"),
@@ -288,7 +288,7 @@ class Claim:
 @pytest.mark.parametrize(
     ("packed", "message"),
     [
-        (Claim(range(3), [1, 2]), "packed.batch_sizes[1] is 2: more than at the time step before"),
+        (Claim(range(3), [1, 2]), "packed.batch_sizes[1] is 2: more than the size before it"),
         (Claim(range(4), [2, 1]), "packed.batch_sizes adds up to 3 but packed.data has 4 rows"),
         (
             Claim(range(2), [2, 0]),

@@ -56,7 +56,7 @@ def test_parse(text, values):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (" \n ", "no lengths given; type some, as in 5, 3, 2"),
+        (" \n ", "no lengths found; give some, as in 5, 3, 2"),
         (",", "entry 0 is ''; lengths are whole numbers"),
         ("5, x\n3", "entry 1 is 'x'"),
         ("length", "entry 0 is 'length'"),
@@ -142,7 +142,7 @@ def test_a_name_that_is_no_file_and_what_is_no_source(monkeypatch):
         lengths.read(5)
     monkeypatch.setattr("sys.stdin", io.StringIO("5 3"))
     assert lengths.read("-") == [5, 3]
-    with pytest.raises(ValueError, match="-: no lengths given"):
+    with pytest.raises(ValueError, match="-: no lengths found"):
         lengths.read("-")
 
 

@@ -167,7 +167,8 @@ def test_the_maps_of_a_picture_share_one_scale():
 )
 def test_weights_that_do_not_fit_are_refused(length, maps):
     with pytest.raises(
-        ValueError, match=r"maps must be \(T, T\) weights of one size up to 16, with a length"
+        ValueError,
+        match=r"maps must be one or more \(T, T\) arrays of the same size",
     ):
         pv.draw.Attention(length, maps)
 

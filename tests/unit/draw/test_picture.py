@@ -221,8 +221,8 @@ def test_rows_have_the_names_they_are_given():
 @pytest.mark.parametrize(
     ("names", "kind", "said"),
     [
-        (["a"], ValueError, "names has 1 entries for 2 sequences: give one for each"),
-        ("ab", ValueError, "names has 1 entries for 2 sequences"),
+        (["a"], ValueError, "names has 1 entry for 2 sequences: give one for each"),
+        ("ab", ValueError, "names has 1 entry for 2 sequences"),
         (
             [1, 2],
             TypeError,

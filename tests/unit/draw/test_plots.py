@@ -84,6 +84,6 @@ def test_the_exponent_of_a_power_law():
         assert plots.exponent(x, [7 * v**power for v in x]) == pytest.approx(power, abs=1e-12)
     for x, y in (([1], [1]), ([1, 2], [1]), ([1, 2], [0, 1]), ([-1, 2], [1, 1])):
         with pytest.raises(
-            ValueError, match="x and y must have the same length, with at least two positive"
+            ValueError, match="give two lists of the same length, with at least two numbers"
         ):
             plots.exponent(x, y)

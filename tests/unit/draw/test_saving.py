@@ -77,5 +77,5 @@ def test_a_file_has_a_height_of_its_own(tmp_path):
 
 
 def test_a_png_cannot_follow_a_page(tmp_path):
-    with pytest.raises(ValueError, match="choose light or dark"):
+    with pytest.raises(ValueError, match="choose 'light' or 'dark'"):
         pv.show([3, 2]).save(tmp_path / "a.png", theme="live")

@@ -44,7 +44,7 @@ def test_a_run_measures_the_quick_points():
     assert timing.faults.keys() == timing.seconds.keys()
     assert f"{timing.faults['twice']:,} page fault" in results.to_text()
     assert results.ratio(Point(1), "once", "twice").rounds == 3
-    with pytest.raises(ValueError, match="size 9 was not measured; measured: size 1"):
+    with pytest.raises(ValueError, match="size 9 was not measured; choose one of size 1"):
         results.timing(Point(9))
 
 

@@ -103,7 +103,7 @@ def test_rank_and_replicas_come_from_torch(in_a_group):
     assert list(pv.BucketSampler(n, 4)) == list(told)
     assert list(pv.BucketSampler(n, 4, num_replicas=1, rank=0)) != list(told)
     for options in ({"num_replicas": 3}, {"rank": 1}):
-        with pytest.raises(ValueError, match="pass num_replicas and rank together"):
+        with pytest.raises(ValueError, match="pass both or neither"):
             pv.BucketSampler(n, 4, **options)
 
 
