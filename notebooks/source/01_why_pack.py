@@ -146,9 +146,10 @@ for name, tensor in made.items():
 # holds each sequence's *final state*, a summary of all that was read. A classifier needs nothing else: its scores are
 # `linear(h_n[0])`, one row for each review. (`c_n` can wait for notebook 03.)
 #
-# Now look again. One line packs, another pads, and we are back at a rectangle. So much ado about six cells? Let us try
-# without: we cross out both lines, and give `embedded` to the LSTM directly. Everything runs. Every shape is the same.
-# But now the LSTM reads the padding, and c has three cells of it.
+# Now look again. One line packs, another pads, and we are back at a rectangle. So much ado about six cells? Let us
+# try without: we cross out the line that packs, and give `embedded` to the LSTM directly. (In a tagger, the line that
+# pads again goes, too.) Everything runs. Every shape is the same. But now the LSTM reads the padding, and c has three
+# cells of it.
 
 # %% tags=["claims"]
 assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
@@ -207,11 +208,11 @@ for name, state in states.items():
 # %% [markdown]
 # Look at the row *beside a*. *One* step of zeros, and the final state moves by nearly 40 % of its size. Beside b,
 # there are three such steps, and it moves by 69 %: more than two thirds of its own size, and not one word was added.
-# (Sizes are Euclidean norms.)
+# (A size is a Euclidean norm. The picture has the distances themselves.)
 #
-# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. The
-# word contributes nothing, but the old state and the biases still go through the gates. So the LSTM forgets some of
-# what it knew, and waits for the next word.
+# How can nothing do so much? An LSTM cannot recognise padding. To it, a vector of zeros is a word like any other. Its
+# gates open and close as they always do. If they keep 60 % of the state at each step, 22 % of it is left after three
+# blank words. So the LSTM forgets, and waits for the next word.
 #
 # You may object that the rows of a batch are computed independently. They are. None of b's numbers ever enters row c.
 # What enters is b's *length*: the batch is five columns wide, and the LSTM reads every row to the last column. For c,
@@ -230,7 +231,11 @@ for name, state in states.items():
 # %% [markdown]
 # Case settled. *Neutral* is what the model says about these two words. *Positive* is what it says about the two words
 # and some steps of nothing. It was b, the longest review, that added those steps, and even d would have been enough.
-# The line that prevents the next case is the fifth of the ten, `pack_padded_sequence`.
+# The line that prevents the next case is the fifth of the ten:
+#
+# ```python
+# packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+# ```
 #
 # *That* is what packing is for. It may save time, too, but first of all it makes a final state depend on its own
 # sequence, and on no other. Training may make the effect of padding smaller. Packing removes it.

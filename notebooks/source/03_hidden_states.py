@@ -3,10 +3,11 @@
 #
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
-# Your colleague has padded her batches for years. One of her models says whether a review is positive, and the
-# other tags its words. Both are in use. Then she reads notebook 01, packs four old reviews, and runs the classifier
-# again. Two reviews change sides. Two of *four*. She reaches for the phone, to have both models switched off. Both?
-# The tagger has read the same padding. But is it wrong?
+# Your colleague has padded her batches for years, because the web had told her: "Padding does not lead to inaccurate
+# representations." One of her models says whether a review is positive, and the other tags its words. Both are in
+# use. Then she reads notebook 01, packs four old reviews, and runs the classifier again. Two reviews change sides.
+# Two of *four*. She reaches for the phone, to have both models switched off. Both? The tagger has read the same
+# padding. But is it wrong?
 #
 # After this page, you can look at any result of a padded batch, say whether to trust it, and get the right one.
 #
@@ -56,9 +57,9 @@ panel
 
 # %% [markdown]
 # For two steps, the two lines of c are one. Then c's data ends, and the thin line stays level. The thick one does
-# not. The biases and the gates of an LSTM act on zeros, too, and each step of padding moves the state again. Then the
-# batch ends. Whatever value a line has at that moment is called `h_n`. (The thin line only extends the last state,
-# for the eye. In `output`, a packed run has zeros there.)
+# not. To an LSTM, a zero input is still an input: its biases and gates act, and each step of padding moves the state
+# again. Then the batch ends. Whatever value a line has at that moment is called `h_n`. (The thin line only extends
+# the last state, for the eye. In `output`, a packed run has zeros there.)
 #
 # Look where that leaves us. For c, the number has more than doubled, from 0.09 to 0.20. For a and d, it has changed
 # its *sign*. A classifier that says *positive* above zero would change its mind about both. Two of four, again.
@@ -66,8 +67,7 @@ panel
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
 # So the classifier is wrong. What it says about c depends on b, and only what c gets alone is *right*. But we watched
-# one number of one tensor, and her tagger reads another tensor. And a popular answer on the web says: "Padding does
-# not lead to inaccurate representations." Who is right?
+# one number of one tensor, and her tagger reads another tensor. Is that wrong, too?
 #
 # ## Which results are wrong?
 #
@@ -239,7 +239,7 @@ truth_table("LSTM", RESULTS)
 # One bad half is enough.
 #
 # Now read the first row again. With one direction, outputs at real steps are **right without packing**, however many
-# layers there are. So the popular answer is right about RNNs with one direction, and only about their outputs.
+# layers there are. So the answer that she trusted is right about RNNs with one direction, and only about their outputs.
 #
 # Her tagger has two directions, so it must pack. Her classifier has only one, but it reads `h_n`, and `h_n` is wrong
 # in all four columns if the batch is padded. So the classifier must pack, too. Must it?
@@ -296,7 +296,7 @@ print("equal to packed:", torch.allclose(gathered, h_n[0], atol=1e-6))
 #
 # Even in a packed batch, take care where you look. Two places hold no final state. One is `output[:, -1]`, which is
 # padding for all but the longest sequences. The other is the reverse half at `len-1`, because there this direction
-# has read only one step.
+# has read only one step. It ends at step 0: in a packed batch, `output[:, 0]` holds its final state.
 #
 # So she makes the call after all. Both models were wrong, for two reasons, and with two cures. The tagger will pack,
 # and the classifier will gather. And both are trained again, because their weights have learnt from wrong states.

@@ -132,7 +132,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # may have one. Then your numbers are smaller than ours, and right.)
 #
 # But why so much? A node has to hand back a gradient as large as its *input*. And the input of a slice is not the
-# slice. It is the whole tensor that the slice was cut from.
+# slice. It is the whole tensor that the slice was cut from. (And pad writes each slice *into* the padded tensor, so
+# the gradient of that is copied whole, too.)
 #
 # <details><summary>What are the 136 cells of the second row?</summary>
 #
@@ -180,8 +181,8 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 
 # %% [markdown]
 # Tensors of zeros (`slice_backward`) and additions (`add`), as in pad, write 96 % of all bytes. The matrix products
-# (`mm`), the actual work, write 1 %. (A step takes nearly three slices: one of the inputs, and two of the states,
-# which shrink whenever a sequence ends.)
+# (`mm`), the actual work, write 1 %. (A step takes nearly three slices: a large one of the inputs, and two small ones
+# of the states.)
 #
 # Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people
 # put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer *different*
@@ -328,7 +329,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 #
 # Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step:
 # four gates of 32 numbers for every real cell. Divide the 34 GB by this size, and you get about 500. And how many
-# time steps are there? 512. At *every* step, it seems, the whole tensor gets fresh pages.
+# time steps are there? 512. At *every* step, it seems, the whole tensor gets fresh pages. (The additions get none.
+# They go into a tensor that is already there.)
 #
 # Then why not at 224? Because glibc keeps small blocks that are freed, and gives only large ones straight back to the
 # system. What is large? At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit
@@ -338,9 +340,9 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # So 32.1 MiB are handed back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
-# And the 3.2? Both 256 and 512 steps lie beyond the cliff, so there we expect a 4 again. But at 256 steps, this
-# recording has half a million faults more than our sum, and we have not found out why. (The chart at the top is from
-# another recording. It has 2.16 million faults, and takes 7.9 seconds: a quarter of 31.7.) <!-- recorded -->
+# And the 3.2? Both 256 and 512 steps lie beyond the cliff, so there we expect a 4 again. In another recording, that
+# of the chart at the top, 256 steps take 7.9 seconds. That is a quarter of 31.7, and there is our 4. This recording
+# has half a million faults more at 256 steps, and we have not found out why. <!-- recorded -->
 #
 # <details><summary>Two smaller questions that you may have about this table</summary>
 #
@@ -445,7 +447,7 @@ tuned = forum.STUDY.load("allocator_tuned_cpu.json")
 ways = {
     "packed": (recording, "packed"),
     "packed, two variables": (tuned, "packed"),
-    "padded (not for h_n)": (recording, "padded"),
+    "padded, for outputs": (recording, "padded"),
     "pv.run": (recording, "run"),
 }
 for way, (results, method) in ways.items():
@@ -457,8 +459,8 @@ for way, (results, method) in ways.items():
 #
 # - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes. Watch the
 #   memory.
-# - **Leave out `pad_packed_sequence`** if you only need `h_n`. Pad is the smaller culprit, and our clock could hardly
-#   see it go.
+# - **Leave out `pad_packed_sequence`** if you only need `h_n`. Pad is the smaller culprit. Our clock was sure of it
+#   at 128 steps only.
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a
@@ -493,8 +495,8 @@ for way, (results, method) in ways.items():
 # Before you change code, you want to know what that would save. For pad, you need not even run it: the lengths tell
 # you. Return how many bytes the backward pass of pad writes. `lengths` is a list of whole numbers, longest first, and
 # `features` is the number of features of a cell. A number takes 4 bytes, and an error of up to 10 % is allowed, so
-# only the large parts matter. What does *one* distinct length cost, and how many are there? (A zero-fill writes a
-# tensor once, and an addition writes it again.)
+# only the large parts matter. What does *one* distinct length cost, and how many are there? (A copy writes the padded
+# tensor. A zero-fill writes the packed one, and an addition writes that again.)
 
 
 # %% tags=["exercise"]

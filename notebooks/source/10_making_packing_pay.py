@@ -202,9 +202,9 @@ assert panel.shown.wasted == 0
 # keep c, we need f = 1 and i = 0. Then c is *frozen*.
 #
 # We cannot change the kernel. But we can change what it *reads*. We give the LSTM one more input, which is 1 in the
-# padding and 0 elsewhere. Its weights push i down and f up. How large must they be? A gate is a sigmoid, 1 / (1 + e⁻ˣ),
-# which on paper never quite reaches 0 or 1. But for x = 10, it is 0.99995, and that sounds safe. Let us try 10, and
-# then 100.
+# padding and 0 elsewhere. Its weights push i down and f up. (They stand in a copy. Your module keeps its own.) How
+# large must they be? A gate is a sigmoid, 1 / (1 + e⁻ˣ), which on paper never quite reaches 0 or 1. But for x = 10,
+# it is 0.99995, and that sounds safe. Let us try 10, and then 100.
 
 # %%
 ask("a frozen state")
@@ -244,8 +244,8 @@ for weight in (10, 100):
 #
 # </details>
 #
-# The states survive, then. One enemy is left: the reverse direction, which meets the padding *first*. So we turn each
-# sequence round on its own, with one more index, and its padding comes last again:
+# The states survive, then. In a bidirectional RNN, one enemy is left: the reverse direction, which meets the padding
+# *first*. So we turn each sequence round on its own, with one more index, and its padding comes last again:
 #
 # ```text
 # c0 c1  ·  ·  ·    →    c1 c0  ·  ·  ·
@@ -262,8 +262,8 @@ for weight in (10, 100):
 # It takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns what
 # pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) You may name a `method`:
 #
-# - `split` is the loop,
-# - `staircase` takes rectangles, and `frozen` is a staircase with a single one,
+# - `split` is the loop, the default for a GRU or a plain RNN,
+# - `staircase` takes rectangles, the default for an LSTM, and `frozen` a single one,
 # - `packed` is torch's own packed RNN, between our pack and pad,
 # - `auto`, the default, chooses among them.
 
@@ -349,7 +349,8 @@ forum.ratios(full)
 # way to feed it a ragged batch.
 #
 # A ratio does not tell you how long you wait, or what you pay. So here are the seconds and the peak memory for setup
-# B at 512 steps. *Tuned* means with notebook 09's two variables, which remove the page faults, but not the slices.
+# B at 512 steps. *Tuned* means with the two environment variables of notebook 09. They save torch the page faults,
+# but not the slices.
 
 # %%
 longest = forum.point("B", 512)
@@ -384,10 +385,11 @@ print(methods.verdicts(untuned))
 # Torch's packed step is nearly always beaten, and it is never clearly faster. (The three cases without a winner are
 # batches of a single sequence, where there is nothing to gain.) <!-- recorded -->
 #
-# The padded step is the harder rival. A GRU or a plain RNN usually beats it. An LSTM seldom does, and once, it
-# clearly loses. Where has our factor of two gone? Each call has a fixed price, so it needs enough work to be worth
-# it. Setup B at 512 steps has 262,144 cells if it is padded. These batches have at most 9,600. The three LSTMs that
-# win all the same are the largest, with a hidden size of 100 in each of two directions. <!-- recorded -->
+# The padded step is the harder rival. With a GRU or a plain RNN, `auto` usually beats it. With an LSTM, it seldom
+# does, and once, it clearly loses. Where has our factor of two gone? Each call has a fixed price, so it needs enough
+# work to be worth it. Setup B at 512 steps has 262,144 cells if it is padded. These batches have at most 9,600. The
+# three LSTMs that win all the same are the largest, with a hidden size of 100 in each of two
+# directions. <!-- recorded -->
 #
 # How large are the gains and the losses? Here is a selection. Each arrow leads from torch's packed step to `auto`, and
 # torch's padded step is at 1.

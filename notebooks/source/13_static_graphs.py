@@ -5,7 +5,7 @@
 #
 # On Friday you export a tagger to ONNX. To be on the safe side, you do not pack. You declare the number of time steps
 # as dynamic, the exporter has no objections, and the test batch comes out right. On Monday, the service gets its
-# first sentence of nine words, and answers that a *Reshape* has failed. There is no reshape in your model. You look
+# first review of nine words, and answers that a *Reshape* has failed. There is no reshape in your model. You look
 # twice. What did the exporter know on Friday, and keep to itself?
 #
 # After this page, you can export or compile a model for sequences of different lengths, and find out for which
@@ -32,14 +32,14 @@
 # ## What does a graph remember of its example?
 #
 # To run a model without Python, or to make it faster, torch turns it into a *graph* of operators. Most tools get this
-# graph by running the model once, on an example, and recording what happens. The trouble starts there. Our example has
-# four sentences and five steps. Is the 5 a law of the model, or an accident of this batch? The tool decides, and it may
-# not tell you.
+# graph by running the model once, on an example, and recording what happens. The trouble starts there. Our example
+# has four reviews and five steps. Is the 5 a law of the model, or an accident of this batch? The tool decides, and it
+# may not tell you.
 #
 # So we ask every graph three questions. Is it right for other **lengths**? For another number of **time steps**, T? For
 # another number of **sequences**, B?
 #
-# Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a sentence only after
+# Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
 # the real words, so their scores are right without packing. Time comes first: its batches have the shape `(T, B)`.
 
 # %%
@@ -78,7 +78,7 @@ tagger = Tagger()
 
 # %% [markdown]
 # Now Friday and Monday. We export the tagger with the new exporter for ONNX (`dynamo=True`), declare T and B as
-# dynamic, and give ONNX Runtime three batches: Friday's, one with fewer sentences, and Monday's.
+# dynamic, and give ONNX Runtime three batches: Friday's, one with fewer reviews, and Monday's.
 
 # %%
 B, T = torch.export.Dim("B"), torch.export.Dim("T")
@@ -131,9 +131,9 @@ except torch._dynamo.exc.UserError as error:
 
 # %% [markdown]
 # *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does.
-# To find out which sizes depend on T, it takes the LSTM apart into its time steps, one after the other, and counts
-# five. The ONNX exporter called it with other settings, got no error, and wrote the 5 into the file without a word.
-# So you could have had the answer on Friday, by asking `torch.export` yourself.
+# To find out which sizes depend on T, it takes the LSTM apart into its time steps, one after the other. Then five of
+# them stand there, and no T is left to vary. The ONNX exporter called it with other settings, got no error, and wrote
+# the 5 into the file without a word. So you could have had the answer on Friday, by asking `torch.export` yourself.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -158,8 +158,7 @@ assert torch.allclose(tagger(x, lengths)[:2, 2:3], alone, atol=1e-6)
 # ## Why not simply trace?
 #
 # A trace records one run. So what becomes of an `if`? Here is one that saves work: pack, but only if the lengths
-# differ. If all are equal, why pay for packing? (The documentation of transformertf, a library for forecasting,
-# recommends such an `if`.)
+# differ. If all are equal, why pay for packing?
 #
 # The tagger cannot show whether this is safe, because no padding reaches the scores of its words. So we take the
 # classifier of notebook 01, which scores a whole review by its final state. Padded, it calls the third review
@@ -192,7 +191,7 @@ for name, scores in answers.items():
 # %% [markdown]
 # The third review is *positive* again: the trace gives the scores of a batch that was never packed. In notebook 01 we
 # chased this bug to its cause, and packed it away. Now it is back, in a file. It came in through an `if` that was
-# meant to save a few milliseconds.
+# meant to save a few milliseconds. (The documentation of transformertf, a library for forecasting, recommends it.)
 #
 # Python decided the `if` while the trace was taken. The example had equal lengths, so the branch that packs never ran,
 # and the graph does not contain it. Every later batch is read to the end of its padding. (torch does print a
@@ -218,7 +217,8 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses if a value decides, and may fix a size |
 # | *compile*, which is `torch.compile` | sizes, but no values | leaves the rest to Python |
 #
-# All five get the classifier with its `if`, and the example of equal lengths.
+# (`check_static` does not let *compile* do that.) All five get the classifier with its `if`, and the example of equal
+# lengths.
 
 # %%
 from dataclasses import replace
@@ -271,7 +271,7 @@ replace(packing.table, notes=())
 # The three newer tools refuse the very lines that this course is about. To pack, torch has to know the values of the
 # lengths, because they decide how large its tensors are. These tools know sizes, and no values. So you get no graph.
 #
-# One of the three has a way out, if you can do without a file. Without `fullgraph=True`, which `check_static` sets,
+# If you need no file, one of the three has a way out. Without `fullgraph=True`, which `check_static` sets,
 # `torch.compile` may leave packing to Python, and its results are right. What does it compile, then?
 
 # %% tags=["claims"]
@@ -356,7 +356,7 @@ class RaggedTagger(Tagger):
 
 
 model = RaggedTagger(pv.LSTM)
-free = pv.check_static(model, (x, lengths), ("export", "compile"))
+free = pv.check_static(model, equal, ("export", "compile"))
 free
 
 # %% [markdown]

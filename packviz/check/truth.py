@@ -47,10 +47,10 @@ QUESTIONS = {
     "outputs, reverse": "the reverse half of the outputs at real steps",
     "h_n": "the final hidden states of every layer and direction",
     "c_n": "the final cell states of every layer and direction",
-    "output at len-1, forward": "its forward half at each last real step, taken for h_n",
-    "output at len-1, reverse": "its reverse half at these steps, taken for the reverse h_n",
-    "output[:, -1], forward": "its forward half at the batch's last step, taken for h_n",
-    "output[:, 0], reverse": "its reverse half at step 0, taken for the reverse h_n",
+    "output at len-1, forward": "its forward half at each last real step, used as h_n",
+    "output at len-1, reverse": "its reverse half at these steps, used as the reverse h_n",
+    "output[:, -1], forward": "its forward half at the batch's last step, used as h_n",
+    "output[:, 0], reverse": "its reverse half at step 0, used as the reverse h_n",
 }
 """The questions that a truth table answers for padded and for packed data, each with its meaning.
 An RNN without a cell state has no `c_n`."""
