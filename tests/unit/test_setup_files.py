@@ -137,6 +137,7 @@ for lstm, names in {torch.nn.LSTM: ["input"], pv.LSTM: ["input", "lengths"]}.ite
 """
 
 
+@pytest.mark.slow
 @habit_since("2.8")
 def test_readme_shows_the_sizes_that_are_exported(fork):
     stated = re.findall(r"^.*LSTM\(4, 8\) +(\[.*)$", README, re.MULTILINE)
