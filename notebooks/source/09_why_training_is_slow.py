@@ -132,8 +132,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # may have one. Then your numbers are smaller than ours, and right.)
 #
 # But why so much? A node has to hand back a gradient as large as its *input*. And the input of a slice is not the
-# slice. It is the whole tensor that the slice was cut from. (And pad writes each slice *into* the padded tensor, so
-# the gradient of that is copied whole, too.)
+# slice. It is the whole tensor that the slice was cut from. Pad also writes each slice *into* the padded tensor, so
+# the gradient of that is copied whole, too.
 #
 # <details><summary>What are the 136 cells of the second row?</summary>
 #
@@ -158,8 +158,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # On a CPU, torch usually runs a layer of a *padded* LSTM in **oneDNN's fused kernel**, which computes all time steps
 # in one call. A *packed* RNN usually goes through the steps one by one. First, torch multiplies all real cells by the
 # input weights at once. Then, at each step, it takes that step's rows out of the result with `narrow`, which returns
-# a slice without copying. A slice. You can guess the rest. This is the backward pass for 64 sequences of 64, 63, …, 1
-# steps:
+# a slice without copying. A slice. You can guess the rest: for each step, a tensor of zeros with a row for *every*
+# real cell. This is the backward pass for 64 sequences of 64, 63, …, 1 steps:
 
 # %% tags=["claims"]
 small = profile.count([5, 4, 2, 2], features=8)
@@ -340,9 +340,10 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # So 32.1 MiB are handed back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
-# And the 3.2? Both 256 and 512 steps lie beyond the cliff, so there we expect a 4 again. In another recording, that
-# of the chart at the top, 256 steps take 7.9 seconds. That is a quarter of 31.7, and there is our 4. This recording
-# has half a million faults more at 256 steps, and we have not found out why. <!-- recorded -->
+# And the 3.2? Both 256 and 512 steps lie beyond the cliff, so there we expect a 4 again. But at 256 steps, this
+# recording has half a million faults more than our sum, and we have not found out why. Without them, the step is
+# faster: in the recording of the chart at the top, with 2.16 million, it takes 7.9 seconds, a quarter of
+# 31.7. <!-- recorded -->
 #
 # <details><summary>Two smaller questions that you may have about this table</summary>
 #

@@ -99,7 +99,8 @@ assert torch.equal(torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 
 #
 # The packed RNN takes the rows of each step with `narrow`, whose backward pass fills a whole tensor. But why take
 # them one step at a time? `split` takes the rows of all steps in a single call, and its backward pass simply joins
-# their gradients. Here is a whole plain RNN that uses it. The sequences that have ended drop out at `h[: len(rows)]`:
+# their gradients. Here is a whole plain RNN that uses it. The sequences that have ended drop out at `h[: len(rows)]`.
+# (That is a slice, too, but of a small tensor: the state of one step.)
 
 
 
@@ -260,12 +261,13 @@ for weight in (10, 100):
 # ```
 #
 # It takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns what
-# pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) You may name a `method`:
+# pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) Without a `method`, it
+# chooses one: `split` for a GRU or a plain RNN, and the cheapest staircase for an LSTM. Or you name it:
 #
-# - `split` is the loop, the default for a GRU or a plain RNN,
-# - `staircase` takes rectangles, the default for an LSTM, and `frozen` a single one,
+# - `split` is the loop,
+# - `staircase` takes rectangles, and `frozen` just one, over the whole batch,
 # - `packed` is torch's own packed RNN, between our pack and pad,
-# - `auto`, the default, chooses among them.
+# - `auto` is the choice itself.
 
 # %% tags=["claims"]
 assert torch.sigmoid(torch.tensor(10.0)).item() > 0.99995
@@ -398,11 +400,11 @@ print(methods.verdicts(untuned))
 methods.chart(untuned)
 
 # %% [markdown]
-# All arrows point to the left, as they do for every batch of the 45. <!-- recorded --> But some end at 1, or beyond it.
-# In the worst case, `auto` takes 1.28 times as long as padded. <!-- recorded --> With such a batch, you would
-# switch for the right final states, and not for speed.
+# All arrows point to the left, as they do for every batch of the 45 (if only by a hair for three). <!-- recorded -->
+# But some end at 1, or beyond it. In the worst case, `auto` takes 1.28 times as long as padded. <!-- recorded -->
+# With such a batch, you would switch for the right final states, and not for speed.
 #
-# So `pv.run` is always right. It is not always faster.
+# So `pv.run` is as right as packing. It is not always faster than padding.
 
 # %% tags=["claims"]
 from statistics import median
@@ -479,7 +481,8 @@ for mode in ("GRU", "RNN"):
 #   than any exact method.
 # - **Modules that do more.** `run` does not accept custom cells. If an RNN has hooks or a `forward` of its own, `run`
 #   calls it with packed data.
-# - **GPUs.** cuDNN runs a packed RNN in one call, and `auto` uses this call, between packviz's pack and pad.
+# - **GPUs.** There, cuDNN runs a packed RNN in one call, so the slow loop should not exist. `auto` uses this call,
+#   between packviz's pack and pad. We have not timed it.
 #
 # If you cannot change a program, call `pv.patch_torch()` before it runs. That gives it the drop-in, which gained
 # little here.

@@ -217,8 +217,8 @@ assert torch.allclose(classifier(x, lengths)[2:3], classifier(x[:2, 2:3], length
 # | *export*, and *onnx*, Friday's exporter | sizes, but no values | refuses if a value decides, and may fix a size |
 # | *compile*, which is `torch.compile` | sizes, but no values | leaves the rest to Python |
 #
-# (`check_static` does not let *compile* do that.) All five get the classifier with its `if`, and the example of equal
-# lengths.
+# (`check_static` passes `fullgraph=True`, with which *compile* refuses, too.) All five get the classifier with its
+# `if`, and the example of equal lengths.
 
 # %%
 from dataclasses import replace
@@ -271,8 +271,8 @@ replace(packing.table, notes=())
 # The three newer tools refuse the very lines that this course is about. To pack, torch has to know the values of the
 # lengths, because they decide how large its tensors are. These tools know sizes, and no values. So you get no graph.
 #
-# If you need no file, one of the three has a way out. Without `fullgraph=True`, which `check_static` sets,
-# `torch.compile` may leave packing to Python, and its results are right. What does it compile, then?
+# If you need no file, one of the three has a way out. Without `fullgraph=True`, `torch.compile` may leave packing to
+# Python, and its results are right. What does it compile, then?
 
 # %% tags=["claims"]
 for tool, answers in packing.answers.items():
@@ -306,9 +306,9 @@ def compiled_operators(model):
 compiled_operators(PackedTagger())
 
 # %% [markdown]
-# The linear layer is missing. Usually, `torch.compile` goes on behind a call that it cannot compile. But it does not
-# compile an `nn.LSTM` either, packed or not, so it leaves the rest of this `forward` to Python. To get the last layer
-# back, we put the three lines on an island, a method that `torch.compile` is told to leave alone:
+# The linear layer is missing. Most calls that it cannot compile, `torch.compile` steps around, and goes on behind
+# them. An `nn.LSTM` is different, packed or not: the code that calls it is left to Python, with all that follows. To
+# get the last layer back, we put the three lines on an island, a method that `torch.compile` is told to step around:
 
 
 # %%
