@@ -38,7 +38,7 @@ from packviz.measure.study import (
     TimedPoints,
     by_pass,
 )
-from packviz.measure.timing import RATIOS, Call
+from packviz.measure.timing import RATIOS, Call, Ratio
 from packviz.ops.running import forget
 
 PADDED = "torch padded"
@@ -179,21 +179,30 @@ def chart(results: TimedPoints, most: int = 12) -> Spans:
 
 
 def verdicts(results: TimedPoints) -> str:
-    """Returns a table of how many training steps `auto` makes clearly faster or slower.
+    """Returns a table of how often `auto` makes a training step clearly faster or slower.
 
-    Each column is a kind of RNN.
+    Each column is a kind of RNN. The last row for each rival has the smallest and the largest time
+    of `auto` as a multiple of the rival's.
     """
     modes = [point.mode for point in results.points]
     kinds = list(dict.fromkeys(modes))
     rows = [["", *kinds], ["batches", *(str(modes.count(kind)) for kind in kinds)]]
     for rival in (PACKED, PADDED):
-        gains = [results.ratio(point, rival, AUTO) for point in results.points]
-        faster = [
-            (mode, gain.value > 1) for mode, gain in zip(modes, gains, strict=True) if gain.is_clear
-        ]
-        for verdict, is_faster in {"faster": True, "slower": False}.items():
-            counts = [str(faster.count((kind, is_faster))) for kind in kinds]
-            rows.append([f"auto clearly {verdict} than {rival}", *counts])
+        ratios: dict[str, list[Ratio]] = {kind: [] for kind in kinds}
+        for point in results.points:
+            ratios[point.mode].append(results.ratio(point, AUTO, rival))
+        faster = []
+        slower = []
+        extremes = []
+        for each in ratios.values():
+            clear = [ratio.value for ratio in each if ratio.is_clear]
+            faster.append(str(sum(value < 1 for value in clear)))
+            slower.append(str(sum(value > 1 for value in clear)))
+            values = [ratio.value for ratio in each]
+            extremes.append(f"{min(values):.2f} to {max(values):.2f}")
+        rows.append([f"auto clearly faster than {rival}", *faster])
+        rows.append([f"auto clearly slower than {rival}", *slower])
+        rows.append([f"time of auto ÷ {rival}", *extremes])
     return "\n".join(table(rows))
 
 

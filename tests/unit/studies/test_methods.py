@@ -111,12 +111,14 @@ def test_typical_rows_include_the_largest_and_the_smallest_gain():
 def test_verdicts_count_what_is_clear():
     values = {**made_up(auto=5).values, **made_up(OTHER, auto=20, torch_packed=20).values}
     assert methods.verdicts(Results(PLACE, values)).splitlines() == [
-        "                                       GRU  LSTM",
-        "batches                                  1     1",
-        "auto clearly faster than torch packed    1     0",
-        "auto clearly slower than torch packed    0     0",
-        "auto clearly faster than torch padded    1     0",
-        "auto clearly slower than torch padded    0     1",
+        "                                                GRU          LSTM",
+        "batches                                           1             1",
+        "auto clearly faster than torch packed             1             0",
+        "auto clearly slower than torch packed             0             0",
+        "time of auto ÷ torch packed            0.50 to 0.50  1.00 to 1.00",
+        "auto clearly faster than torch padded             1             0",
+        "auto clearly slower than torch padded             0             1",
+        "time of auto ÷ torch padded            0.50 to 0.50  2.00 to 2.00",
     ]
 
 
