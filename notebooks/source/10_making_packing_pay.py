@@ -394,7 +394,7 @@ print(methods.verdicts(untuned))
 # three LSTMs that win all the same are the largest, with a hidden size of 100 in each of two
 # directions. <!-- recorded -->
 #
-# And where `auto` is slower than padding, you would switch for the right final states, and not for speed. So
+# And where `auto` is slower than padding, you would switch for the right final states, and not for speed.
 # `pv.run` is as right as packing. It is not always faster than padding.
 
 # %% tags=["claims"]
