@@ -81,7 +81,7 @@ pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together":
 # the same neighbours in every epoch, but training should mix them. *Bucketing* is the usual compromise: shuffle,
 # sort a few hundred sentences at a time, and shuffle the batches.
 #
-# Packing would take the last 14 %, too. But most of the waste goes without it. So waste alone is a weak reason to
+# Packing would remove the last 14 %, too. But most of the waste goes without it. So waste alone is a weak reason to
 # pack, and it does not explain our review. A wasted cell takes time. It cannot turn *neutral* into *positive*, unless
 # somebody in the model *reads* it.
 

@@ -3,7 +3,7 @@
 #
 # **Which results of an RNN does padding change, and which does it leave alone?**
 #
-# Your colleague has padded her batches for years, because the web had told her: "Padding does not lead to inaccurate
+# Your colleague has padded her batches for years, because the web told her: "Padding does not lead to inaccurate
 # representations." One of her models says whether a review is positive, and the other tags its words. Both are in
 # use. Then she reads notebook 01, packs four old reviews, and runs the classifier again. Two reviews change sides.
 # Two of *four*. She reaches for the phone, to have both models switched off. Both? The tagger has read the same

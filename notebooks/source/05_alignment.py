@@ -251,7 +251,7 @@ checks.right_padded(my_right_padded)
 #
 # say, without guessing, where the padding is and whose state is in which row.
 #
-# And the short texts of the opening? The new tokenizer pads on the left, as is usual for text generation. Packing
+# And the short texts from the opening? The new tokenizer pads on the left, as is usual for text generation. Packing
 # then cuts most from the shortest: the longest text of each batch arrives whole, and a text that fills at most half
 # of the width arrives as nothing but padding. The ids were right, the lengths were right, and nobody asked where the
 # ids *were*. The cure is one call of `pv.align`, or the tokenizer's `padding_side="right"`.

@@ -178,7 +178,7 @@ assert counted(lambda: lstm(x)) == lstm_count.padded == 30240
 assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 
 # %% [markdown]
-# Both numbers agree with `pv.flops` to the last FLOP. So we can trust it, at least on the way forward. But in
+# Both numbers agree with `pv.flops` to the last FLOP. So we can trust `pv.flops`, at least for the forward pass. But in
 # training, nobody waits for the forward pass alone.
 #
 # ## What does the way back cost?

@@ -244,7 +244,7 @@ assert not yours.left_out
 #
 # <details><summary>No GPU? Borrow one from Colab</summary>
 #
-# The user on the forum measured on a GPU, and our recording is a CPU's. You can close the gap.
+# The user on the forum measured on a GPU, but our recording is from a CPU. You can close the gap.
 #
 # 1. Colab installs packviz from a public copy of its repository on GitHub. The first cell has the address. If it still
 #    says `owner/name`, put your copy's name there. (In a checkout, `make badge REPO=owner/name` does so, and prints a

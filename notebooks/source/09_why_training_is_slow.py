@@ -347,8 +347,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 #
 # <details><summary>Two smaller questions that you may have about this table</summary>
 #
-# *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. From 256, exactly two fit
-# into 512 sequences. From 224, two fit, and the long end of a third.
+# *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
+# 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
 #
 # *Why are there page faults below 32 MiB at all?* glibc keeps these blocks, but when much of its memory is free, it
 # returns some to the system. How often it does so varies: at 192 steps, we counted more faults than at
@@ -358,7 +358,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 #
 # ## Guilty, or only nearby?
 #
-# Time and faults grow alike, which proves nothing yet. But faults can be taken away. Set before Python starts, two
+# Time and faults grow together, which proves nothing yet. But faults can be taken away. Set before Python starts, two
 # environment variables tell glibc to keep all of its memory:
 #
 # ```sh

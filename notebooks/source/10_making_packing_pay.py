@@ -391,7 +391,7 @@ print(methods.verdicts(untuned))
 # The padded step is the harder rival. With a GRU or a plain RNN, `auto` usually beats it. With an LSTM, it seldom
 # does, and once, it clearly loses. Where has our factor of two gone? Each call has a fixed price, so it needs enough
 # work to be worth it. Setup B at 512 steps has 262,144 cells if it is padded. These batches have at most 9,600. The
-# three LSTMs that win all the same are the largest, with a hidden size of 100 in each of two
+# three LSTMs that win nevertheless are the largest, with a hidden size of 100 in each of two
 # directions. <!-- recorded -->
 #
 # And where `auto` is slower than padding, you would switch for the right final states, and not for speed.

@@ -40,7 +40,7 @@
 # another number of **sequences**, B?
 #
 # Here is Friday's tagger: it embeds, runs the LSTM, and scores each word. It reads the padding of a review only after
-# the real words, so their scores are right without packing. Time comes first: its batches have the shape `(T, B)`.
+# the real words, so their scores are right without packing. Its batches have time first: their shape is `(T, B)`.
 
 # %%
 import logging
@@ -108,7 +108,7 @@ for batch, their_lengths in ((x, lengths), (x[:, :3], lengths[:3]), (monday, n))
 ask("what an export fixes")
 
 # %% [markdown]
-# `pv.check_static` answers our three questions by trying. It asks each tool to leave every size open that it can.
+# `pv.check_static` answers our three questions by trying. It asks each tool to leave open every size that it can.
 # Then it runs the graph and the model on other batches, and compares the results.
 
 # %%

@@ -135,7 +135,7 @@ def _onnx(
         runtime = import_module("onnxruntime")
     except ImportError as error:  # torch's own message about a missing package is less clear
         install = "python -m pip install onnx onnxruntime onnxscript"
-        raise ImportError(f"{error.name} is not installed; run {install}") from error
+        raise ImportError(f"{error}; run {install}") from error
     names = [f"x{i}" for i in range(len(tensors))]
     options: dict[str, Any] = {"dynamic_shapes": (tuple(shapes),)}
     if legacy:

@@ -168,7 +168,9 @@ def check_static(
     for name in names:
         one_of("backends", name, captures.BACKENDS)
     if any(isinstance(part, PackedSequence) for part in inputs):
-        raise TypeError("an input is a PackedSequence; check a module that packs x and its lengths")
+        raise TypeError(
+            "inputs contains a PackedSequence; give (x, lengths), and a module that packs x itself"
+        )
     title = type(model).__name__
     with _evaluating(model):
         record = _Sizes(model, inputs)

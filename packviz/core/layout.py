@@ -202,7 +202,7 @@ class Layout:
             )
         lengths = np.diff(starts)
         falls = np.diff(starts, prepend=0) < 0
-        require_none(starts, falls, "offsets", "less than the offset before it")
+        require_none(starts, falls, "offsets", "less than the offset before it; offsets never fall")
         return cls(lengths)
 
     @property
@@ -401,7 +401,7 @@ def mask_cells(mask: object, name: str = "mask") -> BoolArray:
         raise ValueError(f"{expected} and not empty, got shape {given.shape}")
     if not np.isin(given, (0, 1)).all():
         raise ValueError(
-            f"{name} has shape {given.shape}, but a mask contains only True and False (or 1 and 0);"
+            f"{name} of shape {given.shape} holds numbers other than 0 and 1, so it is not a mask;"
             " give True where a cell is real, or one length per sequence"
         )
     return given.astype(bool)

@@ -134,7 +134,9 @@ def _columns(text: str, is_table: bool) -> dict[str, object]:
         raise ValueError(f"not a valid table: {error}") from None
     for i, row in enumerate(rows):
         if len(row) != len(names):
-            raise ValueError(f"row {i} has {len(row)} fields, but there are {len(names)} columns")
+            raise ValueError(
+                f"row {i} needs {len(names)} fields, one per column, but has {len(row)}"
+            )
     return {name.strip(): cells for name, *cells in zip(names, *rows, strict=True)}
 
 

@@ -57,7 +57,7 @@ def require_seconds(name: str, value: object) -> float:
     """
     seconds = _finite(value)
     if seconds is None or seconds <= 0:
-        raise ValueError(f"{name} is {value!r}; give a number of seconds greater than 0")
+        raise ValueError(f"{name} is {value!r}; give a finite number of seconds greater than 0")
     return seconds
 
 

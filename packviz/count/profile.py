@@ -175,7 +175,7 @@ def count(
     elif device.type == "meta":
         raise ValueError(
             "enforce_sorted is False, but tensors on the meta device have no data to sort by;"
-            " use 'cpu'"
+            " pass device='cpu'"
         )
     n = torch.tensor(layout.lengths.tolist())
     x = torch.zeros(layout.max_len, layout.batch_size, features, device=device)

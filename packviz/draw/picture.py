@@ -135,8 +135,8 @@ def show(
     """
     one_of("part", part, text.PARTS)
     if part != text.WHOLE and (indices or flat):
-        fix = "leave out indices and flat, or part"
-        raise ValueError(f"part={part!r} draws that part alone: {fix}")
+        fix = "leave these out, or leave part out"
+        raise ValueError(f"part={part!r} cannot be combined with indices or flat: {fix}")
     layout, caption, values = _read(what, lengths, batch_first)
     if not layout.n_real:
         raise ValueError("lengths are all 0; give at least one time step to draw")

@@ -46,7 +46,7 @@ class Ribbons(Drawing):
                 for i in map(int, places):
                     if not 0 <= i <= last:
                         where = f"methods[{method!r}][{r}]"
-                        raise ValueError(f"{where} has a state {i}; give indices from 0 to {last}")
+                        raise ValueError(f"{where} contains {i}; give indices from 0 to {last}")
 
     def to_text(self) -> str:
         """Returns a line for each method. A `!` marks the state of another sequence."""

@@ -53,7 +53,7 @@ class Strips(Drawing):
         if not 0 < size <= FEW or sizes != [f"({size},)"]:
             shapes = ", ".join(sizes) or "none"
             raise ValueError(
-                f"vectors must be one-dimensional, and all of one size, at most {FEW};"
+                f"give one or more one-dimensional vectors of the same size, from 1 to {FEW};"
                 f" got shapes: {shapes}"
             )
         if not isinstance(axis, str) and len(axis) != size:

@@ -66,7 +66,7 @@ class Child:
                 f" answered{reason}"
             ) from None
         if isinstance(answer, str):
-            raise ChildError(f"in the process of {self._name!r}: {answer}")
+            raise ChildError(f"the process of {self._name!r} raised {answer}")
         return answer
 
     def close(self) -> None:

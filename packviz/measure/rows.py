@@ -38,7 +38,8 @@ def find(name: PathLike) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise ValueError(
-        f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ here or above"
+        f"there is no result file {os.fspath(name)!r}; give its path, or the name of a file in"
+        " recorded/ or notebooks/recorded/, here or above"
     )
 
 

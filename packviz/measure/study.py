@@ -489,7 +489,7 @@ class Study(Generic[P, V, R]):
         cores = os.cpu_count() or threads
         if threads > cores:
             raise ValueError(
-                f"threads is {threads}; this machine has {cores} cores, so give at most {cores}"
+                f"threads is {threads}; give at most {cores}, the cores of this machine"
             )
         with _torch_threads(threads):
             place = provenance(device, settings)

@@ -340,8 +340,7 @@ def _warn_of_targets(ignored: Tensor, mask: Tensor, index: int, is_torchs: bool)
     beyond = int((padding & ~ignored).sum())
     if beyond and index < 0 and (padding & ignored).any():
         warn(
-            f"{beyond} targets beyond the lengths are not {index}, although others there are:"
-            " check the lengths"
+            f"beyond the lengths, some targets are {index}, and {beyond} are not: check the lengths"
         )
 
 

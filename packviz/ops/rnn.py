@@ -262,7 +262,8 @@ def _refuse_lengths(hx: State | None) -> None:
     for state in _as_list(hx):
         if not isinstance(state, Tensor) or not state.is_floating_point():
             raise TypeError(
-                "hx holds no floating-point state; if these are lengths, pass them as lengths="
+                "hx must contain only floating-point tensors; to pass lengths, name them, as in"
+                " rnn(x, lengths=lengths)"
             )
 
 

@@ -71,8 +71,8 @@ def test_parse(text, values):
             "no column is named 'length'; choose one of the columns id, size",
         ),
         ("id,name\n1,a", "no column is named 'length'; choose one of the columns id, name"),
-        ("id,length\n1,5\n2", "row 1 has 1 fields, but there are 2 columns"),
-        ("id,length\n1,5\n2,3,4", "row 1 has 3 fields, but there are 2 columns"),
+        ("id,length\n1,5\n2", "row 1 needs 2 fields, one per column, but has 1"),
+        ("id,length\n1,5\n2,3,4", "row 1 needs 2 fields, one per column, but has 3"),
         (f"length\n{'9' * 200_000}", "not a valid table: field larger"),
     ],
 )

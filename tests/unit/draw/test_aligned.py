@@ -216,7 +216,7 @@ def test_cells_have_numbers_or_names():
 def test_vectors_that_do_not_fit_are_refused(vectors):
     with pytest.raises(
         ValueError,
-        match="vectors must be one-dimensional, and all of one size, at most 16; got shapes: ",
+        match="vectors of the same size, from 1 to 16; got shapes: ",
     ):
         pv.draw.Strips(vectors)
 

@@ -236,7 +236,13 @@ def test_the_measured_batches_range_from_small_to_large(lengths, batch_size):
     [
         (nn.Linear(1, 1), [1], {}, TypeError, "rnn is a Linear: give an nn.RNN, nn.GRU or nn.LSTM"),
         (nn.GRU(1, 1), [1, 0], {}, ValueError, r"lengths\[1\] is 0"),
-        (nn.GRU(1, 1), [1], {"budget": 0}, ValueError, "budget is 0; give a number of seconds"),
+        (
+            nn.GRU(1, 1),
+            [1],
+            {"budget": 0},
+            ValueError,
+            "budget is 0; give a finite number of seconds",
+        ),
         (nn.GRU(1, 1), [1], {"seed": -1}, ValueError, "seed is -1; give a whole number"),
         (nn.GRU(1, 1, device="meta"), [1], {}, ValueError, "rnn is on the meta device"),
         (nn.GRU(1, 1), None, {}, ValueError, "lengths is None; list the number of real"),

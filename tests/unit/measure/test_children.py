@@ -60,7 +60,7 @@ def test_children_have_the_threads_and_random_numbers_of_this_process(two_thread
         pids = set()
         for _ in range(2):  # a child lives on after an error
             error = re.escape(f" {two_threads} {random_numbers().tolist()}")
-            pattern = f"^in the process of 'fail': RuntimeError: (\\d+){error}$"
+            pattern = f"^the process of 'fail' raised RuntimeError: (\\d+){error}$"
             with pytest.raises(ChildError, match=pattern) as caught:
                 calls["fail"]()
             pids.add(int(re.match(pattern, str(caught.value))[1]))
