@@ -119,9 +119,8 @@ for T in (32, 64):
     batch = sorted(kinds.triangle(64, T).tolist(), reverse=True)
     packed = pack_padded_sequence(torch.randn(T, 64, 16), batch)
     torchs, ours = rnn(packed)[0].data, split_rnn(rnn, packed)
-    print(f"T = {T}  equal: {torch.allclose(torchs, ours, atol=1e-6)}")
-    print(f"T = {T}  torch {written(torchs)}")
-    print(f"T = {T}  split {written(ours)}")
+    same = torch.allclose(torchs, ours, atol=1e-6)
+    print(f"T = {T}  torch {written(torchs)}, split {written(ours)}, equal: {same}")
 
 # %% tags=["claims"]
 assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
@@ -262,7 +261,8 @@ for weight in (10, 100):
 #
 # It takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` with any number of layers, in one or both directions, and returns what
 # pack → RNN → pad returns. (As a module, it is called `pv.LSTM`, `pv.GRU` or `pv.RNN`.) Without a `method`, it
-# chooses one: `split` for a GRU or a plain RNN, and the cheapest staircase for an LSTM. Or you name it:
+# chooses one: on a CPU, usually `split` for a GRU or a plain RNN, and the cheapest staircase for an LSTM. Or you name
+# it:
 #
 # - `split` is the loop,
 # - `staircase` takes rectangles, and `frozen` just one, over the whole batch,
@@ -381,7 +381,7 @@ for name, method in {"torch padded": "padded", "torch packed": "packed", "pv.run
 
 # %%
 untuned = methods.STUDY.load("untuned_cpu.json")
-print(methods.verdicts(untuned))
+methods.verdicts(untuned)
 
 # %% [markdown]
 # Torch's packed step is nearly always beaten, and it is never clearly faster. `auto` takes between 10 % and 88 % of

@@ -16,43 +16,28 @@ from packviz.draw.text import table
 _ROW = 26.0  # px: from one row to the next
 _DIAMOND = MARKERS["diamond"]
 _CIRCLE = MARKERS["circle"]
-_LEFT = "m-7 0l10-6v12z"  # an arrowhead
-_RIGHT = "m7 0l-10-6v12z"
 
 
 @dataclass(frozen=True)
 class Spans(Drawing):
     """Groups of rows, each with a span between two multiples of the same quantity.
 
-    By default, the two multiples are a row's FLOPs and its time, each relative to the padded batch.
+    The two multiples are a row's FLOPs and its time, each relative to the padded batch.
 
     Attributes:
         title: the title, which states the finding.
         groups: the rows of each group, by the name of the group, which may be empty. A group maps
-            the name of each row to a pair: the first multiple, and the second as a
+            the name of each row to a pair: the multiple of the FLOPs, and that of the time as a
             `packviz.measure.timing.Ratio`, whose quartiles are drawn as a whisker.
         notes: lines of text below the rows.
-        meanings: what the first and the second multiple mean.
-        fills: the colours of the first and of the second multiple.
-        axis: the title of the axis.
-        arrows: the text after each row if the spans are arrows. Otherwise, they end in a circle,
-            and both multiples are written.
-        words: the content in words. Defaults to a table of FLOPs and times.
     """
 
     title: str
     groups: Mapping[str, Mapping[str, tuple[float, Any]]]
     notes: Sequence[str] = ()
-    meanings: tuple[str, str] = ("FLOPs", "time, with quartiles")
-    fills: tuple[str, str] = (LIGHT.muted, METHODS["packed"])
-    axis: str = "times the padded batch (logarithmic)"
-    arrows: Sequence[str] = ()
-    words: str = ""
 
     def to_text(self) -> str:
         """Returns the title, the multiples, and the notes."""
-        if self.words:
-            return self.words
         rows = [["", "FLOPs", "time", "quartiles"]]
         for name, group in self.groups.items():
             rows.append([name])
@@ -69,12 +54,11 @@ class Spans(Drawing):
         sheet = Sheet(theme, self.to_text())
         colours = sheet.colours
         values = [1.0]
-        labels = [*self.arrows]
+        labels = []
         for first, last in chain(*(group.values() for group in self.groups.values())):
             values += [first, last.value, last.low, last.high]
-            if not self.arrows:
-                doubt = "" if last.is_clear else ", not clear"
-                labels.append(f"{first:.2f} × the FLOPs, {last.value:.2f} × the time{doubt}")
+            doubt = "" if last.is_clear else ", not clear"
+            labels.append(f"{first:.2f} × the FLOPs, {last.value:.2f} × the time{doubt}")
         marks = log_ticks(min(values), max(values))
         scale = Scale(marks, marks[0], marks[-1], log=True)
         left = 24 + max(map(width_of, chain(*self.groups.values())), default=0.0)
@@ -85,9 +69,8 @@ class Spans(Drawing):
 
         y = sheet.title(self.title)
         x = 10.0
-        ends = (_DIAMOND, _LEFT if self.arrows else _CIRCLE)
-        for which, (shape, meaning) in enumerate(zip(ends, self.meanings, strict=True)):
-            self._mark(sheet, x, y + 12, which, shape)
+        for is_time, meaning in enumerate(("FLOPs", "time, with quartiles")):
+            _mark(sheet, x, y + 12, is_time=bool(is_time))
             sheet.text(x + 12, y + 16, meaning)
             x += 40 + width_of(meaning)
         y += 28
@@ -103,11 +86,10 @@ class Spans(Drawing):
                 start = across(first)
                 end = across(last.value)
                 high = across(last.high)
-                above.line([(start, middle), (end, middle)], self.fills[1], width=3)
+                above.line([(start, middle), (end, middle)], METHODS["packed"], width=3)
                 above.line([(across(last.low), middle), (high, middle)], width=1.5)
-                self._mark(above, start, middle, 0, _DIAMOND)
-                head = _LEFT if end < start else _RIGHT
-                self._mark(above, end, middle, 1, head if self.arrows else _CIRCLE)
+                _mark(above, start, middle, is_time=False)
+                _mark(above, end, middle, is_time=True)
                 right = max(start, end, high) + 12
                 above.text(right, middle + 4, next(unused), halo=colours.ground)
                 y += _ROW
@@ -118,15 +100,16 @@ class Spans(Drawing):
             else:
                 sheet.line([(x, top - 2), (x, y)], colours.hatch, width=0.5, dash="4 3")
             sheet.note(x, y + 14, f"{value:g}", "middle")
-        sheet.note(WIDTH - 8, y + 30, self.axis, "end")
+        sheet.note(WIDTH - 8, y + 30, "times the padded batch (logarithmic)", "end")
         sheet.place(above, 0, 0)
         foot = sheet.paragraph(4, y + 38, self.notes, size=11, ink=colours.muted)
         sheet.size(max(WIDTH, sheet.width), foot)
         return sheet
 
-    def _mark(self, sheet: Sheet, x: float, y: float, which: int, shape: str) -> None:
-        """Draws the marker of the first multiple, which is hollow, or of the second."""
-        if which:
-            mark(sheet, (x, y), shape, self.fills[1], sheet.colours.line)
-        else:
-            mark(sheet, (x, y), shape, sheet.colours.ground, self.fills[0])
+
+def _mark(sheet: Sheet, x: float, y: float, *, is_time: bool) -> None:
+    """Draws the marker of FLOPs, which is hollow, or of a time."""
+    if is_time:
+        mark(sheet, (x, y), _CIRCLE, METHODS["packed"], sheet.colours.line)
+    else:
+        mark(sheet, (x, y), _DIAMOND, sheet.colours.ground, LIGHT.muted)

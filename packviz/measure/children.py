@@ -59,7 +59,7 @@ class Child:
             self._process.join()
             code = self._process.exitcode
             reason = ""
-            if code == -signal.SIGKILL:
+            if code == -9:  # killed; Windows has no signal of this name
                 reason = "; the machine may have run out of memory"
             raise ChildError(
                 f"the process of {self._name!r} ended with exit status {code} before it"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -176,15 +176,6 @@ class CompiledPoint:
 
 class Compiled(Drawing, Results[CompiledPoint, dict[str, Timing]]):
     """The times of one training step (forward and backward) with each of the `models`, by name."""
-
-    def only(self, *names: str) -> Compiled:
-        """Returns the results of some methods; the reference must be among them."""
-        values = {}
-        for point in self.values:
-            timing = self.timing(point)
-            seconds = {name: timing.seconds[name] for name in names}
-            values[point] = {"training": replace(timing, seconds=seconds)}
-        return Compiled(self.provenance, values)
 
     def to_text(self) -> str:
         """Returns a table of the times as multiples of the reference's time."""

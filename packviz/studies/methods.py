@@ -23,9 +23,9 @@ from functools import partial
 import torch
 
 from packviz.count.flops import flops
-from packviz.draw import palette
 from packviz.draw.spans import Spans
-from packviz.draw.text import count, table
+from packviz.draw.table import Table
+from packviz.draw.text import count
 from packviz.measure import rnn_calls
 from packviz.measure.advise import METHODS, Method
 from packviz.measure.machine import Data
@@ -131,54 +131,7 @@ def packed_faster(results: TimedPoints) -> Spans:
     return Spans(title, groups, notes=[RATIOS, f"Measured on {results.caption}."])
 
 
-def chart(results: TimedPoints, most: int = 12) -> Spans:
-    """Draws an arrow from torch packed to `auto`, for training steps relative to torch padded.
-
-    The rows are sorted by the gain. If there are more than `most` points, rows at even distances
-    are drawn; the text has all of them.
-    """
-    gains = {}
-    for point in results.points:
-        timing = results.timing(point)
-        if {AUTO, PACKED, PADDED} <= {*timing.seconds}:
-            gains[point] = timing.ratio(PACKED, AUTO)
-    ordered = sorted(gains, key=lambda point: -gains[point].value)
-    lines = []
-    rows = {}
-    for point in ordered:
-        timing = results.timing(point)
-        ratios = {name: timing.ratio(name, PADDED) for name in timing.seconds if name != PADDED}
-        rows[point] = (ratios[PACKED].value, ratios[AUTO])
-        multiples = [f"{name} {ratio.value:.2g}" for name, ratio in ratios.items()]
-        lines.append(f"{point}: {', '.join(multiples)}")
-    faster = sum(gain.is_clear and gain.value > 1 for gain in gains.values())
-    best = max((gain.value for gain in gains.values()), default=1)
-    title = (
-        f"Training: auto is clearly faster than torch packed at {faster} of {len(gains)} points,"
-        f" up to {best:.1f} times"
-    )
-    shown = ordered
-    step = max(len(ordered) - 1, 1) / (most - 1)
-    if len(ordered) > most:
-        shown = [ordered[round(i * step)] for i in range(most)]
-    notes = [
-        f"{len(shown)} of {len(gains)} points, from the largest gain to the smallest."
-        " 2×: twice as fast. Whiskers: quartiles of auto.",
-        f"Measured on {results.caption}.",
-    ]
-    return Spans(
-        title,
-        {"": {str(point): rows[point] for point in shown}},
-        notes,
-        meanings=("torch packed", "auto, exact, too"),
-        fills=(palette.METHODS["packed"], palette.METHODS["run"]),
-        axis="times as long as torch padded, whose final states are wrong (logarithmic)",
-        arrows=[f"{gains[point].value:.1f}×" for point in shown],
-        words="\n".join([title, "times as long as torch padded", *lines, *notes]),
-    )
-
-
-def verdicts(results: TimedPoints) -> str:
+def verdicts(results: TimedPoints) -> Table:
     """Returns a table of how often `auto` makes a training step clearly faster or slower.
 
     Each column is a kind of RNN. The last row for each rival has the smallest and the largest time
@@ -186,7 +139,7 @@ def verdicts(results: TimedPoints) -> str:
     """
     modes = [point.mode for point in results.points]
     kinds = list(dict.fromkeys(modes))
-    rows = [["", *kinds], ["batches", *(str(modes.count(kind)) for kind in kinds)]]
+    rows = [["batches", *(str(modes.count(kind)) for kind in kinds)]]
     for rival in (PACKED, PADDED):
         ratios: dict[str, list[Ratio]] = {kind: [] for kind in kinds}
         for point in results.points:
@@ -203,7 +156,7 @@ def verdicts(results: TimedPoints) -> str:
         rows.append([f"auto clearly faster than {rival}", *faster])
         rows.append([f"auto clearly slower than {rival}", *slower])
         rows.append([f"time of auto ÷ {rival}", *extremes])
-    return "\n".join(table(rows))
+    return Table(rows, ["", *kinds], notes=[f"Measured on {results.caption}."])
 
 
 def calls_of(

@@ -74,12 +74,3 @@ def test_the_text_and_the_picture_have_a_row_for_each():
         title = " ".join(drawing.said())
         assert "Compiled, the packed step takes 1.67 times its time. Ragged takes 1.33" in title
         assert "compiled, Ragged takes 2.33 times its time" in title
-
-
-def test_some_methods_can_be_shown_alone():
-    some = fake().only("packed", "compiled, disabled island", "Ragged")
-    assert [*some.timing(POINT).seconds] == ["packed", "compiled, disabled island", "Ragged"]
-    assert some.ratio(POINT, "Ragged", "packed") == fake().ratio(POINT, "Ragged", "packed")
-    title = " ".join(ParsedSvg(some.to_svg()).said())
-    assert "Compiled, the packed step takes 2.00 times its time." in title
-    assert "helpers" not in repr(some)

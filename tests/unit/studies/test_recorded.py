@@ -39,7 +39,7 @@ def test_every_recorded_file_has_all_points_of_its_study(path):
 
 CHARTS = {
     "benchmark": lambda results: forum.chart({"": results}, "time"),
-    "methods": lambda results: methods.chart(results),
+    "methods": lambda results: methods.verdicts(results),
     "packed faster": lambda results: methods.packed_faster(results),
     "savings": lambda results: savings.picture(results),
     "compiled": lambda results: results,
