@@ -8,8 +8,8 @@
 # notebook 08, a packed step did half the work of a padded one, and took over thirty times as long. <!-- recorded -->
 # Where does all that time go?
 #
-# After this page, you can say where the time of a packed step goes, and get most of it back. (All of this is about a
-# CPU. What remains on a GPU is in a fold at the end.)
+# After this page, you can say where the time of a packed step goes on a CPU, and get most of it back. (What remains on
+# a GPU is in a fold at the end.)
 #
 # Time: 20 minutes.
 #
@@ -40,7 +40,6 @@
 # %%
 import torch
 
-import packviz as pv
 from packviz import lengths
 from packviz.count import profile
 from packviz.lessons import ask, checks
@@ -58,15 +57,14 @@ ask("the slow part")
 parts.chart(parts.STUDY.recordings())
 
 # %% [markdown]
-# At 256 steps, eight seconds become less than a fifth of a second if all three are replaced. <!-- recorded --> Most
-# of the eight seconds went to the LSTM, which at least computes something. But pad? It only copies numbers from one
-# place to another, and yet the chart gives it up to 36 % of the step. <!-- recorded --> Let us look into pad first.
-# It computes nothing, so whatever it does wrong should be easy to see.
+# At 256 steps, eight seconds become less than a fifth of a second. <!-- recorded --> Most of the eight seconds went to
+# the LSTM, which at least computes something. But pad? It only copies numbers from one place to another. Does it
+# really take a sixth of the step, or even a third, as the chart says at 128 steps? <!-- recorded --> The clock is not
+# sure: without pad, the step is clearly faster at 128 steps only. <!-- recorded -->
 #
-# For that, a clock is too coarse. With pad alone replaced, the step is clearly faster at 128 steps, but at 64 and at
-# 256, we cannot tell. <!-- recorded --> So for a while, we stop timing, and **count**. What autograd records in the
-# forward pass are *nodes*. In the backward pass, each node writes tensors. We count the nodes, and the bytes they
-# write. A count is the same in every round.
+# So for a while, we stop timing, and **count**. In the backward pass, autograd writes tensors. We count their bytes, and
+# get the same number in every round. We begin with pad. It computes nothing, so whatever it does wrong should be easy
+# to see.
 
 # %% tags=["claims"]
 recorded_parts = parts.STUDY.load()
@@ -87,21 +85,9 @@ assert [ratio.is_clear for ratio in replaced] == [False, True, False]
 # %% [markdown]
 # ## How can a copy be slow?
 #
-# If pad is slow in B, and not in A, then the lengths must leave a trace in what autograd records.
-
-# %%
-ask("nodes after pad")
-
-# %%
-for T in (32, 64, 128):
-    in_a, in_b = (profile.count(make(512, T)).pad.nodes for make in (lengths.equal, lengths.triangle))
-    print(f"T = {T:3}: {in_a} nodes in A, {in_b:3} in B")
-
-# %% [markdown]
-# There is the trace. In A, T does not matter. In B, there are three nodes for each distinct length, and one more. The
-# reason is that torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block.
-# Where a sequence ends, the next block begins. So there is a slice for each distinct length: one in A, and in B as
-# many as there are time steps.
+# torch pads *slice* by slice. As long as no sequence ends, it can copy the time steps as one block. Where a sequence
+# ends, the next block begins. So there is a slice for each distinct length: one in A, and in B as many as there are
+# time steps.
 #
 # In the forward pass, that is cheap. Now go backwards, in a batch of six sequences with three different lengths: 48
 # cells when padded, 26 of them real. Each row below is one of the copies, with its slice in colour. The hatched cells
@@ -127,29 +113,18 @@ if profile.count([5, 4], features=1).pad.formula is None:
     assert profile.count(lengths.equal(512, 32)).pad.nodes == profile.count(lengths.equal(512, 64)).pad.nodes == 4
 
 # %% [markdown]
-# 26 gradients to hand back, and 340 cells written to do it. Who would write such a thing? Nobody did.
-# `pad_packed_sequence` has no derivative formula of its own, so autograd derives one from the copies. (A newer torch
-# may have one. Then your numbers are smaller than ours, and right.)
+# 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs 136.
+# That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
+# slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros (26
+# cells), puts the slice into it, and adds that to the first row's, *whole* (26 more). Pad had also written the slice
+# into the padded tensor, so the gradient of that is copied, *whole* (48). The other 36 are the slice itself, copied
+# three times.
 #
-# But why so much? A node has to hand back a gradient as large as its *input*. And the input of a slice is not the
-# slice. It is the whole tensor that the slice was cut from. Pad also writes each slice *into* the padded tensor, so
-# the gradient of that is copied whole, too.
+# Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
+# derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
 #
-# <details><summary>What are the 136 cells of the second row?</summary>
-#
-# Its slice has four sequences and three steps: 12 cells. For these, autograd writes:
-#
-# | node | writes | cells |
-# |---|---|---|
-# | `CopySlices` | a copy of the **whole** padded gradient, since pad has written the slice into that tensor | 48 |
-# | `SliceBackward` | a *zero-fill*: a **whole** packed tensor of zeros, into which the slice goes | 26 |
-# | (an addition) | the **whole** sum of this tensor and that of the picture's first row | 26 |
-# | (copies) | the slice, three times | 36 |
-#
-# </details>
-#
-# Move the slider to 6. The batch still has six sequences, but now all their lengths differ. 340 written cells become
-# 654, for 27 gradients. And six lengths are few: in setup B, there are as many as there are steps.
+# Move the slider to 6, and all six lengths differ. 340 written cells become 654, for 27 gradients. And six lengths are
+# few: in setup B, there are as many as there are steps.
 #
 # So much for pad. But the LSTM took even more of the time, and it does not pad anything.
 #
@@ -184,37 +159,15 @@ assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")
 # (`mm`), the actual work, write 1 %. (A step takes nearly three slices: a large one of the inputs, and two small ones
 # of the states.)
 #
-# Two culprits, then, with the same habit: a whole tensor for one slice. Could we not have fewer slices? Many people
-# put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer *different*
-# lengths.
+# Two culprits, then, with the same habit: a whole tensor for one slice. Pad writes one for each distinct length, and
+# the LSTM one for each time step.
 #
-# ## Do fewer lengths help?
+# ## Would buckets help?
 #
-# We change nothing but the number of distinct lengths. Each of these batches has 64 sequences, 2,112 real cells and
-# 65 time steps. (With two lengths, half of the sequences have 65 steps, and half have 1.)
-
-# %%
-ask("the same cells")
-
-# %%
-print("distinct lengths   steps   cells       pad   packed LSTM")
-for d in (2, 4, 64):
-    layout = pv.Layout(lengths.spread(d, 64, 65), max_len=65)
-    pad, rnn = profile.count(layout).pad.backward, profile.count_rnn(lstm, layout).backward
-    print(f"{d:16} {65:7} {layout.n_real:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
-
-# %% [markdown]
-# Pad does gain: with 2 lengths, it writes a 26th of what it writes with 64. Each length costs whole tensors, so the
-# bytes are nearly in proportion to **distinct lengths × cells**.
-#
-# The LSTM, which writes the most in every row, gains nothing. Its number does not even move. At each time step, it
-# fills a tensor that has a row for every real cell. So its bytes are in proportion to **time steps × real cells**,
-# and we have changed neither.
-#
-# ## How equal must the lengths be?
-#
-# Fewer lengths are not enough, then. But the lengths in a bucket are also nearly *equal*. How near is near enough? We
-# start with 64 sequences of 65 steps, perfectly equal, and shorten *one* of them by *one* step.
+# Many people put sequences of similar length into one batch, a *bucket*, to save padding. A bucket also has fewer
+# distinct lengths, and that helps pad. It might even help the LSTM, because for *equal* lengths, torch 2.13 runs even a
+# packed LSTM in the fused kernel. How equal is equal enough? Take 64 sequences of 65 steps, and shorten *one* of them
+# by *one* step.
 
 # %%
 ask("one step shorter")
@@ -224,6 +177,8 @@ for name, batch in {"all 64 have 65 steps": [65] * 64, "one has 64": [65] * 63 +
     print(f"{name:21} {profile.size(profile.count_rnn(lstm, batch).backward.bytes):>7}")
 
 # %% tags=["claims"]
+import packviz as pv
+
 written = {}
 for d in (2, 4, 64):
     layout = pv.Layout(lengths.spread(d, 64, 65), max_len=65)
@@ -240,24 +195,22 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 
 # %% [markdown]
 # One missing step in 4,160, and the backward pass writes 287 MB instead of 308 kB: over 900 times as much. Nothing is
-# gradual here. If all lengths are equal, torch 2.13 runs even a packed LSTM in the fused kernel. If one differs, the
-# LSTM goes step by step. That is why bucketing cannot rescue it: a bucket would have to be perfectly even. (What the
-# kernel writes inside, we cannot see. We count what it returns.)
+# gradual here. Either all lengths are equal, or the LSTM goes step by step. That is why bucketing cannot rescue it: a
+# bucket would have to be perfectly even. (What the kernel writes inside, we cannot see. We count what it returns.)
 #
-# Now we have a law for each culprit. If that is the whole story, we can predict a time.
+# Now we know what each culprit writes. If that is the whole story, we can predict a time.
 #
 # ## What if the sequences are twice as long?
 #
-# In setup B, when T doubles, so do the time steps, the distinct lengths and the cells. Pad writes in proportion to
-# lengths × cells, and the LSTM to steps × cells. So both write 2 × 2 = 4 times as much. If time follows bytes, twice
-# the length should take four times as long. It only remains to see the clock agree:
+# In setup B, when T doubles, so do the time steps and the distinct lengths. There are twice as many tensors to write,
+# and each has twice as many cells. So both culprits write four times as much, and if time follows bytes, twice the
+# length should take four times as long. It only remains to see the clock agree:
 
 # %%
 recording = forum.STUDY.load()
-took = {t: recording.timing(forum.point("B", t)) for t in (128, 256, 512)}
-for method in ("padded", "packed", "run"):
-    first, second = (took[2 * t].median(method) / took[t].median(method) for t in (128, 256))
-    print(f"{method:6} {first:.1f} times as long from 128 to 256 steps, {second:.1f} times from 256 to 512")
+took = {T: recording.timing(forum.point("B", T)).median("packed") for T in (64, 128, 256, 512)}
+for T in (64, 128, 256):
+    print(f"a packed step takes {took[2 * T] / took[T]:.1f} times as long at {2 * T} steps as at {T}")
 print(recording.caption)
 
 # %% tags=["claims"]
@@ -266,18 +219,12 @@ counts = [profile.count(lengths.triangle(128, t)) for t in T]
 assert profile.exponent(T, [profile.count_rnn(lstm, lengths.triangle(128, t)).backward.bytes for t in T]) > 1.7
 assert 0.9 < profile.exponent(T, [count.pack.backward.bytes for count in counts]) < 1.1
 assert not recorded or profile.exponent(T, [count.pad.backward.bytes for count in counts]) > 1.9
-for method in ("padded", "run"):
-    assert all(1.6 < took[2 * t].median(method) / took[t].median(method) < 2.4 for t in (128, 256))
-assert 7 < took[256].median("packed") / took[128].median("packed") < 8.5
-assert 3 < took[512].median("packed") / took[256].median("packed") < 3.5
+assert [f"{took[2 * T] / took[T]:.1f}" for T in (64, 128, 256)] == ["4.4", "7.8", "3.2"]
 
 # %% [markdown]
-# It does not agree. For a padded step and for *run*, twice the length takes about twice the time, as it should. The
-# packed step should show 4 and 4. It shows 7.8 and 3.2: first too much, then too little. <!-- recorded -->
-#
-# Notebook 08 showed the place. Between 224 and 256 steps, the time nearly triples. <!-- recorded --> That is not a
-# curve. It is a cliff. Our two causes cannot explain it, because both grow smoothly. Something else sets in there,
-# and our bytes do not show it.
+# 4.4 is near enough. But 7.8? <!-- recorded --> Notebook 08 showed the place: from 224 to 256 steps, the time nearly
+# triples. <!-- recorded --> That is not a curve. It is a cliff. Our two causes cannot explain it, because both grow
+# smoothly. Something else sets in there, and our bytes do not show it.
 
 # %% tags=["claims"]
 B = profile.count(lengths.triangle(512, 32))
@@ -301,7 +248,7 @@ assert 7 * 512 - 3 == 3581
 
 # %%
 print("setup B    packed step   page faults   a tensor of zeros")
-for T_longest in (128, 224, 256, 512):
+for T_longest in (224, 256, 512):
     point = forum.point("B", T_longest)
     timing = recording.timing(point)
     size = point.layout.n_real * 4 * 32 * 4 / 2**20  # 4 bytes per number
@@ -328,24 +275,19 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # handed out page by page. <!-- recorded -->
 #
 # Look at the last column. It shows the size of the tensor that the packed LSTM fills with zeros at each time step:
-# four gates of 32 numbers for every real cell. Divide the 34 GB by this size, and you get about 500. And how many
-# time steps are there? 512. At *every* step, it seems, the whole tensor gets fresh pages. (The additions get none.
-# They go into a tensor that is already there.)
+# four gates of 32 numbers for every real cell. When that tensor is freed, glibc either keeps the memory for the next
+# one, or gives it back to the system. It gives back only large blocks. What is large? At first, over 128 kB. Then glibc
+# *learns*: when a larger block is freed, it raises its limit to the size of that block, but never above 32 MiB. At 224
+# steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
 #
-# Then why not at 224? Because glibc keeps small blocks that are freed, and gives only large ones straight back to the
-# system. What is large? At first, over 128 kB. Then glibc *learns*: when a larger block is freed, it raises its limit
-# to the size of that block, but never above 32 MiB. At 224 steps, our tensor has 30.6 MiB. At 256, it has 32.1: too
-# much, by a hair.
-#
-# So 32.1 MiB are handed back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
+# So 32.1 MiB are given back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
-# And the 3.2? Both 256 and 512 steps lie beyond the cliff, so there we expect a 4 again. But at 256 steps, this
-# recording has half a million faults more than our sum, and we have not found out why. Without them, the step is
-# faster: in the recording of the chart at the top, with 2.16 million, it takes 7.9 seconds, a quarter of
-# 31.7. <!-- recorded -->
+# <details><summary>Three smaller questions that you may have about these tables</summary>
 #
-# <details><summary>Two smaller questions that you may have about this table</summary>
+# *Beyond the cliff, we expect a 4 again. Why 3.2?* At 256 steps, this recording has half a million faults more than our
+# sum, and we have not found out why. In the recording of the chart at the top, the same step has 2.16 million, and
+# takes 7.9 seconds: a quarter of 31.7. <!-- recorded -->
 #
 # *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
 # 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
@@ -365,7 +307,7 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# Here is the packed step again, for a small batch and a large one, without the variables and with them:
+# Here is a step again, for a small batch and a large one, without the variables and with them:
 
 # %%
 print(forum.allocators([name for name in forum.ALLOCATORS if "thp" not in name]))
@@ -417,14 +359,14 @@ if platform.libc_ver()[0] == "glibc":
 # million become 3. Three! And two thirds of the time is gone. <!-- recorded --> Guilty, then. Here is the third cause,
 # and the only one that you can remove without touching your code.
 #
+# The price is memory. Whatever your step needed at its peak, glibc keeps. When we ran torch's profiler under these
+# settings, our process grew to 24 GB, and was killed.
+#
+# <details><summary>Why two variables? And what of other allocators?</summary>
+#
 # Set **both**. The first keeps blocks from going straight back to the system, and the second keeps glibc from returning
 # memory when much of it is free. The second alone is a trap: glibc stops learning, and *every* tensor over 128 kB gets
 # fresh pages, each time.
-#
-# The price is memory. Whatever your step needed at its peak, glibc keeps, and gaps between the blocks may stay
-# unused. When we ran torch's profiler under these settings, our process grew to 24 GB, and was killed.
-#
-# <details><summary>Other allocators, and huge pages</summary>
 #
 # torch has a switch of its own, `THP_MEM_ALLOC_ENABLE=1`, which takes no more memory. It asks for pages of 2 MB
 # (*transparent huge pages*), if Linux allows them, so there are fewer to touch. It helps only if single tensors are
@@ -441,42 +383,23 @@ if platform.libc_ver()[0] == "glibc":
 #
 # ## What can you do?
 #
-# Once more, the half minute at 512 steps:
-
-# %%
-tuned = forum.STUDY.load("allocator_tuned_cpu.json")
-ways = {
-    "packed": (recording, "packed"),
-    "packed, two variables": (tuned, "packed"),
-    "padded, for outputs": (recording, "padded"),
-    "pv.run": (recording, "run"),
-}
-for way, (results, method) in ways.items():
-    timing = results.timing(forum.point("B", 512))
-    print(f"{way:22} {timing.median(method):5.1f} s {timing.faults[method]:10,} page faults")
-
-# %% [markdown]
 # From the least effort to the most:
 #
-# - **Set the two variables**, unless all of your tensors are small (under 128 kB). No line of code changes. Watch the
-#   memory.
-# - **Leave out `pad_packed_sequence`** if you only need `h_n`. Pad is the smaller culprit. Our clock was sure of it
-#   at 128 steps only.
+# - **Set the two variables**, unless all of your tensors are small (under 128 kB). Watch the memory.
+# - **Leave out `pad_packed_sequence`** if you only need `h_n`. Pad is the smaller culprit.
 # - **Make buckets of similar length.** They do not bring the fused kernel back, but a bucket of short sequences has
 #   fewer steps.
 # - **Do not pack at all** if your RNN has one direction, and your loss reads only outputs of real steps. Then a
 #   padded RNN's outputs are right (notebook 03). Cut the batch to its longest sequence, and mask the loss.
 # - **Replace pack, RNN and pad** by `pv.run(rnn, x, lengths)`, which avoids the first two causes.
 #
-# The last item is also the last line of the table: less than half a second, with the results of packing. How can that
-# be? [Notebook 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
+# The last is the one that made a fifth of a second out of eight in the chart at the top, with the results of packing.
+# How can that be? [Notebook 10](10_making_packing_pay.ipynb) builds `pv.run`, piece by piece.
 #
-# <details><summary>What it is not: three more suspects, each with an alibi</summary>
+# <details><summary>What it is not: two more suspects, each with an alibi</summary>
 #
 # - **Sorting.** With `enforce_sorted=False`, torch also restores your order. That costs the same in B as in A.
 # - **Waiting for the lengths.** If they have to be copied to the CPU, that happens in the forward pass, in both setups.
-# - **Padding as such.** In the table of distinct lengths, all batches have about as much padding as data, yet pad
-#   writes over 20 times as much for the last as for the first.
 #
 # </details>
 #
@@ -517,7 +440,6 @@ checks.backward_bytes(my_bytes)
 #
 # - name the three causes: a whole tensor for each distinct length (pad), a whole tensor for each step (the packed RNN
 #   on a CPU), and fresh pages for each of these tensors,
-# - count what pad and the RNN write, with `profile.count` and `profile.count_rnn`,
 # - say why bucketing cannot rescue the LSTM,
 # - remove the page faults with two variables, and say what that costs.
 #

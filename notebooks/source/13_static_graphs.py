@@ -271,8 +271,28 @@ replace(packing.table, notes=())
 # The three newer tools refuse the very lines that this course is about. To pack, torch has to know the values of the
 # lengths, because they decide how large its tensors are. These tools know sizes, and no values. So you get no graph.
 #
-# If you need no file, one of the three has a way out. Without `fullgraph=True`, `torch.compile` may leave packing to
-# Python, and its results are right. What does it compile, then?
+# <details><summary>And if you need no file?</summary>
+#
+# Then `torch.compile` has a way out. Without `fullgraph=True`, its results are right, because it leaves to Python what
+# it cannot compile. Most such calls it steps around, and goes on behind them. An `nn.LSTM` is different, packed or not:
+# the code that calls it is left to Python, with all that follows. To have at least the last layer compiled, put the
+# three lines on an island, a method that `torch.compile` is told to step around:
+#
+# ```python
+# class IslandTagger(Tagger):
+#     @torch.compiler.disable
+#     def island(self, words, lengths):
+#         packed = pack_padded_sequence(words, lengths, enforce_sorted=False)
+#         output, _ = self.lstm(packed)
+#         return pad_packed_sequence(output, total_length=words.size(0))[0]
+#
+#     def forward(self, x, lengths):
+#         return self.linear(self.island(self.embedding(x), lengths))
+# ```
+#
+# </details>
+#
+# What if these tools saw pack, LSTM and pad as a single operator, and had nothing to refuse?
 
 # %% tags=["claims"]
 for tool, answers in packing.answers.items():
@@ -280,17 +300,18 @@ for tool, answers in packing.answers.items():
     assert [answer.mark for answer in answers.values()] == expected
 assert "zeros()" in packing.answers["export"]["lengths"].reason
 
-# %% [markdown]
-# ## What is left for `torch.compile`?
-#
-# We can look. `torch.compile` hands each of its graphs to a *backend*. Ours will only note the operators, and run
-# them as they are. But first, a guess:
+# %% tags=["claims"]
+class IslandTagger(Tagger):
+    @torch.compiler.disable
+    def island(self, words, lengths):
+        packed = pack_padded_sequence(words, lengths, enforce_sorted=False)
+        output, _ = self.lstm(packed)
+        return pad_packed_sequence(output, total_length=words.size(0))[0]
 
-# %%
-ask("what is compiled")
+    def forward(self, x, lengths):
+        return self.linear(self.island(self.embedding(x), lengths))
 
 
-# %%
 def compiled_operators(model):
     names = []
 
@@ -303,34 +324,9 @@ def compiled_operators(model):
     return names
 
 
-compiled_operators(PackedTagger())
-
-# %% [markdown]
-# The linear layer is missing. Most calls that it cannot compile, `torch.compile` steps around, and goes on behind
-# them. An `nn.LSTM` is different, packed or not: the code that calls it is left to Python, with all that follows. To
-# get the last layer back, we put the three lines on an island, a method that `torch.compile` is told to step around:
-
-
-# %%
-class IslandTagger(Tagger):
-    @torch.compiler.disable
-    def island(self, words, lengths):
-        packed = pack_padded_sequence(words, lengths, enforce_sorted=False)
-        output, _ = self.lstm(packed)
-        return pad_packed_sequence(output, total_length=words.size(0))[0]
-
-    def forward(self, x, lengths):
-        return self.linear(self.island(self.embedding(x), lengths))
-
-
-compiled_operators(IslandTagger())
-
-# %% [markdown]
-# Now `torch.compile` steps around the island, and compiles the far side, too. But the island itself is not compiled,
-# and we came for a file that works on Monday. What is left to Python does not get into a file. What if the tools saw
-# pack, LSTM and pad as a single operator, and had nothing to refuse?
-
-# %% tags=["claims"]
+assert compiled_operators(Tagger()) == []
+assert compiled_operators(PackedTagger()) == ["embedding"]
+assert compiled_operators(IslandTagger()) == ["embedding", "linear"]
 for partly in (PackedTagger(), IslandTagger()):
     compiled_model = torch.compile(partly, backend="eager")
     assert torch.allclose(compiled_model(x, lengths), partly(x, lengths), atol=1e-6)

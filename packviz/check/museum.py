@@ -1,6 +1,6 @@
 """Provides the entries of the error museum: mistakes with their causes and fixes.
 
-The texts are in museum.toml. Notebooks 14 and 15 demonstrate most of the mistakes that raise no
+The texts are in museum.toml. Notebook 15 demonstrates most of the mistakes that raise no
 error, all surprises, and some of the errors. `explain` finds the entry for an error text, and
 `explain_errors` adds the entry's explanation to an exception.
 """
@@ -95,7 +95,7 @@ class Entry(Tabled):
         asked: links to questions and issues.
         words: words that people use to describe the mistake, if there is no message to search for.
         rules: the rules that recognise its messages.
-        notebook: the number of the notebook that shows it; empty if none does.
+        shown: whether notebook 15 shows it.
     """
 
     name: str
@@ -107,25 +107,22 @@ class Entry(Tabled):
     asked: Sequence[str] = ()
     words: str = ""
     rules: Sequence[_Rule] = ()
-    notebook: str = "15"
+    shown: bool = True
 
     @property
     def number(self) -> int:
-        """The number of the entry in its notebook, counted from 1."""
-        neighbours = [entry for entry in ENTRIES if entry.notebook == self.notebook]
-        return 1 + neighbours.index(self)
+        """The number of the entry in notebook 15, counted from 1."""
+        return 1 + [entry for entry in ENTRIES if entry.shown].index(self)
 
     @property
     def place(self) -> str:
         """The place of the entry as text, such as `entry 3 of notebook 15`."""
-        if not self.notebook:
-            return "shown in no notebook"
-        return f"entry {self.number} of notebook {self.notebook}"
+        return f"entry {self.number} of notebook 15" if self.shown else "shown in no notebook"
 
     @property
     def heading(self) -> str:
         """The name of the entry, preceded by its number if a notebook shows it."""
-        return f"{self.number}. {self.name}" if self.notebook else self.name
+        return f"{self.number}. {self.name}" if self.shown else self.name
 
     @property
     def texts(self) -> list[str]:

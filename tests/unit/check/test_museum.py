@@ -1,5 +1,5 @@
-"""The museum: every text is what torch says now, every fix mends its mistake, and notebooks show
-nearly every one.
+"""The museum: every text is what torch says now, every fix mends its mistake, and page 15
+shows most of them.
 """
 
 import io
@@ -17,7 +17,8 @@ import torch
 from habits import habit_of, habit_since
 from torch import nn
 from torch.export import Dim
-from torch.nn.functional import cross_entropy
+from torch.nested import nested_tensor_from_jagged
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.nn.utils.rnn import (
     pack_padded_sequence,
     pad_packed_sequence,
@@ -29,11 +30,8 @@ import packviz as pv
 from packviz.check import museum
 from packviz.check.museum import ENTRIES, NOTHING, SECTIONS, named
 
-SOURCES = {
-    path.name[:2]: path.read_text(encoding="utf-8")
-    for name in ("15_error_museum.py", "14_beyond_rnns.py")
-    for path in [Path(__file__).parents[3] / "notebooks" / "source" / name]
-}
+SOURCE = Path(__file__).parents[3] / "notebooks" / "source" / "15_error_museum.py"
+PAGE = SOURCE.read_text(encoding="utf-8")
 NAMES = [one.name for one in ENTRIES]
 TEXTS = [(one.name, said) for one in ENTRIES for said in one.texts]
 TRACEBACKS = {  # of texts that many mistakes give, the line that says which it is
@@ -49,15 +47,11 @@ TRACEBACKS = {  # of texts that many mistakes give, the line that says which it 
 }
 
 
-def shown_in(notebook):
-    return [one for one in ENTRIES if one.notebook == notebook]
-
-
-def cells(notebook):
-    """A notebook's cells, as (kind, text): markdown, code, or claims, which check what the code
+def cells():
+    """The page's cells, as (kind, text): markdown, code, or claims, which check what the code
     before them shows.
     """
-    parts = re.split(r"(?m)^# %%(.*)\n", SOURCES[notebook])[1:]
+    parts = re.split(r"(?m)^# %%(.*)\n", PAGE)[1:]
     for head, body in zip(parts[::2], parts[1::2], strict=True):
         if "live-timing" in head:
             continue
@@ -104,8 +98,16 @@ def steps(x):
     return x if len(x) > 3 else 2 * x
 
 
+def attend(rows):
+    return scaled_dot_product_attention(rows, rows, rows, is_causal=True)
+
+
 LEFT = torch.tensor([[1, 2, 3], [0, 4, 5]])
+DOCUMENTS = torch.randn(1, 10, 4)  # of 5, 3 and 2 tokens
+OFFSETS = torch.tensor([5, 8, 10])
 IN_NO_NOTEBOOK = {  # the mistakes, in the order of what torch says
+    "cu_seqlens without its 0": [lambda: nested_tensor_from_jagged(torch.ones(10, 4), OFFSETS)],
+    "No boundaries between documents": [lambda: attend(DOCUMENTS)],
     "Padding on the left": [lambda: pack_padded_sequence(LEFT.T, [3, 2])],
     "Unpacking what is not packed": [
         lambda: pad_packed_sequence(X),
@@ -156,18 +158,17 @@ def shown():
         lambda one, texts=(): str(texts and said.setdefault(one.name, texts)),
     )
     threads = torch.get_num_threads()
-    for number in SOURCES:
-        notebook = ModuleType(f"notebook_{number}")
-        patch.setitem(
-            sys.modules, notebook.__name__, notebook
-        )  # older compilers import what they compile
-        for kind, code in cells(number):
-            if kind != "markdown":
-                here = re.search(r'museum\.entry\("(.*?)"\)', code)
-                try:
-                    exec(compile(code, f"notebook {number}", "exec"), vars(notebook))
-                except Exception as error:
-                    broken[here[1] if here else code] = error
+    notebook = ModuleType("notebook_15")
+    patch.setitem(
+        sys.modules, notebook.__name__, notebook
+    )  # older compilers import what they compile
+    for kind, code in cells():
+        if kind != "markdown":
+            here = re.search(r'museum\.entry\("(.*?)"\)', code)
+            try:
+                exec(compile(code, "notebook 15", "exec"), vars(notebook))
+            except Exception as error:
+                broken[here[1] if here else code] = error
     for name, mistakes in IN_NO_NOTEBOOK.items():
         with museum.entry(name) as attempt:
             for mistake in mistakes:
@@ -206,6 +207,13 @@ def test_explain_errors_knows_it(name, call):
     assert name in note.splitlines()[0] or name == "Lengths not split among GPUs"
 
 
+def test_the_first_document_is_left_out_and_the_second_reads_it():
+    nested = nested_tensor_from_jagged(torch.ones(10, 4), OFFSETS)
+    assert nested.offsets().diff().tolist() == [3, 2]
+    changed = DOCUMENTS.index_fill(1, torch.tensor([0]), 9.0)
+    assert not torch.equal(attend(changed)[:, 5:], attend(DOCUMENTS)[:, 5:])
+
+
 def test_the_fixes_that_no_notebook_shows():
     assert pv.align(LEFT, [3, 2], source_side="left", batch_first=True).tolist() == [
         [1, 2, 3],
@@ -230,30 +238,24 @@ def test_the_fixes_that_no_notebook_shows():
 
 
 def test_every_entry_is_in_order():
-    assert (
-        len(ENTRIES)
-        == len(set(NAMES))
-        == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
-    )
-    assert [one.name for one in shown_in("")] == list(IN_NO_NOTEBOOK)
+    assert len(ENTRIES) == len(set(NAMES))
+    assert [one.name for one in ENTRIES if not one.shown] == list(IN_NO_NOTEBOOK)
     assert all(one.rules if one.texts else one.words for one in ENTRIES)
     assert all(set(one.says) == {NOTHING} for one in ENTRIES if one.section != "error")
 
 
-@pytest.mark.parametrize("notebook", SOURCES)
-def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
-    markdown = "\n".join(text for kind, text in cells(notebook) if kind == "markdown")
-    here = shown_in(notebook)
+def test_the_notebook_has_them_all_in_order_and_checks_each():
+    markdown = "\n".join(text for kind, text in cells() if kind == "markdown")
+    here = [one for one in ENTRIES if one.shown]
     sections = [one.section for one in here]
     assert sections == sorted(sections, key=list(SECTIONS).index)
     assert [one.number for one in here] == list(range(1, len(here) + 1))
     assert re.findall(r"(?m)^### (\d+)\. (.*)$", markdown) == [
         (str(one.number), one.name) for one in here
     ]
-    assert re.findall(r'with museum\.entry\("(.*?)"\)', SOURCES[notebook]) == [
-        one.name for one in here
-    ]
-    for (kind, code), (after, claims) in pairwise(cells(notebook)):
+    names = re.findall(r'with museum\.entry\("(.*?)"\)', PAGE)
+    assert names == [one.name for one in here]
+    for (kind, code), (after, claims) in pairwise(cells()):
         if kind == "code" and "museum.entry(" in code:
             assert after == "claims", f"nothing is checked behind\n{code}"
             assert "assert" in claims
