@@ -49,18 +49,18 @@ from packviz.studies import forum, parts
 ask("the slow part")
 
 # %% [markdown]
-# How do you time a part that cannot run alone? By its absence. First we replaced pad, then pack as well, and finally
-# the LSTM, each with something faster that gives the same results. What each replacement saves is roughly the time of
-# its part. (The last is `pv.run`, the subject of notebook 10.)
+# How do you time a part whose cost shows only in the backward pass of the whole? By its absence. First we replaced pad,
+# then pack as well, and finally the LSTM, each with something faster that gives the same results. What each replacement
+# saves is roughly the time of its part. (The last is `pv.run`, the subject of notebook 10.)
 
 # %%
 parts.chart(parts.STUDY.recordings())
 
 # %% [markdown]
 # At 256 steps, eight seconds become less than a fifth of a second. <!-- recorded --> Most of the eight seconds went to
-# the LSTM, which at least computes something. But pad? It only copies numbers from one place to another. Does it
-# really take a sixth of the step, or even a third, as the chart says at 128 steps? <!-- recorded --> The clock is not
-# sure: without pad, the step is clearly faster at 128 steps only. <!-- recorded -->
+# the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and it, too,
+# takes a part of the step. How large a part, a clock cannot say: at 64 and at 256 steps, what pad costs is within the
+# noise. <!-- recorded -->
 #
 # So for a while, we stop timing, and **count**. In the backward pass, autograd writes tensors. We count their bytes, and
 # get the same number in every round. We begin with pad. It computes nothing, so whatever it does wrong should be easy
@@ -117,8 +117,8 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
 # slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros (26
 # cells), puts the slice into it, and adds that to the first row's, *whole* (26 more). Pad had also written the slice
-# into the padded tensor, so the gradient of that is copied, *whole* (48). The other 36 are the slice itself, copied
-# three times.
+# into the padded tensor, so the gradient of that is copied, *whole* (48). Only the rest, 36, are copies of the slice
+# itself.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -204,7 +204,7 @@ assert (profile.size(equal), profile.size(nearly)) == ("308 kB", "287 MB")
 #
 # In setup B, when T doubles, so do the time steps and the distinct lengths. There are twice as many tensors to write,
 # and each has twice as many cells. So both culprits write four times as much, and if time follows bytes, twice the
-# length should take four times as long. It only remains to see the clock agree:
+# length should take four times as long. It only remains to see the clock agree, in the recording of notebook 08:
 
 # %%
 recording = forum.STUDY.load()
@@ -283,18 +283,14 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # So 32.1 MiB are given back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
 # faults. There is the cliff.
 #
-# <details><summary>Three smaller questions that you may have about these tables</summary>
+# <details><summary>Two smaller questions that you may have about these tables</summary>
 #
-# *Beyond the cliff, we expect a 4 again. Why 3.2?* At 256 steps, this recording has half a million faults more than our
-# sum, and we have not found out why. In the recording of the chart at the top, the same step has 2.16 million, and
-# takes 7.9 seconds: a quarter of 31.7. <!-- recorded -->
+# *Beyond the cliff, we expect a 4 again. Why 3.2? And why does the chart at the top say 7.9 seconds at 256 steps, and
+# not 9.9?* In this recording, that step has half a million faults more than our sum, and we have not found out why. In
+# the recording of the chart, it has 2.16 million, and takes a quarter of 31.7 seconds. <!-- recorded -->
 #
 # *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
 # 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
-#
-# *Why are there page faults below 32 MiB at all?* glibc keeps these blocks, but when much of its memory is free, it
-# returns some to the system. How often it does so varies: at 192 steps, we counted more faults than at
-# 224. <!-- recorded -->
 #
 # </details>
 #
@@ -307,7 +303,8 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py
 # ```
 #
-# Here is a step again, for a small batch and a large one, without the variables and with them:
+# Here is a step again, for a small batch and a large one, without the variables and with them. (Even the small batch has
+# faults. glibc keeps its tensors, but when much memory is free, it returns some to the system.)
 
 # %%
 print(forum.allocators([name for name in forum.ALLOCATORS if "thp" not in name]))
@@ -419,7 +416,7 @@ if platform.libc_ver()[0] == "glibc":
 # Before you change code, you want to know what that would save. For pad, you need not even run it: the lengths tell
 # you. Return how many bytes the backward pass of pad writes. `lengths` is a list of whole numbers, longest first, and
 # `features` is the number of features of a cell. A number takes 4 bytes, and an error of up to 10 % is allowed, so
-# only the large parts matter. What does *one* distinct length cost, and how many are there? (A copy writes the padded
+# only the large parts matter. (In batches of many steps, copies of a slice are small parts.) What does *one* distinct length cost, and how many are there? (A copy writes the padded
 # tensor. A zero-fill writes the packed one, and an addition writes that again.)
 
 

@@ -3,10 +3,10 @@
 #
 # **What do compilers and exporters make of a model that packs, and are their results right?**
 #
-# On Friday you export a tagger to ONNX. To be on the safe side, you do not pack. You declare the number of time steps
-# as dynamic, the exporter has no objections, and the test batch comes out right. On Monday, the service gets its
-# first review of nine words, and answers that a *Reshape* has failed. There is no reshape in your model. You look
-# twice. What did the exporter know on Friday, and keep to itself?
+# On Friday you export a tagger to ONNX. You have heard that exporters dislike packing, so you do not pack. You declare
+# the number of time steps as dynamic, the exporter has no objections, and the test batch comes out right. On Monday,
+# the service gets its first review of nine words, and answers that a *Reshape* has failed. There is no reshape in your
+# model. You look twice. What did the exporter know on Friday, and keep to itself?
 #
 # After this page, you can export or compile a model for sequences of different lengths, and find out for which
 # batches the result is right.
@@ -127,13 +127,14 @@ padded
 try:
     torch.export.export(tagger, (x, lengths), dynamic_shapes=dynamic)
 except torch._dynamo.exc.UserError as error:
-    print(*str(error).splitlines()[:2], sep="\n")
+    print(str(error).splitlines()[1].partition(". If")[0])
 
 # %% [markdown]
-# *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does.
-# To find out which sizes depend on T, it takes the LSTM apart into its time steps, one after the other. Then five of
-# them stand there, and no T is left to vary. The ONNX exporter called it with other settings, got no error, and wrote
-# the 5 into the file without a word. So you could have had the answer on Friday, by asking `torch.export` yourself.
+# *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does. To
+# find the size of the output, it takes the LSTM apart into its time steps, and counts them: five. The ONNX exporter
+# calls it with other settings, and gets no error. It writes a whole LSTM into the file, one that runs for any T. But
+# behind it, it puts a reshape to the size that it was told: five. That is why Monday's nine steps got through the LSTM,
+# and no further. So you could have had the answer on Friday, by asking `torch.export` yourself.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
@@ -246,8 +247,9 @@ for tool, answers in thrifty.answers.items():
 # %% [markdown]
 # ## Which tools accept packing?
 #
-# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. The five tools get the same
-# example as before.
+# Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. And now it can show a mistake:
+# if it packs, its output is 0 at the padding, and `check_static` compares those cells, too. The five tools again get the
+# example of equal lengths.
 
 
 # %%
@@ -427,7 +429,7 @@ assert torch.allclose(model(monday, n), model.linear(output), atol=1e-6)
 # %% [markdown]
 # ## Exercise
 #
-# Friday lacked three tests. Now you write them, for a graph taken from an example with four sequences of five steps.
+# Friday lacked a test. Now you write it, and two more, for a graph taken from an example with four sequences of five steps.
 # It may be wrong in one of three ways:
 #
 # - It ignores the lengths, and reads every sequence to step T.
