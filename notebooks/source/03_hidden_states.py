@@ -66,8 +66,9 @@ panel
 #
 # Now pull *b* longer, and keep watching *c*. Nobody touches c, and yet its state moves.
 #
-# So the classifier is wrong. What it says about c depends on b, and only what c gets alone is *right*. But we watched
-# one number of one tensor, and her tagger reads another tensor. Is that wrong, too?
+# So the classifier is wrong. What it says about c depends on b. The *right* state is the one that c has when it is read
+# alone, and packing gives exactly that. But we watched one number of one tensor, and her tagger reads another tensor. Is
+# that wrong, too?
 #
 # ## Which results are wrong?
 #
@@ -147,8 +148,8 @@ print(f"loss {loss.item():.2f}; finite gradients: {gradients.isfinite().sum()} o
 # Not one. The loss looks healthy, every output in it is right, and after one optimiser step every weight of this LSTM
 # is NaN.
 #
-# We have asked our rule about the forward pass, and forgotten the other one. The backward pass starts at the batch's
-# last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
+# Our rule speaks of results, and so of the forward pass. We have forgotten the other one. The backward pass starts at the
+# batch's last step, so it goes through the padding *first*. The gradient there is zero. But it is multiplied by what the step
 # has read and computed, and zero times NaN is NaN. From there, the NaN goes back through every earlier step, and no
 # weight or bias is spared. With finite padding, zero times anything is zero, and the gradients are right. Only NaN
 # and infinity are stronger than a zero.
@@ -205,7 +206,7 @@ comparison
 #
 # And yet the rule holds. It is about what was *read* before, not about what is on the left. This direction starts from
 # the other end, so it meets the padding **first**, and carries its state from there into the real steps. (It ends at
-# step 0, so its final state, `0←`, is wrong by as much as its output there.)
+# step 0. So its final state is its output there, and as wrong.)
 #
 # She picks the phone up again. Only one half of each output is right, and her linear layer reads both halves.
 
@@ -273,8 +274,8 @@ assert not bare[2, "padded"]["outputs, reverse"]
 #
 # Many people never touch `h_n`. They look for the final state in `output`: at each sequence's own last step
 # (`len-1`), at the batch's last step (`output[:, -1]`), or, for a reverse direction, at step 0 (`output[:, 0]`). Her
-# classifier runs padded, and has one direction. Which place holds its final state? (Look at the first column, and
-# there at *padded*.)
+# classifier runs padded, and has one direction. Which place holds its final state? (Look at the first column only,
+# and there at *padded*.)
 
 # %%
 truth_table("LSTM", PLACES)

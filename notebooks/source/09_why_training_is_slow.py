@@ -58,13 +58,12 @@ parts.chart(parts.STUDY.recordings())
 
 # %% [markdown]
 # At 256 steps, eight seconds become less than a fifth of a second. <!-- recorded --> Most of the eight seconds went to
-# the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and it, too,
-# takes a part of the step. How large a part, a clock cannot say: at 64 and at 256 steps, what pad costs is within the
-# noise. <!-- recorded -->
+# the LSTM, which at least computes something. But pad? It only copies numbers from one place to another, and at 128
+# steps, it takes a third of the step. (At 64 and 256 steps, the noise is as large as pad's share.) <!-- recorded -->
 #
-# So for a while, we stop timing, and **count**. In the backward pass, autograd writes tensors. We count their bytes, and
-# get the same number in every round. We begin with pad. It computes nothing, so whatever it does wrong should be easy
-# to see.
+# Noise is what clocks have, so for a while, we **count**. In the backward pass, autograd writes tensors. We count their
+# bytes, and get the same number in every round. We begin with pad. It computes nothing, so whatever it does wrong
+# should be easy to see.
 
 # %% tags=["claims"]
 recorded_parts = parts.STUDY.load()
@@ -116,9 +115,9 @@ if profile.count([5, 4], features=1).pad.formula is None:
 # 26 gradients to hand back, and 340 cells written to do it! Take the second row. Its slice has 12 cells, and costs 136.
 # That is because autograd hands back a gradient as large as the slice's *input*. And the input of a slice is not the
 # slice. It is the whole tensor that the slice was cut from. So autograd fills a *whole* packed tensor with zeros (26
-# cells), puts the slice into it, and adds that to the first row's, *whole* (26 more). Pad had also written the slice
-# into the padded tensor, so the gradient of that is copied, *whole* (48). Only the rest, 36, are copies of the slice
-# itself.
+# cells), puts the slice into it, and adds that to the first row's, *whole* (26 more). And because pad wrote the slice
+# into the padded tensor, autograd first copies the padded tensor's gradient, *whole* (48), to take the slice's part
+# out. Only the rest, 36, are copies of the slice itself.
 #
 # Who would write such a thing? Nobody did. `pad_packed_sequence` has no derivative formula of its own, so autograd
 # derives one from the copies. (A newer torch may have one. Then your numbers are smaller than ours, and right.)
@@ -281,13 +280,14 @@ assert (f"{other.faults[parts.TORCH] / 1e6:.2f}", f"{took[512] / other.median(pa
 # steps, our tensor has 30.6 MiB. At 256, it has 32.1: too much, by a hair.
 #
 # So 32.1 MiB are given back at every step, and asked for again: 8,224 fresh pages, 256 times, or 2.1 million page
-# faults. There is the cliff.
+# faults. There is the cliff. (The additions cause none. They go into a tensor that is already there.)
 #
-# <details><summary>Two smaller questions that you may have about these tables</summary>
+# <details><summary>Why 2.65 million, and not 2.1? And two more questions about these tables</summary>
 #
-# *Beyond the cliff, we expect a 4 again. Why 3.2? And why does the chart at the top say 7.9 seconds at 256 steps, and
-# not 9.9?* In this recording, that step has half a million faults more than our sum, and we have not found out why. In
-# the recording of the chart, it has 2.16 million, and takes a quarter of 31.7 seconds. <!-- recorded -->
+# In this recording, the step of 256 has half a million faults more than our sum, and we have not found out why. In the
+# recording of the chart at the top, it has 2.16 million, and takes 7.9 seconds instead of 9.9. <!-- recorded -->
+#
+# *Beyond the cliff, we expect a 4 again. Why 3.2?* For the same reason: 31.7 is four times 7.9. <!-- recorded -->
 #
 # *Why does the tensor grow so little from 224 steps to 256?* Because of the countdowns. Exactly two countdowns from
 # 256 fit into 512 sequences. From 224, two fit, and the long end of a third.
@@ -415,9 +415,9 @@ if platform.libc_ver()[0] == "glibc":
 #
 # Before you change code, you want to know what that would save. For pad, you need not even run it: the lengths tell
 # you. Return how many bytes the backward pass of pad writes. `lengths` is a list of whole numbers, longest first, and
-# `features` is the number of features of a cell. A number takes 4 bytes, and an error of up to 10 % is allowed, so
-# only the large parts matter. (In batches of many steps, copies of a slice are small parts.) What does *one* distinct length cost, and how many are there? (A copy writes the padded
-# tensor. A zero-fill writes the packed one, and an addition writes that again.)
+# `features` is the number of features of a cell. A number takes 4 bytes. Count whole tensors only: in batches with many
+# steps, the copies of the slices are small, and 10 % of error is allowed. What does *one* distinct length cost, and how
+# many are there?
 
 
 # %% tags=["exercise"]

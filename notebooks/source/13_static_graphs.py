@@ -130,17 +130,16 @@ except torch._dynamo.exc.UserError as error:
     print(str(error).splitlines()[1].partition(". If")[0])
 
 # %% [markdown]
-# *Specialized it to be a constant (5)*: that is honest. It also makes sense, once you know what `torch.export` does. To
-# find the size of the output, it takes the LSTM apart into its time steps, and counts them: five. The ONNX exporter
-# calls it with other settings, and gets no error. It writes a whole LSTM into the file, one that runs for any T. But
-# behind it, it puts a reshape to the size that it was told: five. That is why Monday's nine steps got through the LSTM,
-# and no further. So you could have had the answer on Friday, by asking `torch.export` yourself.
+# *Specialized it to be a constant (5)*: that is honest. To find the size of the output, `torch.export` goes through the
+# LSTM step by step, and counts the steps: five. The ONNX exporter calls `torch.export` with settings under which this is
+# no error. It writes one whole LSTM, good for any T, and behind it a reshape to the five that was counted. There,
+# Monday's nine steps failed. Had you asked `torch.export` on Friday, you would have known.
 #
 # <details><summary>Is that so for every RNN?</summary>
 #
 # `nn.GRU` and `nn.RNN` are no better. For a batch-first tagger, torch 2.13 writes the same wrong 5 into the file, but
-# ONNX Runtime only warns, and computes all nine steps. And if you export twice in one process, the second file
-# declares a 5 even for x, whatever you asked for. We wrote a [report](../docs/upstream.md). </details>
+# ONNX Runtime only warns, and computes all nine steps. And if you export an `nn.LSTM` twice in one process, the
+# second file declares a 5 even for x, whatever you asked for. We wrote a [report](../docs/upstream.md). </details>
 #
 # In our table, though, *trace* has nothing but ticks.
 
@@ -248,7 +247,7 @@ for tool, answers in thrifty.answers.items():
 # ## Which tools accept packing?
 #
 # Back to the tagger, now with three of our ten lines: pack, LSTM and pad. It has no `if`. And now it can show a mistake:
-# if it packs, its output is 0 at the padding, and `check_static` compares those cells, too. The five tools again get the
+# if it packs, every cell of padding gets the same scores, and `check_static` compares those cells, too. The five tools again get the
 # example of equal lengths.
 
 

@@ -134,8 +134,8 @@ def packed_faster(results: TimedPoints) -> Spans:
 def verdicts(results: TimedPoints) -> Table:
     """Returns a table of how often `auto` makes a training step clearly faster or slower.
 
-    Each column is a kind of RNN. The last row for each rival has the smallest and the largest time
-    of `auto` as a multiple of the rival's.
+    Each column is a kind of RNN. Below each rival's counts are the smallest and the largest time of
+    `auto` as a multiple of the rival's.
     """
     modes = [point.mode for point in results.points]
     kinds = list(dict.fromkeys(modes))
@@ -144,17 +144,15 @@ def verdicts(results: TimedPoints) -> Table:
         ratios: dict[str, list[Ratio]] = {kind: [] for kind in kinds}
         for point in results.points:
             ratios[point.mode].append(results.ratio(point, AUTO, rival))
-        faster = []
-        slower = []
+        counts = []
         extremes = []
         for each in ratios.values():
             clear = [ratio.value for ratio in each if ratio.is_clear]
-            faster.append(str(sum(value < 1 for value in clear)))
-            slower.append(str(sum(value > 1 for value in clear)))
+            faster = sum(value < 1 for value in clear)
+            counts.append(f"{faster}, {len(clear) - faster}")
             values = [ratio.value for ratio in each]
             extremes.append(f"{min(values):.2f} to {max(values):.2f}")
-        rows.append([f"auto clearly faster than {rival}", *faster])
-        rows.append([f"auto clearly slower than {rival}", *slower])
+        rows.append([f"auto clearly faster, slower than {rival}", *counts])
         rows.append([f"time of auto ÷ {rival}", *extremes])
     return Table(rows, ["", *kinds], notes=[f"Measured on {results.caption}."])
 
